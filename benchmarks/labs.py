@@ -50,8 +50,8 @@ def decisions(amount: int) -> float:
     begun = time.perf_counter()
     for number in range(ROUNDS):
         labs.cancel(current, "", 1.0)
-        current = started(labs.removed(current, 1.0))
-        labs.forget_ended()
+        ended, current = current, started(labs.removed(current, 1.0))
+        labs.forget_ended([ended])
         labs.submit(waiting_set(amount + 1 + number), 1.0)
     return (time.perf_counter() - begun) / ROUNDS
 

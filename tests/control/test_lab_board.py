@@ -21,6 +21,7 @@ from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Lab, Limits
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.workers import Workers
 from nospoon.store import clusters
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
@@ -78,6 +79,7 @@ class Place:
                 await database.call(clusters.save, row)
             board = Board(
                 database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
+                workers=Workers("test", 1),
                 racks=self.machines,  # type: ignore[arg-type]  # a double of it
             )  # fmt: skip
             board.put(self.cluster, 7, "c", [self.lab])
@@ -218,6 +220,9 @@ async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:
         assert await board.forget_old(place.now + 1) == 0, "it has not ended"
         await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
         await until(lambda: "1.1" not in board.scheduler.sets)
+        assert await board.forget_old(place.now + 1) == 0, "the next one is numbered after it"
+        place.machines.hold.clear()
+        await board.submit([wanted(board)], "")
         assert await board.forget_old(place.now + 1) == 1
         assert await board.find("1.1") is None
         assert place.machines.removed == ["1.1", "log of 1.1"]

@@ -35,14 +35,14 @@ def test_another_installer_names_it_itself() -> None:
 
 
 def test_a_recipes_own_kickstart_goes_before_that_of_its_distribution() -> None:
+    own = "{{owner}} {{recipe}} {{install_done}} {{unknown}}"
     found = recipe_set(
         Asked("r", distro="debian"),
-        Asked("r", distro="debian"),
+        Asked("r", distro="debian", kickstart=own),
         Asked("r", distro="fedora"),
     )
     assert kickstart(found, 0, LAB, BASE) == "tree http://m/"
-    own = "{{owner}} {{recipe}} {{install_done}} {{unknown}}"
-    assert kickstart(found, 1, LAB, BASE, own) == (
+    assert kickstart(found, 1, LAB, BASE) == (
         f"ada 3.1.1 {BASE}/lab/s1/install_done {{{{unknown}}}}"
     )
     assert kickstart(found, 2, LAB, BASE) == ""

@@ -11,9 +11,7 @@ from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 from nospoon.store.labs import SetRow
 
-ROW = SetRow(
-    "1.1", 1, 1, 1000, "ada", "1000:c/dev", "queued", 10.0, b"record", "key", {"recipes": 1}, []
-)
+ROW = SetRow("1.1", 1, 1, 1000, "ada", "1000:c/dev", "queued", 10.0, b"record", "key", [])
 
 
 async def test_sets_are_kept_changed_and_forgotten(database: Database) -> None:
@@ -28,15 +26,12 @@ async def test_sets_are_kept_changed_and_forgotten(database: Database) -> None:
     ended = replace(ROW, state="ended", record=b"other")
     await database.call(labs.put, [ended])
     assert await database.call(labs.active) == [second]
-    assert await database.read(labs.newest, most=1) == [replace(second, record=b"", history=())]
-    await database.call(labs.put_text, "1.1", 0, b"kickstart")
-    assert await database.read(labs.text_of, "1.1", 0) == b"kickstart"
-    assert await database.read(labs.text_of, "1.1", 1) is None
+    assert await database.read(labs.newest_ended, most=9, uid=None) == [ended]
+    assert await database.read(labs.newest_ended, most=9, uid=1) == []
     assert await database.read(labs.ended_before, 10.5, most=9) == [ended], "the other runs"
     assert await database.read(labs.ended_before, 10.0, most=9) == []
     await database.call(labs.forget, ["1.1"])
     assert await database.read(labs.find, "1.1") is None
-    assert await database.read(labs.text_of, "1.1", 0) is None
     assert await database.read(labs.find, "1.2") == second
 
 

@@ -24,6 +24,8 @@ MOST_BYTES = 10 << 20
 MOST_DEPTH = 64
 MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 32
+MOST_VALUE = 4096
+"""Characters of an attribute: each machine of a lab is compared with it."""
 MOST_PROBLEMS = 100
 KICKSTART = "kickstart"
 WITH_TEXT = frozenset({KICKSTART, "whiteboard"})
@@ -148,6 +150,7 @@ class _JsonReader:
 
     def _element(self, name: str, value: Any, depth: int) -> Element:
         self._count += 1
+        self._text("", name, MOST_VALUE)
         if self._count > MOST_ELEMENTS or depth > MOST_DEPTH:
             message = f"expected at most {MOST_ELEMENTS} elements and {MOST_DEPTH} levels of them"
             raise SpecError([Problem(self._file, 1, 1, name, message)])
@@ -159,17 +162,19 @@ class _JsonReader:
         attributes, inner, text = {}, [], ""
         for key, each in value.items():
             if key in ATTRIBUTES and not isinstance(each, dict | list):
-                attributes[key] = _written(each)
+                attributes[key] = self._text(key, _written(each), MOST_VALUE)
             elif key == "text" and name == KICKSTART and isinstance(each, str):
-                text = each
+                text = self._text(key, each, MOST_BYTES)
             else:
                 inner += list(self._parts({key: each}, depth + 1))
         return Element(name, name, 1, 1, attributes, tuple(inner), text=text)
 
     def _of_value(self, name: str, value: Any) -> Element:
         if name in WITH_TEXT and isinstance(value, str):
-            return Element(name, name, 1, 1, text=value)
-        attributes = {"value": _written(value)} if value is not None else {}
+            return Element(name, name, 1, 1, text=self._text(name, value, MOST_BYTES))
+        attributes = {}
+        if value is not None:
+            attributes["value"] = self._text(name, _written(value), MOST_VALUE)
         return Element(name, name, 1, 1, attributes)
 
     def _parts(self, part: Any, depth: int) -> Iterator[Element]:
@@ -177,9 +182,34 @@ class _JsonReader:
             message = f"expected an object, got {json.dumps(part)[:40]}"
             raise SpecError([Problem(self._file, 1, 1, "", message)])
         for name, value in part.items():
+            self._text("", name, MOST_VALUE)
             several = name in (recipe.SET, recipe.RECIPE) and isinstance(value, list)
             for each in value if several else [value]:
                 yield self._element(name, each, depth)
+
+    def _text(self, name: str, text: str, most: int) -> str:
+        """What can be written: JSON may escape half of a surrogate pair, which is no character (RFC
+        8259 §8.2), and PostgreSQL takes no U+0000.
+        """
+        if len(text) > most:
+            raise self._wrong(name, f"expected at most {most} characters")
+        if not _UNWRITABLE.isdisjoint(text) or not _is_text(text):
+            raise self._wrong(name, "expected text without U+0000 and halves of surrogate pairs")
+        return text
+
+    def _wrong(self, name: str, message: str) -> SpecError:
+        return SpecError([Problem(self._file, 1, 1, ascii(name[:40])[1:-1], message)])
+
+
+_UNWRITABLE = frozenset("\0")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _written(value: Any) -> str:
@@ -190,6 +220,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self._file = file
         self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._parser.buffer_text = True  # else each line of a text is a call
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
@@ -215,6 +246,8 @@ class _Reader:
             raise self._wrong(f"expected at most {MOST_DEPTH} levels of elements")
         if len(attributes) > MOST_ATTRIBUTES:
             raise self._wrong(f"expected at most {MOST_ATTRIBUTES} attributes")
+        if long := next((each for each, text in attributes.items() if len(text) > MOST_VALUE), ""):
+            raise self._wrong(f"{long[:40]}: expected at most {MOST_VALUE} characters")
         namespace, _, local = name.rpartition(" ")
         line, column = self._place()
         self._open.append(_Open(local, namespace, line, column, attributes))

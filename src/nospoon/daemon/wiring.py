@@ -86,6 +86,7 @@ from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import holder_of, listening, ports_in_use
+from nospoon.runtime.workers import Workers
 from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.driver import BmcDriver
@@ -318,6 +319,9 @@ class Daemon:
         )
         self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
         self.nodes = self._nodes()
+        self.people = People(self.access.admins)
+        self.lab_records = Workers("records of labs", 1)
+        self.lab_consoles = Workers("consoles of labs", 2)
         self.board = self._board()
         self.work = Work(
             database=database,
@@ -407,7 +411,7 @@ class Daemon:
             recovery=recovery,
             snapshots=self.snapshots,
             exports=self._exports(),
-            labs=Labs(self.board, People(self.access.admins), self.planner.workers, clock.unix),
+            labs=Labs(self.board, self.people, self.planner.workers, clock.unix),
             consoles=self.consoles,
             clock=clock.unix,
             stop=self._ending.set,
@@ -438,6 +442,7 @@ class Daemon:
             cipher=self.cipher,
             tasks=self._tasks,
             racks=racks,
+            workers=self.lab_records,
             clock=clock.unix,
             notify=notify,
         )
@@ -473,6 +478,9 @@ class Daemon:
         self._end.push_async_callback(self.lease.give_back)
         self._end.callback(self.downloads.close)
         self._end.callback(self.planner.workers.close)
+        self._end.callback(self.lab_records.close)
+        self._end.callback(self.lab_consoles.close)
+        self._end.callback(self.people.close)
         self._end.callback(self.clouds.close)  # after the tasks that call them
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.agents.close)
@@ -501,7 +509,7 @@ class Daemon:
         self.host_boots.begin()
         self._ready = True
         await self.board.start()
-        watch = Watch(self.board, self.consoles, self._machine_of, clock.unix)
+        watch = Watch(self.board, self.consoles, self._machine_of, self.lab_consoles, clock.unix)
         self._tasks.start(watch.keep(), name="watch consoles of labs")
         await self.api.start()
         self._end.callback(self.members.close)

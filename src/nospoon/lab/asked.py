@@ -70,7 +70,6 @@ def _asked(recipe: Element) -> Asked:
         path=recipe.path,
         line=recipe.line,
         kickstart=kickstart.text if kickstart is not None else "",
-        has_kickstart=kickstart is not None and bool(kickstart.text),
         cmdline=recipe.attributes.get("kernel_options", ""),
         role=recipe.attributes.get("role", ""),
         seconds=float(duration),

@@ -62,8 +62,8 @@ def assign(
                 return None
             free, found[number] = free.without(size), size
     others = [n for n in range(len(recipes)) if n not in found and n not in flexible]
-    matched = _matched(recipes, others, machines)
-    if matched is None:
+    loans = _Loans(recipes, machines)
+    if not all(loans.add(number) for number in others):
         return None
     if prefer is Prefer.DYNAMIC:
         left = []
@@ -73,53 +73,79 @@ def assign(
                 free, found[number] = free.without(size), size
             else:
                 left.append(number)
-        return _completed(recipes, found, matched, left, machines)
+        if not all(loans.add(number) for number in left):
+            return None
+        return _completed(recipes, found, loans)
     for number in flexible:
-        if not _augment(recipes, number, matched, machines, set()):
+        if not loans.add(number):
             size = recipes[number].sizes[attempt % len(recipes[number].sizes)]
             if not free.holds(size):
                 return None
             free, found[number] = free.without(size), size
-    return _completed(recipes, found, matched, [], machines)
+    return _completed(recipes, found, loans)
 
 
-def _completed(
-    recipes: Sequence[Options],
-    found: dict[int, Grant],
-    matched: dict[str, int],
-    left: Sequence[int],
-    machines: frozenset[str],
-) -> list[Grant] | None:
-    for number in left:
-        if not _augment(recipes, number, matched, machines, set()):
-            return None
-    by_recipe: dict[int, Grant] = {number: name for name, number in matched.items()}
-    return [found[n] if n in found else by_recipe[n] for n in range(len(recipes))]
+def _completed(recipes: Sequence[Options], found: dict[int, Grant], loans: _Loans) -> list[Grant]:
+    loaned = loans.by_recipe()
+    return [found[n] if n in found else loaned[n] for n in range(len(recipes))]
 
 
-def _matched(
-    recipes: Sequence[Options], numbers: Sequence[int], machines: frozenset[str]
-) -> dict[str, int] | None:
-    """Machine -> recipe, one each: augmenting paths (Kuhn's algorithm for bipartite matching)."""
-    matched: dict[str, int] = {}
-    for number in numbers:
-        if not _augment(recipes, number, matched, machines, set()):
-            return None
-    return matched
+class _Loans:
+    """A machine for each recipe: augmenting paths (Kuhn's algorithm for bipartite matching). Sets
+    of machines are bits of a number, so that 100 recipes which all fit 1,000 machines take
+    milliseconds.
+    """
+
+    def __init__(self, recipes: Sequence[Options], machines: frozenset[str]) -> None:
+        self._recipes, self._machines = recipes, machines
+        self._bits: dict[str, int] = {}
+        self._names: list[str] = []
+        self._fitting: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._used = 0
+
+    def add(self, number: int) -> bool:
+        """Whether this recipe has one, too; those before it may have changed theirs."""
+        seen = 0
+        path = [(number, self._mask(number), -1)]  # recipe, what it may ask for yet, what it asked
+        while path:
+            recipe, left, _ = path[-1]
+            free = left & ~self._used
+            if free:
+                self._move(path, _lowest(free))
+                return True
+            left &= ~seen
+            if not left:
+                path.pop()
+                continue
+            bit = _lowest(left)
+            seen |= 1 << bit
+            path[-1] = (recipe, left & ~(1 << bit), bit)
+            other = self._taken[bit]
+            path.append((other, self._mask(other), -1))
+        return False
+
+    def _move(self, path: Sequence[tuple[int, int, int]], free: int) -> None:
+        self._used |= 1 << free
+        asked_for = [asked for _, _, asked in path[:-1]]
+        for (recipe, _, _), bit in zip(path, [*asked_for, free], strict=True):
+            self._taken[bit] = recipe
+
+    def by_recipe(self) -> dict[int, str]:
+        return {recipe: self._names[bit] for bit, recipe in self._taken.items()}
+
+    def _mask(self, number: int) -> int:
+        if number not in self._fitting:
+            mask = 0
+            for name in self._recipes[number].machines:
+                if name in self._machines:
+                    if name not in self._bits:
+                        self._bits[name] = len(self._names)
+                        self._names.append(name)
+                    mask |= 1 << self._bits[name]
+            self._fitting[number] = mask
+        return self._fitting[number]
 
 
-def _augment(
-    recipes: Sequence[Options],
-    number: int,
-    matched: dict[str, int],
-    machines: frozenset[str],
-    seen: set[str],
-) -> bool:
-    for name in recipes[number].machines:
-        if name not in machines or name in seen:
-            continue
-        seen.add(name)
-        if name not in matched or _augment(recipes, matched[name], matched, machines, seen):
-            matched[name] = number
-            return True
-    return False
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

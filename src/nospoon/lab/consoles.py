@@ -91,8 +91,11 @@ class Detector:
         self._rest = ""
         self._found = set[Sign]()
 
-    def feed(self, data: bytes) -> Iterator[Finding]:
+    def feed(self, data: bytes) -> list[Finding]:
         """What is new in these bytes, which may end in the middle of a line."""
+        return list(self._feed(data))
+
+    def _feed(self, data: bytes) -> Iterator[Finding]:
         text = self._rest + data.decode("utf-8", "replace")
         *lines, self._rest = text.split("\n")
         for line in lines:
@@ -101,9 +104,9 @@ class Detector:
             piece, self._rest = self._rest[:MOST_LINE], self._rest[MOST_LINE - OVERLAP :]
             yield from self._look(piece)
 
-    def idle(self) -> Iterator[Finding]:
+    def idle(self) -> list[Finding]:
         """Nothing came for a while: a last line that has no end is looked at as it is."""
-        yield from self._look(self._rest)
+        return list(self._look(self._rest))
 
     def _look(self, line: str) -> Iterator[Finding]:
         for start in range(0, max(len(line), 1), MOST_LINE - OVERLAP):

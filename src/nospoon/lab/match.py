@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from nospoon.lab.compare import NUMERIC, TEXTUAL, Op, holds
 from nospoon.lab.element import Element
 from nospoon.lab.filter import ARCHES, Reason
-from nospoon.lab.grammar import ROWS, UNITS, Means, Row
+from nospoon.lab.grammar import MOST_DIGITS, ROWS, UNITS, Means, Row
 from nospoon.model.lab import Registered
 
 _OTHER_NAMES: Mapping[str, str] = {
@@ -155,7 +155,8 @@ def _values(element: Element, have: tuple[str, ...], *, number: bool) -> Iterato
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+    whole = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    return int(text) if whole else None
 
 
 def _listed(have: tuple[str, ...]) -> str:

@@ -47,11 +47,11 @@ def _profile(distro: Distro, run: Run) -> dict[str, Any]:
     return {**files, "cmdline": cmdline(distro, run)}
 
 
-def kickstart(found: RecipeSet, number: int, lab: Lab, base: str, own: str = "") -> str:
+def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> str:
     """Of a recipe: its own, else its distribution's, "" for neither."""
     run = found.runs[number]
     distro = distro_of(lab, run)
-    text = own or (distro.kickstart if distro is not None else "")
+    text = run.asked.kickstart or (distro.kickstart if distro is not None else "")
     values = {
         "tree": distro.tree if distro is not None else "",
         "distro": distro.name if distro is not None else "",

@@ -11,13 +11,11 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from nospoon.lab.assign import Free, Grant, assign
 from nospoon.lab.work import (
-    HOLDING,
     OVER,
     Options,
     RecipeSet,
@@ -34,6 +32,8 @@ ATTEMPTS = 3
 """Starts of a set whose machines cannot be made."""
 BACKOFF = 15.0
 """Seconds until the second start; doubled for the third."""
+_GONE = Lab("gone")
+"""In place of a lab whose file is gone: only removals are left of its sets."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
@@ -75,13 +75,19 @@ class MachineState:
     broken: str = ""
     reserved: str = ""
 
+    @property
+    def free(self) -> bool:
+        return not self.broken and not self.reserved
+
 
 class Scheduler:
     """All labs and all sets that have not ended. `changed`: ids of sets, and (lab, machine), whose
-    state is to be stored before an effect is carried out.
+    state is to be stored before an effect is carried out. `at_once`: what may start a set decides
+    at once; else it sets `undecided`, and `deciding` is to be called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.at_once, self.undecided = at_once, False
         self.labs: dict[str, Lab] = {}
         self.sets: dict[str, RecipeSet] = {}
         self.machines: dict[tuple[str, str], MachineState] = {}
@@ -91,29 +97,43 @@ class Scheduler:
         self._waiting: dict[str, list[tuple[int, int, str]]] = {}
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
+        self._idle_in: dict[str, frozenset[str]] = {}
+        self._reserved: dict[str, Counter[str]] = {}
+        self._holding: dict[str, set[str]] = {}
+        self._queued: Counter[str] = Counter()
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
         self._deadlines: list[tuple[float, str]] = []
-        self._ended: set[str] = set()
-        self._queued, self._dynamic = Counter[str](), Counter[str]()
 
     # what there is
 
     def put_lab(self, key: str, lab: Lab) -> None:
         """A new lab, or one whose file changed: what is leased stays."""
         self.labs[key] = lab
+        self._idle_in.pop(key, None)
+        self._reserved.pop(key, None)
         self._busy.setdefault(key, {})
         self._owned.setdefault(key, Counter())
         self._free[key] = Free.of(lab.limits)
-        for each in self.sets.values():
-            if each.lab == key and each.state in HOLDING:
-                for run in each.runs:
-                    if run.size is not None:
-                        self._free[key] = self._free[key].without(run.size)
+        for each in self.holding(key):
+            for run in each.runs:
+                if run.size is not None:
+                    self._free[key] = self._free[key].without(run.size)
 
     def drop_lab(self, key: str) -> None:
-        """It has no machines out, and sets that only it could serve wait for ever: none may."""
+        """Its file is gone: `orphaned` finds the sets that it leaves."""
         self.labs.pop(key, None)
+        self._idle_in.pop(key, None)
+        self._reserved.pop(key, None)
+
+    def orphaned(self) -> list[str]:
+        """Ids of sets whose lab is gone, or all labs that they could have machines in."""
+        return [
+            each.id
+            for each in self.sets.values()
+            if each.state in (SetState.QUEUED, SetState.STARTING, SetState.RUNNING)
+            and not any(key in self.labs for key in ((each.lab,) if each.lab else each.labs))
+        ]
 
     def restore(self, sets: Iterable[RecipeSet]) -> list[Effect]:
         """What was stored when a daemon ended: what was begun is carried out again."""
@@ -138,15 +158,15 @@ class Scheduler:
 
     def queued(self) -> list[RecipeSet]:
         """In the order in which they would start, if all fitted."""
-        return list(self._in_order())
+        return [self.sets[set_id] for set_id in self.in_order()]
 
-    def places(self, most: int) -> dict[str, int]:
-        """Id -> place in that order, from 1, of so many."""
-        return {each.id: n for n, each in enumerate(islice(self._in_order(), most), 1)}
+    def queued_in(self, key: str) -> int:
+        """How many sets wait that a lab may serve."""
+        return self._queued[key]
 
-    def counts(self, lab: str) -> tuple[int, int, int]:
-        """Dynamic machines of a lab, registered ones that are loaned, and sets that wait for it."""
-        return self._dynamic[lab], len(self._busy.get(lab, ())), self._queued[lab]
+    def holding(self, key: str) -> list[RecipeSet]:
+        """Sets that have machines of a lab."""
+        return [self.sets[each] for each in self._holding.get(key, ()) if each in self.sets]
 
     def reason(self, set_id: str) -> str:
         """Why a set waits."""
@@ -163,21 +183,37 @@ class Scheduler:
     def free(self, lab: str) -> Free:
         return self._free[lab]
 
+    def has(self, key: str, owner: str) -> int:
+        """Machines of a lab that an owner has, those that are reserved included."""
+        if key not in self._reserved:
+            machines = self.labs.get(key, _GONE).machines
+            self._reserved[key] = Counter(self.state_of(key, m.name).reserved for m in machines)
+        return self._owned[key][owner] + self._reserved[key][owner]
+
     # what happens
 
     def submit(self, new: RecipeSet, now: float) -> list[Effect]:
         """It waits from now on; `new.runs` have their options by lab."""
         self._save(replace(new, submitted=now, state=SetState.QUEUED))
         self._enqueue(self.sets[new.id])
-        return [Happened(new.id, -1, "queued"), *self.decide(now)]
+        return [Happened(new.id, -1, "queued"), *self._decide(now)]
 
     def decide(self, now: float) -> list[Effect]:
         """Start the sets for which there are machines."""
         effects: list[Effect] = []
-        held = _Held(dict(self._free), {key: frozenset(self._idle(key)) for key in self.labs})
+        for _ in self.deciding(now, effects):
+            pass
+        return effects
+
+    def deciding(self, now: float, effects: MutableSequence[Effect]) -> Iterator[None]:
+        """The same, which may be left after each set that was looked at. Meanwhile nothing else may
+        be called that changes a set.
+        """
+        self.undecided = False
+        held = _Held(dict(self._free), {key: self._idle(key) for key in self.labs})
         passed = 0
-        begun = []
-        for found in self._in_order():
+        for set_id in self.in_order():
+            found = self.sets[set_id]
             if passed >= LOOKAHEAD or held.exhausted:
                 break
             if found.not_before > now:
@@ -187,19 +223,23 @@ class Scheduler:
             place = self._place(found, held)
             if place is None:
                 passed += 1
-                continue
-            begun.append(found)
-            effects += self._start(found, *place, now, held)
-        for found in begun:
-            self._dequeue(found)
-        return effects
+            else:
+                self._dequeue(found)
+                effects.extend(self._start(found, *place, now, held))
+            yield
+
+    def _decide(self, now: float) -> list[Effect]:
+        if self.at_once:
+            return self.decide(now)
+        self.undecided = True
+        return []
 
     def started(self, set_id: str, now: float) -> list[Effect]:
         """All machines of a set were made and started."""
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
-        lab = self.labs[found.lab]
+        lab = self._lab_of(found)
         runs = tuple(self._booting(run, lab, now) for run in found.runs)
         self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
         self._remember_deadlines(self.sets[set_id])
@@ -226,7 +266,7 @@ class Scheduler:
         found, run = self._run(set_id, recipe)
         if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
             return []
-        lab = self.labs[found.lab]
+        lab = self._lab_of(found)
         fetched = run.fetched + 1
         if fetched > LOOPS:
             why = f"the installer started {fetched} times: it does not boot from its disk"
@@ -244,7 +284,7 @@ class Scheduler:
         found, run = self._run(set_id, recipe)
         if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
             return []
-        run = self._ready(run, self.labs[found.lab], now)
+        run = self._ready(run, self._lab_of(found), now)
         if run.machine:
             self._set_machine(found.lab, run.machine, failures=0)
         self._save(found.with_run(recipe, run))
@@ -264,7 +304,7 @@ class Scheduler:
             return []
         run = replace(run, panic=line)
         if not run.asked.panic_ignored:
-            left = 0.0 if run.asked.ends_on_panic else self.labs[found.lab].timeouts.panic
+            left = 0.0 if run.asked.ends_on_panic else self._lab_of(found).timeouts.panic
             run = replace(run, expires=min(run.expires or now + left, now + left))
         self._save(found.with_run(recipe, run))
         self._remember_deadlines(self.sets[set_id])
@@ -274,7 +314,9 @@ class Scheduler:
         self, set_id: str, seconds: float, now: float, *, add: bool, recipe: int | None = None
     ) -> list[Effect]:
         """Leases end so many seconds from now, or later by them (`add`); 0 ends them now."""
-        found = self.sets[set_id]
+        found = self.sets.get(set_id)
+        if found is None or found.state in (SetState.ENDING, SetState.ENDED):
+            return []
         runs = []
         for number, run in enumerate(found.runs):
             if (recipe is not None and number != recipe) or run.over:
@@ -317,7 +359,7 @@ class Scheduler:
             self._dequeue(found)
             self._save(replace(found, state=SetState.ENDED, result="cancelled", ended=now))
             self._why.pop(set_id, None)
-            return [Happened(set_id, -1, "cancelled", why), *self.decide(now)]
+            return [Happened(set_id, -1, "cancelled", why), *self._decide(now)]
         return [Happened(set_id, -1, "cancelled", why), *self._end(found, "cancelled")]
 
     def removed(self, set_id: str, now: float) -> list[Effect]:
@@ -337,9 +379,9 @@ class Scheduler:
             self._save(found)
             self._enqueue(found)
             heapq.heappush(self._deadlines, (found.not_before, set_id))
-            return [Happened(set_id, -1, "queued", found.why), *self.decide(now)]
+            return [Happened(set_id, -1, "queued", found.why), *self._decide(now)]
         self._save(replace(found, state=SetState.ENDED, ended=now))
-        return [Happened(set_id, -1, "ended", found.result), *self.decide(now)]
+        return [Happened(set_id, -1, "ended", found.result), *self._decide(now)]
 
     def expire(self, now: float) -> list[Effect]:
         """Leases that are over; the sets whose leases all are, end."""
@@ -354,7 +396,7 @@ class Scheduler:
                 decide = True  # it may be started again now
             elif found.state is SetState.RUNNING:
                 effects += self._expire(found, now)
-        return [*effects, *(self.decide(now) if decide else [])]
+        return [*effects, *(self._decide(now) if decide else [])]
 
     # registered machines
 
@@ -371,23 +413,26 @@ class Scheduler:
 
     # inside
 
-    def _in_order(self) -> Iterator[RecipeSet]:
-        """Priorities first; among equals, owners with fewer machines; then who came first."""
+    def in_order(self) -> Iterator[str]:
+        """Ids of those that wait when it begins: priorities first; among equals, owners with fewer
+        machines; then who came first.
+        """
+        queues = {owner: list(waiting) for owner, waiting in self._waiting.items()}
         using = Counter[str]()
         for owned in self._owned.values():
             using.update(owned)
         heads = [
             (waiting[0][0], using[owner], waiting[0][1], owner, 0)
-            for owner, waiting in self._waiting.items()
+            for owner, waiting in queues.items()
         ]
         heapq.heapify(heads)
         while heads:
             *_, owner, at = heapq.heappop(heads)
-            waiting = self._waiting[owner]
+            waiting = queues[owner]
             if at + 1 < len(waiting):
                 priority, number, _ = waiting[at + 1]
                 heapq.heappush(heads, (priority, using[owner] + at + 1, number, owner, at + 1))
-            yield self.sets[waiting[at][2]]
+            yield waiting[at][2]
 
     def _place(self, found: RecipeSet, held: _Held) -> tuple[str, list[Grant]] | None:
         """A lab and the grants there; what cannot be placed has its need kept in `held`."""
@@ -397,12 +442,14 @@ class Scheduler:
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
                 continue
-            per_owner, has = lab.limits.per_owner, self._owned[key][found.owner]
+            per_owner, has = lab.limits.per_owner, self.has(key, found.owner)
             if per_owner and has + len(found.runs) > per_owner:
                 why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
                 continue
             first = first or key
             options = [run.options.get(key, Options()) for run in found.runs]
+            if key not in held.free:  # a file brought it while others were looked at
+                continue
             grants = assign(
                 options, held.free[key], held.machines[key],
                 prefer=lab.prefer, attempt=found.attempts,
@@ -428,7 +475,7 @@ class Scheduler:
             used = limits.memory - free.memory
             parts.append(f"{used / GIB:g} of {limits.memory / GIB:g} GiB")
         if lab.machines:
-            loaned = len(lab.machines) - sum(1 for _ in self._idle(key))
+            loaned = len(lab.machines) - len(self._idle(key))
             parts.append(f"{loaned} of {len(lab.machines)} registered machines")
         return f"lab {lab.name} has given away {', '.join(parts) or 'its machines'}"
 
@@ -456,10 +503,13 @@ class Scheduler:
         self._why.pop(found.id, None)
         return [Happened(found.id, -1, "starting"), Build(found.id)]
 
+    def _lab_of(self, found: RecipeSet) -> Lab:
+        return self.labs.get(found.lab, _GONE)
+
     def _booting(self, run: Run, lab: Lab, now: float) -> Run:
         if run.over:
             return run
-        if not run.asked.distro and not run.asked.has_kickstart:
+        if not run.asked.distro and not run.asked.kickstart:
             return self._ready(run, lab, now)
         return replace(run, stage=Stage.BOOTING, since=now, expires=now + lab.timeouts.boot)
 
@@ -508,25 +558,21 @@ class Scheduler:
         self._save(replace(found, state=SetState.ENDING, result=result))
         return [Remove(found.id)]
 
-    def forget_ended(self) -> None:
+    def forget_ended(self, among: Iterable[str] | None = None) -> None:
         """Sets that ended, once they are stored."""
-        for set_id in self._ended:
-            self.sets.pop(set_id, None)
-        self._ended.clear()
+        for set_id in list(self.sets if among is None else among):
+            if set_id in self.sets and self.sets[set_id].state is SetState.ENDED:
+                del self.sets[set_id]
 
     def _run(self, set_id: str, recipe: int) -> tuple[RecipeSet | None, Run | None]:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.RUNNING or recipe >= len(found.runs):
-            return None, None
-        if found.lab not in self.labs:  # its file cannot be read by this version
             return None, None
         return found, found.runs[recipe]
 
     def _save(self, found: RecipeSet) -> None:
         self.sets[found.id] = found
         self.changed.add(found.id)
-        if found.state is SetState.ENDED:
-            self._ended.add(found.id)
 
     def _enqueue(self, found: RecipeSet) -> None:
         insort(self._waiting.setdefault(found.owner, []), (*found.order, found.id))
@@ -537,41 +583,52 @@ class Scheduler:
         at = bisect_left(waiting, (*found.order, found.id))
         assert waiting[at][2] == found.id, "what is queued is in its owner's queue"
         del waiting[at]
-        self._queued.subtract(found.labs)
         if not waiting:
             del self._waiting[found.owner]
+        self._queued.subtract(found.labs)
+        for key in found.labs:
+            if not self._queued[key]:
+                del self._queued[key]
 
     def _take(self, found: RecipeSet) -> None:
+        self._holding.setdefault(found.lab, set()).add(found.id)
+        self._idle_in.pop(found.lab, None)
         for run in found.runs:
             if run.size is not None and found.lab in self._free:
                 self._free[found.lab] = self._free[found.lab].without(run.size)
             if run.machine:
                 self._busy.setdefault(found.lab, {})[run.machine] = found.id
-            self._dynamic[found.lab] += run.size is not None
         self._owned.setdefault(found.lab, Counter())[found.owner] += len(found.runs)
 
     def _give_back(self, found: RecipeSet) -> None:
+        self._holding[found.lab].discard(found.id)
+        self._idle_in.pop(found.lab, None)
         for run in found.runs:
             if run.size is not None and found.lab in self._free:
                 self._free[found.lab] = self._free[found.lab].plus(run.size)
             if run.machine:
                 self._busy.get(found.lab, {}).pop(run.machine, None)
-            self._dynamic[found.lab] -= run.size is not None
         self._owned[found.lab][found.owner] -= len(found.runs)
         self._owned[found.lab] += Counter()  # owners without any are not kept
 
-    def _idle(self, key: str) -> Iterator[str]:
-        busy = self._busy[key]
-        for each in self.labs[key].machines:
-            state = self.state_of(key, each.name)
-            if each.name not in busy and not state.broken and not state.reserved:
-                yield each.name
+    def _idle(self, key: str) -> frozenset[str]:
+        """Registered machines that may be loaned now."""
+        if key not in self._idle_in:
+            busy = self._busy[key]
+            self._idle_in[key] = frozenset(
+                each.name
+                for each in self.labs[key].machines
+                if each.name not in busy and self.state_of(key, each.name).free
+            )
+        return self._idle_in[key]
 
     def _set_machine(self, lab: str, machine: str, **what: object) -> None:
         before = self.state_of(lab, machine)
         after = replace(before, **what)  # type: ignore[arg-type]  # fields by name
         if after != before:
             self.machines[lab, machine] = after
+            self._idle_in.pop(lab, None)
+            self._reserved.pop(lab, None)
             self.changed_machines.add((lab, machine))
 
     def _count_failure(self, lab: str, machine: str, why: str) -> None:

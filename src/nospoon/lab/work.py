@@ -66,8 +66,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a recipe asks for. `path` and `line` of it in the request. `kickstart`: its own, until
-    that is stored; `has_kickstart`: whether it has one. `seconds` of its lease, 0 for the lab's.
+    """What a recipe asks for. `path` and `line` of it in the request. `seconds` of its
+    lease, 0 for the lab's.
     `panic_ignored`: a panic is shown, and ends nothing. `ends_on_panic`: at once.
     """
 
@@ -75,7 +75,6 @@ class Asked:
     line: int = 0
     distro: str = ""
     kickstart: str = ""
-    has_kickstart: bool = False
     cmdline: str = ""
     role: str = ""
     seconds: float = 0

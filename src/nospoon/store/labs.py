@@ -1,12 +1,11 @@
 """Labs: recipe sets, and what is known of registered machines. Functions take the connection first.
 
-A set's record is encrypted, for it has the secrets of callbacks, and so are kickstarts, which are
-stored once: a record is stored at every change. Lists read neither.
+A set's record is encrypted: kickstarts have passwords, and callbacks secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -17,14 +16,12 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from nospoon.store import tables
 
 recipe_sets, lab_states = tables.recipe_sets, tables.lab_states
-recipe_texts = tables.recipe_texts
 
 
 @dataclass(frozen=True, slots=True)
 class SetRow:
     """A recipe set. `number` is its place in the order of submission; `record` is encrypted;
-    `history`: what happened, as (Unix seconds, recipe, event, message), -1 for the set. `summary`:
-    what lists show of it.
+    `history`: what happened, as (Unix seconds, recipe, event, message), -1 for the set.
     """
 
     id: str
@@ -35,9 +32,8 @@ class SetRow:
     lab: str
     state: str
     created: float
-    record: bytes = field(default=b"", repr=False)
+    record: bytes = field(repr=False)
     key: str = ""
-    summary: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[tuple[float, int, str, str]] = ()
 
 
@@ -57,17 +53,6 @@ def put(connection: Connection, rows: Collection[SetRow]) -> None:
             connection.execute(insert(recipe_sets).values(values))
 
 
-def put_text(connection: Connection, set_id: str, recipe: int, text: bytes) -> None:
-    """The encrypted kickstart of a recipe."""
-    connection.execute(insert(recipe_texts).values(set_id=set_id, recipe=recipe, text=text))
-
-
-def text_of(connection: Connection, set_id: str, recipe: int) -> bytes | None:
-    same = (recipe_texts.c.set_id == set_id, recipe_texts.c.recipe == recipe)
-    found: bytes | None = connection.scalar(select(recipe_texts.c.text).where(*same))
-    return found
-
-
 def by_key(connection: Connection, *, uid: int, key: str) -> list[SetRow]:
     """Sets that a user submitted under an idempotency key."""
     query = select(recipe_sets).where(recipe_sets.c.uid == uid, recipe_sets.c.key == key)
@@ -84,30 +69,30 @@ def find(connection: Connection, set_id: str) -> SetRow | None:
     return found[0] if found else None
 
 
-def newest(connection: Connection, *, most: int) -> list[SetRow]:
-    """The last ones that were submitted, oldest first, without record and history."""
-    kept = (each for each in recipe_sets.c if each.name not in ("record", "history"))
-    query = select(*kept).order_by(recipe_sets.c.number.desc()).limit(most)
-    found = [
-        SetRow(
-            id=row.id, request=row.request, number=row.number, uid=row.uid, owner=row.owner,
-            lab=row.lab, state=row.state, created=row.created, key=row.key or "",
-            summary=row.summary,
-        )
-        for row in connection.execute(query)
-    ]  # fmt: skip
-    return found[::-1]
+def newest_ended(connection: Connection, *, most: int, uid: int | None) -> list[SetRow]:
+    """The last ones that were submitted and have ended, oldest first; `uid`: those of a user."""
+    query = select(recipe_sets).where(recipe_sets.c.state == "ended")
+    if uid is not None:
+        query = query.where(recipe_sets.c.uid == uid)
+    query = query.order_by(recipe_sets.c.number.desc()).limit(most)
+    return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
 
 
 def ended_before(connection: Connection, created: float, *, most: int) -> list[SetRow]:
-    """Sets that ended, and were submitted before that, in Unix seconds; the oldest first."""
-    over = (recipe_sets.c.state == "ended", recipe_sets.c.created < created)
+    """Sets that ended, and were submitted before that, in Unix seconds; the oldest first. The last
+    one is not among them: the next ones are numbered after it.
+    """
+    last = connection.scalar(select(func.max(recipe_sets.c.number)))
+    over = (
+        recipe_sets.c.state == "ended",
+        recipe_sets.c.created < created,
+        recipe_sets.c.number != last,
+    )
     query = select(recipe_sets).where(*over).order_by(recipe_sets.c.number).limit(most)
     return _rows(connection, query, ordered=True)
 
 
 def forget(connection: Connection, ids: Collection[str]) -> None:
-    connection.execute(delete(recipe_texts).where(recipe_texts.c.set_id.in_(list(ids))))
     connection.execute(delete(recipe_sets).where(recipe_sets.c.id.in_(list(ids))))
 
 
@@ -140,7 +125,6 @@ def _values(row: SetRow) -> dict[str, Any]:
         "lab": row.lab,
         "state": row.state,
         "created": row.created,
-        "summary": dict(row.summary),
         "record": row.record,
         "key": row.key or None,
         "history": msgspec.to_builtins(row.history),
@@ -160,7 +144,6 @@ def _rows(connection: Connection, query: Any, *, ordered: bool = False) -> list[
             state=row.state,
             created=row.created,
             record=row.record,
-            summary=row.summary,
             key=row.key or "",
             history=[(at, recipe, event, why) for at, recipe, event, why in row.history],
         )

@@ -134,20 +134,11 @@ recipe_sets = Table(
     Column("lab", String, nullable=False),
     Column("state", String(16), nullable=False),
     Column("created", Float, nullable=False),
-    Column("summary", JSON, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Column("key", String(128)),
     Column("history", JSON, nullable=False),
     Index("recipe_sets_by_request", "request"),
     Index("recipe_sets_by_state", "state"),
-)
-
-recipe_texts = Table(
-    "recipe_texts",
-    metadata,
-    Column("set_id", ForeignKey("recipe_sets.id", ondelete="CASCADE"), primary_key=True),
-    Column("recipe", Integer, primary_key=True),
-    Column("text", LargeBinary, nullable=False),
 )
 
 lab_states = Table(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import MAX_EVENT
@@ -30,6 +30,11 @@ def _submission(body: LabRequest) -> Submission:
     return Submission(
         data=body.text.encode(), file=body.file, lab=body.lab, owner=body.owner, key=body.key
     )
+
+
+def _json(content: bytes, *, status: int = 200) -> Response:
+    """What was encoded in pieces: a list of thousands would keep everyone waiting."""
+    return Response(content, status, media_type="application/json")
 
 
 def _parts(lease: str) -> tuple[str, int]:
@@ -68,25 +73,23 @@ async def machine(
 
 
 @router.post("/requests/check")
-async def check(body: LabRequest, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def check(body: LabRequest, controller: Controlled, caller: Called) -> Response:
     """A dry run: a row for each recipe and lab; nothing is made."""
-    return await controller.labs.check(caller.uid, _submission(body))
+    return _json(await controller.labs.check(caller.uid, _submission(body)))
 
 
 @router.post("/requests", status_code=201)
-async def submit(body: LabRequest, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
-    """Its recipe sets wait for machines from now on, a row each. A second request under one
+async def submit(body: LabRequest, controller: Controlled, caller: Called) -> Response:
+    """Its recipe sets wait for machines from now on, a record each. A second request under one
     `key` is the first. 422 where a set can never start, with every reason.
     """
-    return await controller.labs.submit(caller.uid, _submission(body))
+    return _json(await controller.labs.submit(caller.uid, _submission(body)), status=201)
 
 
 @router.get("/requests")
-async def requests(
-    controller: Controlled, caller: Called, *, everyone: bool = False
-) -> list[dict[str, Any]]:
+async def requests(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
     """The caller's recipe sets, a row each; `everyone`: all of labs that the caller operates."""
-    return await controller.labs.requests(caller.uid, everyone=everyone)
+    return _json(await controller.labs.requests(caller.uid, everyone=everyone))
 
 
 @router.get("/requests/{set_id}")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import pwd
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from nospoon.errors import Forbidden, NotFound
 from nospoon.model.lab import Lab
+from nospoon.runtime.clock import monotonic
 
 EVERYONE = "*"
-PATIENCE = 5.0
-"""Seconds for which the system's database of users may take (nsswitch.conf(5))."""
+MOST_SHOWN = 20
+"""Labs that a message lists."""
+PATIENCE, KEPT, THREADS = 5.0, 10.0, 4
+"""Seconds that the system's database of users may take, and for which its answer counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +56,32 @@ def _named(person: Person, names: tuple[str, ...]) -> bool:
     return EVERYONE in names or bool(person.name and person.name in names)
 
 
-@dataclass(slots=True)
 class People:
-    """Users by uid, as the system knows them."""
+    """Users by uid, as the system knows them. Its database of users may be on another machine
+    (nsswitch.conf(5)): it is asked in threads of its own, once for a user in `KEPT` seconds, and a
+    user whose answer does not come has no name.
+    """
 
-    admins: frozenset[int]
-    _names: dict[int, str] = field(default_factory=dict)
+    def __init__(self, admins: frozenset[int]) -> None:
+        self.admins = admins
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names of users")
+        self._known: dict[int, tuple[float, asyncio.Future[str]]] = {}
 
     async def of(self, uid: int) -> Person:
-        if uid not in self._names:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    self._names[uid] = await asyncio.to_thread(_name_of, uid)
-            except TimeoutError:
-                return Person(uid, "", uid in self.admins)
-        return Person(uid, self._names[uid], uid in self.admins)
+        now = monotonic()
+        asked, answer = self._known.get(uid, (0.0, None))
+        if answer is None or (answer.done() and now - asked > KEPT):
+            for other, (then, found) in list(self._known.items()):
+                if found.done() and now - then > KEPT:
+                    del self._known[other]
+            answer = asyncio.wrap_future(self._threads.submit(_name_of, uid))
+            self._known[uid] = now, answer
+        await asyncio.wait([answer], timeout=PATIENCE)  # it goes on for those who ask next
+        return Person(uid, answer.result() if answer.done() else "", uid in self.admins)
+
+    def close(self) -> None:
+        """What runs is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _name_of(uid: int) -> str:
@@ -75,20 +91,35 @@ def _name_of(uid: int) -> str:
         return ""
 
 
-def find(labs: list[KnownLab], person: Person, name: str) -> KnownLab:
-    """A lab by NAME or CLUSTER/NAME, of those that a person may use. Raises `NotFound` for none,
-    and where several are called so.
+def find(
+    labs: list[KnownLab], person: Person, name: str, *, admins: frozenset[int] = frozenset()
+) -> KnownLab:
+    """A lab by NAME or CLUSTER/NAME, of those that a person may use: an own one, else one of an
+    administrator, else one of another user. Raises `NotFound` for none, and where several are
+    called so.
     """
     seen = [each for each in labs if person.may_use(each)]
     found = [each for each in seen if name in (each.lab.name, each.shown, each.key)]
-    own = [each for each in found if each.uid == person.uid]
-    if len(own) == 1:
-        return own[0]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(sorted(each.shown for each in seen)) or "none"
+    for among in (
+        [each for each in found if each.uid == person.uid],
+        [each for each in found if each.uid in admins],
+        found,
+    ):
+        if len(among) == 1:
+            return among[0]
+        if among:
+            break
+    known = ", ".join(sorted(each.shown for each in seen)[:MOST_SHOWN]) or "none"
     what = f"several labs are called {name!r}" if found else f"no lab {name!r}"
     raise NotFound(what, hint=f"Labs that you may use: {known}.")
+
+
+def trusted(labs: Iterable[KnownLab], person: Person, admins: frozenset[int]) -> list[KnownLab]:
+    """Labs for a request that names none: own ones, and those of administrators. Every user may
+    make a lab and list others as its users; whoever has it can read what is installed there.
+    """
+    allowed = (each for each in labs if each.uid in admins or each.uid == person.uid)
+    return [each for each in allowed if person.may_use(each)]
 
 
 def require_operator(person: Person, known: KnownLab) -> None:

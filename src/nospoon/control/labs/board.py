@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -20,14 +20,15 @@ import structlog
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
-from nospoon.errors import Conflict, NospoonError
+from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
-from nospoon.lab.work import RecipeSet, Run, SetState
+from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
-from nospoon.runtime.paced import paced
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -38,16 +39,20 @@ LOOK = 5.0
 """Seconds after which leases are looked at, at the latest: clocks of machines are set."""
 AGAIN = 10.0
 """Seconds until what could not be removed is removed again."""
+TIDY = 3600.0
+"""Seconds between two looks for sets that ended long ago."""
+FORGET_AT_ONCE = 20
 KEPT = 30 * 86400.0
 """Seconds for which sets that ended are shown."""
-FORGET, FORGET_AT_ONCE = 3600.0, 20
-"""Seconds between two looks for such sets, and how many are forgotten at a time."""
-MOST_HISTORY = 200
+MOST_HISTORY = 2000
 """Events of one set that are kept: the last ones."""
+MOST_EXTENDED = 200
+"""Events of a set beyond which an extension is none: a client may extend a lease for ever."""
 MOST_QUEUED = 10_000
-"""Recipes of one user whose sets have not ended."""
-SECRET = 24
-"""Bytes of a recipe's secret."""
+"""Sets of one user that have not ended."""
+MOST_WEIGHT = 64 << 20
+"""Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
+MOST_WHY = 2000
 BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 """Seconds; upper bounds of the histograms (Prometheus, histograms)."""
 
@@ -86,22 +91,32 @@ class Board:
         cipher: Cipher,
         tasks: Tasks,
         racks: Racks,
+        workers: Workers,
         clock: Clock,
         notify: Notify = lambda _lab, _set, _event: None,
     ) -> None:
         """`notify`: called with every event of a set that has a lab, once it is stored."""
+        self._send = notify
         self._database, self._cipher, self._tasks = database, cipher, tasks
-        self._racks, self._clock, self._send = racks, clock, notify
-        self.scheduler = Scheduler()
+        self._racks, self._workers, self._clock = racks, workers, clock
+        self.slices = Slices()
+        self.scheduler = Scheduler(at_once=False)
         self.known: dict[str, KnownLab] = {}
         self.measured = Measured()
         self.secrets: dict[str, tuple[str, int]] = {}
-        self._recipes = Counter[int]()
-        self._texts: dict[str, dict[int, bytes]] = {}
+        self.asked_from: dict[str, str] = {}
+        """Secret -> the address from which its registered machine asked what to boot."""
         self._clusters: dict[str, UUID] = {}
         self._effects: deque[Effect] = deque()
         self._events: dict[str, list[Happened]] = {}
         self._history: dict[str, list[tuple[float, int, str, str]]] = {}
+        self._requests: dict[str, int] = {}
+        self._weights: dict[str, tuple[int, int]] = {}
+        self._keys: dict[tuple[int, str], list[str]] = {}
+        self._numbers = (0, 0)
+        self._unnoted: set[str] = set()
+        self._of_mac: dict[str, dict[str, str]] = {}
+        self._labs_left = True
         self._building: dict[str, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -119,6 +134,11 @@ class Board:
             self.known[key] = KnownLab(key, uid, cluster, lab)
             self._clusters[key] = cluster_id
             self.scheduler.put_lab(key, lab)
+            self._forget_macs(key)
+            for machine in lab.machines:
+                for mac in machine.macs:
+                    self._of_mac.setdefault(mac, {})[key] = machine.name
+        self._labs_left = True
         self._wake.set()
 
     def drop(self, cluster_id: UUID) -> None:
@@ -127,8 +147,46 @@ class Board:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
+        """Sets that it leaves are ended by the loop."""
         del self._clusters[key], self.known[key]
+        self._forget_macs(key)
         self.scheduler.drop_lab(key)
+        self._labs_left = True
+        self._wake.set()
+
+    def _forget_macs(self, key: str) -> None:
+        for mac in [mac for mac, labs in self._of_mac.items() if labs.pop(key, "") and not labs]:
+            del self._of_mac[mac]
+
+    def registered(self, mac: str) -> tuple[KnownLab, str] | None:
+        """The lab and the name of the machine that has a MAC address: of several labs, the one that
+        was there first.
+        """
+        for key, machine in self._of_mac.get(mac, {}).items():
+            return self.known[key], machine
+        return None
+
+    def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None:
+        """Raises `Conflict` for a MAC of a registered machine that another cluster's lab has: its
+        scripts would go to the machines of that one.
+        """
+        for lab in labs:
+            for machine in lab.machines:
+                for mac in machine.macs:
+                    if any(self._clusters[key] != cluster_id for key in self._of_mac.get(mac, ())):
+                        raise Conflict(
+                            f"machine {machine.name} of lab {lab.name}: another cluster's lab "
+                            f"has a machine with the MAC address {mac}",
+                            hint="A machine is registered in the labs of one cluster.",
+                        )
+
+    def known_of(self, found: RecipeSet) -> KnownLab:
+        """Where a set has its machines; the file of that lab may be gone."""
+        if found.lab in self.known:
+            return self.known[found.lab]
+        uid, _, rest = found.lab.partition(":")
+        cluster, _, lab = rest.partition("/")
+        return KnownLab(found.lab, int(uid), cluster, Lab(lab))
 
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None:
         """Raises `Conflict` for labs of a cluster, but those that stay, that have sets."""
@@ -163,11 +221,10 @@ class Board:
         for row in rows:
             sets.append(self._opened(row))
             self._history[row.id] = list(row.history)
-        for each in sets:
-            self._note_secrets(each)
+            self._note(sets[-1], row.request)
         self._effects += self.scheduler.restore(sets)
         self._tasks.start(self._keep(), name="keep labs")
-        self._tasks.start(self._keep_few(), name="forget old recipe sets")
+        self._tasks.start(self._tidy(), name="forget old recipe sets")
 
     async def _keep(self) -> None:
         while True:
@@ -180,8 +237,21 @@ class Board:
             except NospoonError as error:
                 log.warning("labs wait", why=str(error))
                 await asyncio.sleep(1)
+            except Exception:  # whatever it is, other sets must not wait for ever
+                log.exception("labs wait")
+                await asyncio.sleep(1)
 
-    async def _keep_few(self) -> None:
+    def _due(self) -> Sequence[Effect]:
+        now, scheduler = self._clock(), self.scheduler
+        effects = list(scheduler.expire(now))
+        if self._labs_left:
+            for set_id in scheduler.orphaned():
+                effects += scheduler.cancel(set_id, "its lab is gone", now)
+            self._labs_left = False
+        scheduler.undecided = True
+        return effects
+
+    async def _tidy(self) -> None:
         """Sets that ended long ago are forgotten, and their console logs with them."""
         while True:
             try:
@@ -189,8 +259,10 @@ class Board:
                 while forgotten:
                     forgotten = await self.forget_old(self._clock() - KEPT)
             except NospoonError as error:
-                log.warning("old recipe sets are kept for now", why=str(error))
-            await asyncio.sleep(FORGET)
+                log.warning("old recipe sets stay", why=str(error))
+            except Exception:  # whatever it is, they are looked for again
+                log.exception("old recipe sets stay")
+            await asyncio.sleep(TIDY)
 
     async def forget_old(self, before: float) -> int:
         """Some of those that were submitted before that and have ended. Returns how many."""
@@ -200,10 +272,6 @@ class Board:
                 await self._racks.purge(self._opened(row), self.known[row.lab])
         await self._database.call(stored.forget, [row.id for row in rows])
         return len(rows)
-
-    def _due(self) -> Sequence[Effect]:
-        now = self._clock()
-        return [*self.scheduler.expire(now), *self.scheduler.decide(now)]
 
     def _pause(self) -> float:
         deadline = self.scheduler.deadline
@@ -217,39 +285,76 @@ class Board:
         not stored: it is, and is carried out, as soon as the store answers.
         """
         async with self._turn:
-            effects = what()
-            self._effects += effects
-            await self._store()
+            try:
+                self._effects += what()
+                await self._settle()
+            except BaseException:
+                self._wake.set()
+                raise
+
+    async def _settle(self) -> None:
+        """Decide and store. Who waits for it may leave meanwhile: the loop goes on with it."""
+        if self.scheduler.undecided:
+            turn = self.slices.begin("decide")
+            await turn.rest()
+            for _ in self.scheduler.deciding(self._clock(), self._effects):
+                try:
+                    await turn.rest()
+                except BaseException:
+                    self.scheduler.undecided = True
+                    raise
+        await self._store()
 
     async def submit(self, new: Sequence[RecipeSet], request_key: str) -> list[RecipeSet]:
         """Sets of one request wait from now on, with ids and secrets."""
-        texts = await asyncio.to_thread(self._sealed_texts, new)
         async with self._turn:
-            if request_key:
-                uid = new[0].uid
-                rows = await self._database.read(stored.by_key, uid=uid, key=request_key)
-                if rows:
-                    return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
-            uid, more = new[0].uid, sum(len(each.runs) for each in new)
-            if self._recipes[uid] + more > MOST_QUEUED:
-                raise Conflict(
-                    f"{self._recipes[uid]} recipes of yours have not ended: {MOST_QUEUED} may"
-                )
-            request, number = await self._database.call(stored.next_numbers)
-            now = self._clock()
-            made = []
-            async for place, each in paced(list(enumerate(new))):
-                runs = tuple(_kept(run) for run in each.runs)
-                found = replace(
-                    each, id=f"{request}.{place + 1}", number=number + place, runs=runs,
-                    key=request_key,
-                )  # fmt: skip
-                self._texts[found.id] = texts[place]
-                self._note_secrets(found)
-                made.append(found)
-                self._effects += self.scheduler.submit(found, now)
-            await self._store()
-            return [self.scheduler.sets[each.id] for each in made]
+            uid = new[0].uid
+            if request_key and (before := await self._submitted(uid, request_key)):
+                return before
+            self._require_room(uid, new)
+            stored_last = await self._database.read(stored.next_numbers)
+            request, number = map(max, zip(stored_last, self._numbers, strict=True))
+            self._numbers = (request + 1, number + len(new))
+            now, made, turn = self._clock(), list[str](), self.slices.begin(uid)
+            try:
+                for place, each in enumerate(new):
+                    await turn.rest()
+                    runs = tuple(
+                        replace(run, secret=secrets.token_urlsafe(24)) for run in each.runs
+                    )
+                    found = replace(
+                        each, id=f"{request}.{place + 1}", number=number + place, runs=runs,
+                        key=request_key,
+                    )  # fmt: skip
+                    self._note(found, request)
+                    made.append(found.id)
+                    self._effects += self.scheduler.submit(found, now)
+                await self._settle()
+            except BaseException:
+                self._wake.set()
+                raise
+            return [self.scheduler.sets[each] for each in made if each in self.scheduler.sets]
+
+    async def _submitted(self, uid: int, key: str) -> list[RecipeSet]:
+        """What a user submitted under a key, whether or not it is stored yet."""
+        if ids := self._keys.get((uid, key)):
+            found = [self.scheduler.sets[each] for each in ids if each in self.scheduler.sets]
+            if len(found) == len(ids):
+                return found
+        rows = await self._database.read(stored.by_key, uid=uid, key=key)
+        return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
+
+    def _require_room(self, uid: int, new: Sequence[RecipeSet]) -> None:
+        mine = [weight for whose, weight in self._weights.values() if whose == uid]
+        if len(mine) + len(new) > MOST_QUEUED:
+            raise Conflict(f"{len(mine)} recipe sets of yours have not ended: {MOST_QUEUED} may")
+        weight = sum(mine) + sum(map(_weight, new))
+        if weight > MOST_WEIGHT:
+            raise Conflict(
+                f"your recipe sets that have not ended would take {weight >> 20} MiB, with their "
+                f"kickstarts and the machines that they may have: {MOST_WEIGHT >> 20} MiB may",
+                hint="Submit the next ones when some have ended.",
+            )
 
     async def _store(self) -> None:
         """What changed, and then what is to be done about it."""
@@ -257,14 +362,19 @@ class Board:
         for effect in self._effects:
             if isinstance(effect, Happened):
                 event = (now, effect.recipe, effect.event, effect.message)
-                self._history.setdefault(effect.set_id, []).append(event)
+                history = self._history.setdefault(effect.set_id, [])
+                if effect.event != "extended" or len(history) < MOST_EXTENDED:
+                    history.append(event)
                 self._events.setdefault(effect.set_id, []).append(effect)
                 scheduler.changed.add(effect.set_id)
         todo = [each for each in self._effects if not isinstance(each, Happened)]
         self._effects = deque(todo)
         changed, machines = set(scheduler.changed), set(scheduler.changed_machines)
-        known = [each for each in changed if each in scheduler.sets]
-        rows = [self._row(scheduler.sets[each]) async for each in paced(known)]
+        found = [
+            (scheduler.sets[each], self._requests[each], tuple(self._history.get(each, ())))
+            for each in changed
+            if each in scheduler.sets
+        ]
         states = [
             (
                 self._clusters[key],
@@ -275,20 +385,22 @@ class Board:
             for key, machine in machines
             if key in self._clusters
         ]
-        texts = {row.id: kept for row in rows if (kept := self._texts.get(row.id))}
-        if rows or states:
-            await self._database.call(_save, rows, states, texts)
-        for set_id in changed:
-            self._texts.pop(set_id, None)
+        if found or states:
+            # kickstarts are long: neither the event loop nor the store's thread encrypts them
+            rows = await self._workers.run(0, self._rows, found)
+            await self._database.call(_save, rows, states)
         scheduler.changed -= changed
         scheduler.changed_machines -= machines
         self._effects.clear()
-        await self._notify(changed)
+        self._unnoted |= changed
         for effect in todo:
             self._carry_out(effect)
+        await self._notify()
 
-    async def _notify(self, changed: set[str]) -> None:
-        async for set_id in paced(changed):
+    async def _notify(self) -> None:
+        turn = self.slices.begin("notify")
+        while self._unnoted:
+            set_id = self._unnoted.pop()
             found = self.scheduler.sets.get(set_id)
             for event in self._events.pop(set_id, ()):
                 if found is not None:
@@ -299,11 +411,26 @@ class Board:
             for waker in self._followers.get(set_id, ()):
                 waker.set()
             if found is not None and found.state is SetState.ENDED:
-                for run in found.runs:
-                    self.secrets.pop(run.secret, None)
-                self._recipes[found.uid] -= len(found.runs)
-                self._history.pop(set_id, None)
-        self.scheduler.forget_ended()
+                self._forget(found)
+            await turn.rest()
+
+    def _note(self, found: RecipeSet, request: int) -> None:
+        self._requests[found.id] = request
+        self._weights[found.id] = (found.uid, _weight(found))
+        if found.key:
+            self._keys.setdefault((found.uid, found.key), []).append(found.id)
+        for number, run in enumerate(found.runs):
+            self.secrets[run.secret] = (found.id, number)
+
+    def _forget(self, found: RecipeSet) -> None:
+        """It has ended, and that is stored."""
+        for run in found.runs:
+            self.secrets.pop(run.secret, None)
+            self.asked_from.pop(run.secret, None)
+        for by_id in (self._history, self._requests, self._weights):
+            by_id.pop(found.id, None)
+        self._keys.pop((found.uid, found.key), None)
+        self.scheduler.forget_ended([found.id])
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
         lab = self.known[found.lab].shown if found.lab in self.known else ""
@@ -318,7 +445,9 @@ class Board:
             self.measured.failures[lab, event.event] += 1
 
     def _carry_out(self, effect: Effect) -> None:
-        found = self.scheduler.sets[effect.set_id]
+        found = self.scheduler.sets.get(effect.set_id)
+        if found is None:
+            return
         if isinstance(effect, Build):
             task = self._tasks.start(self._build(found), name=f"make {found.id}")
             self._building[found.id] = task
@@ -326,29 +455,43 @@ class Board:
             self._tasks.start(self._remove(found), name=f"remove {found.id}")
 
     async def _build(self, found: RecipeSet) -> None:
-        known = self.known[found.lab]
         try:
-            await self._racks.build(found, known)
+            await self._racks.build(found, self.known_of(found))
         except NotMade as error:
-            why, again = error.why, error.again
-            await self._surely(
-                lambda: self.scheduler.not_started(found.id, why, self._clock(), again=again)
-            )
+            why, again = error.why or "it failed", error.again
+        except Exception as error:  # a set that is neither made nor not would never end
+            log.exception("machines of a recipe set are not made", set=found.id)
+            why, again = f"internal error: {type(error).__name__}: {error}", True
         else:
-            await self._surely(lambda: self.scheduler.started(found.id, self._clock()))
+            why, again = "", False
         finally:
             self._building.pop(found.id, None)
+        if not why:
+            await self._surely(lambda: self.scheduler.started(found.id, self._clock()))
+            return
+        said = storable(why)
+        await self._surely(
+            lambda: self.scheduler.not_started(found.id, said, self._clock(), again=again)
+        )
 
     async def _remove(self, found: RecipeSet) -> None:
-        building = self._building.get(found.id)
+        building = self._building.pop(found.id, None)
         if building is not None and building is not asyncio.current_task():
             building.cancel()
             await asyncio.wait([building])
-        while why := await self._racks.remove(found, self.known[found.lab]):
+        while why := await self._left(found):
             log.warning("a recipe set is not removed yet", set=found.id, why=why)
-            self._note_trouble(found.id, why)
+            self._note_trouble(found.id, storable(why))
             await asyncio.sleep(AGAIN)
         await self._surely(lambda: self.scheduler.removed(found.id, self._clock()))
+
+    async def _left(self, found: RecipeSet) -> str:
+        """Why something is left of a set, "" where nothing is."""
+        try:
+            return await self._racks.remove(found, self.known_of(found))
+        except Exception as error:  # whatever it is, it is removed again
+            log.exception("a recipe set is not removed yet", set=found.id)
+            return f"internal error: {type(error).__name__}: {error}"
 
     def _note_trouble(self, set_id: str, why: str) -> None:
         found = self.scheduler.sets.get(set_id)
@@ -361,19 +504,22 @@ class Board:
             await self.do(what)
         except NospoonError as error:
             log.error("the state of a recipe set is not stored yet", why=str(error))
-            self._wake.set()
+        except Exception:
+            log.exception("the state of a recipe set is not stored yet")
 
     async def switch(self, found: RecipeSet, number: int, command: PowerCommand) -> str:
         """A chassis command for the machine of a recipe that runs."""
         if found.state is not SetState.RUNNING or found.runs[number].over:
             raise Conflict(f"recipe {found.id}.{number} has no machine that runs")
-        return await self._racks.switch(found, number, self.known[found.lab], command)
+        return await self._racks.switch(found, number, self.known_of(found), command)
 
     # what there is
 
     async def drain(self, known: KnownLab, *, drained: bool) -> None:
         """Start nothing in a lab, or start again."""
         async with self._turn:
+            if known.key not in self._clusters:
+                raise NotFound(f"lab {known.shown} is gone")
             await self._database.call(
                 stored.put_state,
                 self._clusters[known.key], known.lab.name, "", {"drained": drained},
@@ -388,14 +534,39 @@ class Board:
         """A set, its request's number and its history; also one that ended."""
         found = self.scheduler.sets.get(set_id)
         if found is not None:
-            return found, request_of(set_id), list(self._history.get(set_id, ()))
+            return found, self._requests[set_id], list(self._history.get(set_id, ()))
         row = await self._database.read(stored.find, set_id)
         return (self._opened(row), row.request, row.history) if row is not None else None
 
-    async def rows(self, most: int) -> list[tuple[SetRow, RecipeSet | None]]:
-        """The sets that were submitted last, oldest first; None for one that has ended."""
-        rows = await self._database.read(stored.newest, most=most)
-        return [(row, self.scheduler.sets.get(row.id)) for row in rows]
+    async def rows(
+        self, most: int, sees: Callable[[RecipeSet], bool], *, uid: int | None = None
+    ) -> list[tuple[RecipeSet, int]]:
+        """The sets that were submitted last, oldest first, as they are now; of those that ended,
+        `uid`: a user's. Records of those that have not ended are not read: they have kickstarts.
+        """
+        turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
+        over = await self._database.read(stored.newest_ended, most=most, uid=uid)
+        opened = await self._workers.run(0, lambda: [(self._opened(r), r.request) for r in over])
+        active = [(each, self._requests.get(each.id, 0)) for each in self.scheduler.sets.values()]
+        ids = {each.id for each, _ in active}
+        for rows in (active, [each for each in opened if each[0].id not in ids]):
+            for each in reversed(rows):
+                await turn.rest()
+                if sees(each[0]):
+                    found.append(each)
+                    if len(found) % most == 0:
+                        break
+        return sorted(found, key=lambda each: each[0].number)[-most:]
+
+    async def places(self) -> dict[str, int]:
+        """Id of each set that waits -> its place, from 1 on."""
+        turn, found = self.slices.begin("places"), dict[str, int]()
+        await turn.rest()
+        for number, set_id in enumerate(self.scheduler.in_order(), 1):
+            found[set_id] = number
+            if not number % 64:
+                await turn.rest()
+        return found
 
     async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Any]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""
@@ -420,72 +591,68 @@ class Board:
             if not followers:
                 self._followers.pop(set_id, None)
 
-    def _sealed_texts(self, new: Sequence[RecipeSet]) -> list[dict[int, bytes]]:
-        return [
-            {
-                number: self._cipher.encrypt(run.asked.kickstart)
-                for number, run in enumerate(each.runs)
-                if run.asked.kickstart
-            }
-            for each in new
-        ]
+    def out(self, key: str) -> list[RecipeSet]:
+        """Sets that have machines of a lab."""
+        return self.scheduler.holding(key)
 
-    async def kickstart_of(self, found: RecipeSet, number: int) -> str:
-        """A recipe's own, "" for none."""
-        if not found.runs[number].asked.has_kickstart:
-            return ""
-        text = await self._database.read(stored.text_of, found.id, number)
-        return await asyncio.to_thread(self._cipher.decrypt, text) if text is not None else ""
+    def _rows(
+        self, sets: Sequence[tuple[RecipeSet, int, Sequence[tuple[float, int, str, str]]]]
+    ) -> list[SetRow]:
+        """Run it in a thread: they are encrypted."""
+        return [self._row(*each) for each in sets]
 
-    def _note_secrets(self, found: RecipeSet) -> None:
-        self._recipes[found.uid] += len(found.runs)
-        for number, run in enumerate(found.runs):
-            self.secrets[run.secret] = (found.id, number)
-
-    def _row(self, found: RecipeSet) -> SetRow:
+    def _row(
+        self, found: RecipeSet, request: int, history: Sequence[tuple[float, int, str, str]]
+    ) -> SetRow:
+        kept = _without_texts(found) if found.state is SetState.ENDED else found
         return SetRow(
             id=found.id,
-            request=request_of(found.id),
+            request=request,
             number=found.number,
             uid=found.uid,
             owner=found.owner,
             lab=found.lab,
             state=found.state,
             created=found.submitted,
-            record=self._cipher.encrypt(msgspec.json.encode(found).decode()),
+            record=self._cipher.encrypt(msgspec.json.encode(kept).decode()),
             key=found.key,
-            summary={
-                "recipes": len(found.runs),
-                "priority": found.priority,
-                "result": found.result,
-                "why": found.why,
-                "whiteboard": found.whiteboard,
-            },
-            history=self._history.get(found.id, [])[-MOST_HISTORY:],
+            history=history[-MOST_HISTORY:],
         )
 
     def _opened(self, row: SetRow) -> RecipeSet:
         return msgspec.json.decode(self._cipher.decrypt(row.record), type=RecipeSet)
 
 
-def _kept(run: Run) -> Run:
-    """As it is kept: its kickstart is stored apart, and callbacks know its secret."""
-    asked = replace(run.asked, kickstart="")
-    return replace(run, asked=asked, secret=secrets.token_urlsafe(SECRET))
-
-
 def _save(
-    connection: Any,
-    rows: Sequence[SetRow],
-    states: Sequence[tuple[UUID, str, str, MachineState]],
-    texts: Mapping[str, Mapping[int, bytes]],
+    connection: Any, rows: Sequence[SetRow], states: Sequence[tuple[UUID, str, str, MachineState]]
 ) -> None:
     stored.put(connection, rows)
-    for set_id, of_recipes in texts.items():
-        for recipe, text in of_recipes.items():
-            stored.put_text(connection, set_id, recipe, text)
     for cluster_id, lab, machine, state in states:
         stored.put_state(connection, cluster_id, lab, machine, msgspec.to_builtins(state))
+
+
+def _without_texts(found: RecipeSet) -> RecipeSet:
+    """What is shown of one that ended: its kickstarts, with passwords, are not kept."""
+    runs = (
+        replace(run, options={}, secret="", asked=replace(run.asked, kickstart="", cmdline=""))
+        for run in found.runs
+    )
+    return replace(found, runs=tuple(runs))
+
+
+def _weight(found: RecipeSet) -> int:
+    """Bytes that a set takes, by and large."""
+    return 1024 + sum(
+        1024
+        + 4 * (len(run.asked.kickstart) + len(run.asked.cmdline))
+        + sum(128 + 16 * (len(o.machines) + 8 * len(o.sizes)) for o in run.options.values())
+        for run in found.runs
+    )
+
+
+def storable(text: str) -> str:
+    """What others wrote, such as a BMC, as every store takes it: printable characters."""
+    return "".join(each if each.isprintable() else " " for each in text[:MOST_WHY])
 
 
 def _is_of(found: RecipeSet, key: str) -> bool:
@@ -494,8 +661,3 @@ def _is_of(found: RecipeSet, key: str) -> bool:
 
 def key_of(uid: int, cluster: str, lab: str) -> str:
     return f"{uid}:{cluster}/{lab}"
-
-
-def request_of(set_id: str) -> int:
-    """The number of the request that a set is of."""
-    return int(set_id.partition(".")[0])

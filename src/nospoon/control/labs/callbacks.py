@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import unquote
 
 from nospoon.control.labs.access import KnownLab
@@ -13,6 +15,14 @@ from nospoon.lab.work import RecipeSet, Run, SetState, Stage
 from nospoon.protocols.ipxe.offer import Kernel
 from nospoon.protocols.ipxe.script import LEAVE, load, written
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.local_peers import user_of
+from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.neighbors import mac_of
+from nospoon.runtime.socket_diag import Place
+
+log = RateLimitedLog()
+UserOf = Callable[[Place, Place], int | None]
+"""(peer, here) -> the user of another process of this machine."""
 
 EVENTS = ("install_start", "install_done", "install_fail")
 MOST_WHY = 200
@@ -24,6 +34,8 @@ class Callbacks:
 
     board_of: Callable[[], Board]
     clock: Clock
+    user_of: UserOf = user_of
+    mac_of: Callable[[str], str] = mac_of
 
     @property
     def board(self) -> Board:
@@ -37,8 +49,7 @@ class Callbacks:
         if found is None:
             return None
         recipe_set, number, known = found
-        own = await self.board.kickstart_of(recipe_set, number)
-        return kickstart(recipe_set, number, known.lab, base, own)
+        return kickstart(recipe_set, number, known.lab, base)
 
     async def report(self, secret: str, event: str, why: str) -> bool:
         """Whether it is taken: one that is replayed, or comes out of turn, changes nothing."""
@@ -60,17 +71,33 @@ class Callbacks:
                 )
         return True
 
-    async def script(self, mac: str, base: str) -> str | None:
+    async def script(self, mac: str, base: str, *, peer: Place, here: Place) -> str | None:
         """The iPXE script of a registered machine: its installer while that is to start, else its
-        disk. None for a machine that is not registered; "" while its set is starting.
+        disk. None for a machine that is not registered, and for those who cannot be it; "" while
+        its set is starting. `peer` asked at `here`.
         """
-        for known in self.board.known.values():
-            for machine in known.lab.machines:
-                if mac in machine.macs:
-                    return self._script(known, machine.name, base)
-        return None
+        found = self.board.registered(mac)
+        if found is None:
+            return None
+        known, machine = found
+        if not self._may_be(known, machine, peer=peer, here=here):
+            log.info("refused the boot script of a registered machine", mac=mac, peer=peer[0])
+            return None
+        return self._script(known, machine, base, peer[0])
 
-    def _script(self, known: KnownLab, machine: str, base: str) -> str:
+    def _may_be(self, known: KnownLab, machine: str, *, peer: Place, here: Place) -> bool:
+        """An installer's script has a secret. Who is on a network of this machine is known by MAC;
+        processes of this machine by their user: the lab's owner, and the daemon's, may look.
+        """
+        there, at = (each.partition("%")[0] for each in (peer[0], here[0]))
+        if there == at or ip_address(there).is_loopback:
+            user = self.user_of((there, peer[1]), (at, here[1]))
+            return user is not None and user in {os.geteuid(), known.uid}
+        seen = self.mac_of(there)
+        macs = next((each.macs for each in known.lab.machines if each.name == machine), ())
+        return not seen or seen in macs
+
+    def _script(self, known: KnownLab, machine: str, base: str, peer: str) -> str | None:
         set_id = self.board.scheduler.holder(known.key, machine)
         recipe_set = self.board.scheduler.sets.get(set_id)
         run = (
@@ -83,6 +110,12 @@ class Callbacks:
         distro = distro_of(known.lab, run)
         if run.stage not in (Stage.BOOTING, Stage.INSTALLING) or distro is None:
             return written("echo nospoon: boot the disk", *LEAVE)
+        if self.board.asked_from.setdefault(run.secret, peer) != peer:
+            log.warning(
+                "another address asks for an installer's script",
+                set=recipe_set.id, machine=machine, peer=peer,
+            )  # fmt: skip
+            return None
         if distro.script:
             return written(f"chain --autofree {distro.script} ||", *LEAVE)
         words = cmdline(distro, run, base=base)
@@ -100,4 +133,4 @@ class Callbacks:
         run: Run = recipe_set.runs[number]
         if run.over:
             return None
-        return recipe_set, number, self.board.known[recipe_set.lab]
+        return recipe_set, number, self.board.known_of(recipe_set)

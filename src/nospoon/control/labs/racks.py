@@ -202,7 +202,7 @@ class Racks:
             if run.size is not None:
                 await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
             elif run.machine in registered:
-                installs = bool(run.asked.distro or run.asked.has_kickstart)
+                installs = bool(run.asked.distro or run.asked.kickstart)
                 await self.machines.start(registered[run.machine], installs=installs)
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)

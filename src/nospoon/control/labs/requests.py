@@ -8,7 +8,7 @@ from typing import Any
 
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
-from nospoon.errors import UsageError
+from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.filter import Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
@@ -18,10 +18,8 @@ from nospoon.lab.work import Options, Run, Size
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Lab
 
-MOST_COMPARED = 200_000
-"""Recipes times registered machines of one request."""
-MOST_CANDIDATES = 100
-"""Registered machines of a lab that a recipe waits for."""
+MOST_COMPARED = 4_000_000
+"""Elements of filters, times machines and flavors: some ten seconds of a thread."""
 MOST_REASONS = 20
 """Reasons that an answer lists for one recipe of one lab."""
 
@@ -51,16 +49,21 @@ class Judged:
 
 
 def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
-    """Every set of a request. Raises `SpecError`. Run it in a thread: a request may be long."""
-    asked = read_asked(data, file=file)
-    recipes = sum(len(each.recipes) for each in asked)
-    machines = sum(len(known.lab.machines) for known in labs)
-    if recipes * machines > MOST_COMPARED:
-        raise UsageError(
-            f"{recipes} recipes would be compared with {machines} registered machines",
-            hint=f"Name one lab, or submit fewer: at most {MOST_COMPARED} comparisons are made.",
+    """Every set of a request. Raises `SpecError`, and `TooLarge` for what would take minutes. Run
+    it in a thread: a request may be long.
+    """
+    sets = read_asked(data, file=file)
+    each = sum(len(known.lab.machines) + len(known.lab.flavors) + 1 for known in labs)
+    elements = sum(
+        sum(1 for _ in recipe.requires.walk()) for asked in sets for recipe in asked.recipes
+    )
+    if elements * each > MOST_COMPARED:
+        raise TooLarge(
+            f"{elements} elements of filters would be compared with {each} machines and flavors: "
+            f"{MOST_COMPARED} comparisons may be made",
+            hint="Submit fewer recipe sets at a time, or name one lab (`--lab`).",
         )
-    return [_judged(each, labs) for each in asked]
+    return [_judged(asked, labs) for asked in sets]
 
 
 def _judged(asked: AskedSet, labs: Sequence[KnownLab]) -> Judged:
@@ -101,8 +104,6 @@ def _answer(recipe: Recipe, known: KnownLab) -> Answer:
     else:
         found = verdict(recipe, offer_of(lab))
     machines, reasons = _registered(recipe, lab)
-    start = recipe.at.line % max(1, len(machines))  # not all recipes wait for the same ones
-    machines = (*machines[start:], *machines[:start])[:MOST_CANDIDATES]
     if no_distro:
         reason = Reason(recipe.at, no_distro)
         return Answer(known, found, Options(), (reason,))

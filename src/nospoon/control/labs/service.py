@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from nospoon.control.labs import views
-from nospoon.control.labs.access import KnownLab, People, Person, find, require_operator
-from nospoon.control.labs.board import Board, request_of
+from nospoon.control.labs.access import (
+    KnownLab,
+    People,
+    Person,
+    find,
+    require_operator,
+    trusted,
+)
+from nospoon.control.labs.board import Board
 from nospoon.control.labs.requests import Judged, judge, verdicts_json
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
+from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.provision import cluster_name
+from nospoon.lab.scheduler import Effect
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
-from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
-from nospoon.store.labs import SetRow
 
 MOST_LISTED = 1000
-MOST_PLACES = 1000
-"""Of a queue, that are shown."""
-MOST_LABS = 50
-"""Labs in which a request that names none is looked at."""
+NORMAL_PRIORITY = PRIORITIES[NORMAL]
+"""The highest of users who are no operators: others would wait for theirs."""
+encode = msgspec.json.encode
 MOST_SECONDS = 99 * 86400.0
 
 
@@ -72,20 +80,25 @@ class Labs:
     ) -> dict[str, Any]:
         """What only people know of a registered machine; None: unchanged, "": not any more."""
         known, person = await self._lab(uid, lab)
-        if machine not in {each.name for each in known.lab.machines}:
+        found = {each.name: each for each in known.lab.machines}
+        if machine not in found:
             raise NotFound(f"lab {known.shown} has no machine {machine!r}")
         state = self.board.scheduler.state_of(known.key, machine)
         if broken is not None:
             require_operator(person, known)
-        if reserved is not None:
-            self._require_free(known, machine, person, reserved, state.reserved)
         scheduler = self.board.scheduler
-        if broken is not None:
-            scheduler.set_broken(known.key, machine, broken)
-        if reserved is not None:
-            scheduler.reserve(known.key, machine, reserved)
-        await self.board.do(lambda: scheduler.decide(self.clock()))
-        return views.machine_row(self.board, known, machine)
+
+        def change() -> Sequence[Effect]:
+            if broken is not None:
+                scheduler.set_broken(known.key, machine, broken)
+            if reserved is not None:
+                self._require_free(known, machine, person, reserved, state.reserved)
+                scheduler.reserve(known.key, machine, reserved)
+            scheduler.undecided = True
+            return []
+
+        await self.board.do(change)
+        return views.machine_row(self.board, known, found[machine])
 
     def _require_free(
         self, known: KnownLab, machine: str, person: Person, wanted: str, before: str
@@ -94,53 +107,66 @@ class Labs:
             require_operator(person, known)
         if wanted and wanted != person.name:
             require_operator(person, known)
+        limit, has = known.lab.limits.per_owner, self.board.scheduler.has(known.key, person.name)
+        if wanted and wanted != before and not person.may_operate(known) and has >= limit:
+            raise Forbidden(
+                f"you have {has} machines of lab {known.shown}, and may have {limit}",
+                hint="Users may reserve as many machines as `limits.per_owner` of the lab says, "
+                "and its operators any.",
+            )
         holder = self.board.scheduler.holder(known.key, machine)
         if wanted and holder:
             raise UsageError(f"recipe set {holder} has machine {machine}")
 
-    async def check(self, uid: int, submission: Submission) -> list[dict[str, Any]]:
-        """A dry run: a row for each recipe and lab."""
+    async def check(self, uid: int, submission: Submission) -> bytes:
+        """A dry run: JSON with a row for each recipe and lab."""
         judged, _ = await self._judged(uid, submission)
-        return verdicts_json(judged)
+        return await self.workers.run(uid, lambda: _listed(map(encode, verdicts_json(judged))))
 
-    async def submit(self, uid: int, submission: Submission) -> list[dict[str, Any]]:
-        """Its sets wait from now on. Raises `PlanRefused` with why a set can never start."""
+    async def submit(self, uid: int, submission: Submission) -> bytes:
+        """Its sets wait from now on; JSON with a record of each. Raises `PlanRefused` with why a
+        set can never start.
+        """
         judged, person = await self._judged(uid, submission)
         owner = submission.owner or person.name or str(uid)
+        if not owner.isprintable():
+            raise UsageError("owner: expected printable characters")
+        labs = [
+            self.board.known[key]
+            for key in sorted({key for each in judged for key in each.labs})
+            if key in self.board.known
+        ]
         if owner != (person.name or str(uid)):
-            for key in {key for each in judged for key in each.labs}:
-                require_operator(person, self.board.known[key])
+            for each in labs:
+                require_operator(person, each)
+        most = max(PRIORITIES.values()) if all(map(person.may_operate, labs)) else NORMAL_PRIORITY
         reasons = [reason for each in judged for reason in _reasons(submission.file, each)]
         if reasons:
             raise PlanRefused(reasons)
         sets = [
             RecipeSet(
                 id="", number=0, uid=uid, owner=owner, runs=each.runs, labs=each.labs,
-                priority=each.asked.priority, whiteboard=each.asked.whiteboard,
+                priority=min(each.asked.priority, most), whiteboard=each.asked.whiteboard,
             )
             for each in judged
         ]  # fmt: skip
         made = await self.board.submit(sets, submission.key)
-        places = self.board.scheduler.places(MOST_PLACES)
-        return [
-            views.set_row(self.board, each, request_of(each.id), places.get(each.id))
-            async for each in paced(made)
-        ]
+        return await self._details_of([each.id for each in made], uid)
 
-    async def requests(self, uid: int, *, everyone: bool = False) -> list[dict[str, Any]]:
-        """The caller's sets, newest last; of those who operate a lab, all of it with `everyone`."""
+    async def requests(self, uid: int, *, everyone: bool = False) -> bytes:
+        """JSON with the caller's sets, newest last; of those who operate a lab, all of it with
+        `everyone`.
+        """
         person = await self.people.of(uid)
-        rows = await self.board.rows(MOST_LISTED)
-        order = self.board.scheduler.places(MOST_PLACES)
-        shown = []
-        for row, found in rows:
-            if not (row.uid == uid or (everyone and self._may_see(person, found or row))):
-                continue
-            if found is None:
-                shown.append(views.ended_row(self.board, row))
-            else:
-                shown.append(views.set_row(self.board, found, row.request, order.get(found.id)))
-        return shown
+        if everyone:
+            rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
+        else:
+            rows = await self.board.rows(MOST_LISTED, lambda found: found.uid == uid, uid=uid)
+        places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
+        for found, request in rows:
+            await turn.rest()
+            parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
+        return _listed(parts)
 
     async def request(self, uid: int, set_id: str) -> dict[str, Any]:
         """All of one set: its recipes, leases and history."""
@@ -183,7 +209,11 @@ class Labs:
         if found.state in (SetState.ENDING, SetState.ENDED):
             raise UsageError(f"recipe set {set_id} has ended: {found.result}")
         now = self.clock()
-        latest = max((run.expires for run in found.runs), default=0.0) if add else now
+        latest = now
+        if add and found.state is SetState.QUEUED:
+            latest += max(run.asked.seconds for run in found.runs)
+        elif add:
+            latest = max(run.expires for run in found.runs)
         if seconds < 0 or max(latest, now) + seconds > now + MOST_SECONDS:
             raise UsageError(f"a lease ends within {MOST_SECONDS / 86400:.0f} days from now")
         scheduler = self.board.scheduler
@@ -230,10 +260,24 @@ class Labs:
 
     async def _details(self, set_id: str) -> dict[str, Any]:
         known = await self.board.find(set_id)
-        assert known is not None, "it was found just now"
+        if known is None:
+            raise NotFound(f"no recipe set {set_id!r}")
         found, request, history = known
-        places = self.board.scheduler.places(MOST_PLACES)
+        places = await self.board.places() if found.state is SetState.QUEUED else {}
         return views.set_details(self.board, found, request, places.get(set_id), history)
+
+    async def _details_of(self, ids: Sequence[str], uid: int) -> bytes:
+        places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
+        for set_id in ids:
+            known = await self.board.find(set_id)
+            if known is None:
+                continue
+            found, request, history = known
+            await turn.rest()
+            parts.append(
+                encode(views.set_details(self.board, found, request, places.get(set_id), history))
+            )
+        return _listed(parts)
 
     async def _own(self, uid: int, set_id: str) -> RecipeSet:
         person = await self.people.of(uid)
@@ -242,43 +286,41 @@ class Labs:
             raise NotFound(f"no recipe set {set_id!r}")
         return known[0]
 
-    def _may_see(self, person: Person, found: RecipeSet | SetRow) -> bool:
+    def _may_see(self, person: Person, found: RecipeSet) -> bool:
         if found.uid == person.uid or person.admin:
             return True
-        waiting = found.labs if isinstance(found, RecipeSet) else ()
-        keys = (found.lab,) if found.lab else waiting
+        keys = (found.lab,) if found.lab else found.labs
         labs = [self.board.known[key] for key in keys if key in self.board.known]
-        return any(person.may_operate(each) for each in labs)
+        return len(labs) == len(keys) and all(map(person.may_operate, labs))
 
     async def _lab(self, uid: int, name: str) -> tuple[KnownLab, Person]:
         person = await self.people.of(uid)
-        return find(list(self.board.known.values()), person, name), person
+        return self._find(person, name), person
+
+    def _find(self, person: Person, name: str) -> KnownLab:
+        return find(list(self.board.known.values()), person, name, admins=self.people.admins)
 
     async def _judged(self, uid: int, submission: Submission) -> tuple[Sequence[Judged], Person]:
         person = await self.people.of(uid)
         if submission.lab:
-            labs = [find(list(self.board.known.values()), person, submission.lab)]
+            labs = [self._find(person, submission.lab)]
         else:
-            labs = [each for each in self.board.known.values() if self._is_trusted(person, each)]
+            labs = trusted(self.board.known.values(), person, self.people.admins)
         if not labs:
             raise Forbidden(
-                "there is no lab that you may use",
-                hint="Bring up a file with `labs:`, or be one of the `users` of a lab, and name it "
-                "(--lab) where it is another user's.",
+                "there is no lab of yours, and none of an administrator that you may use",
+                hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`).",
             )
         labs.sort(key=lambda each: (each.uid != uid, each.shown))
-        del labs[MOST_LABS:]
         found = await self.workers.run(
             uid, lambda: judge(submission.data, labs, file=submission.file)
         )
         return found, person
 
-    def _is_trusted(self, person: Person, known: KnownLab) -> bool:
-        """Whether a request may go there without naming it: it has passwords in its kickstarts, and
-        any member may say that all users may use a lab.
-        """
-        own = known.uid == person.uid or known.uid in self.people.admins
-        return own and person.may_use(known)
+
+def _listed(parts: Iterable[bytes]) -> bytes:
+    """A list in JSON of what is encoded already: others run between its entries."""
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _reasons(file: str, judged: Judged) -> list[str]:

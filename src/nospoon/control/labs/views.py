@@ -11,25 +11,24 @@ from nospoon.control.labs.board import BUCKETS, Board, Histogram
 from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
-from nospoon.model.lab import GIB
-from nospoon.store.labs import SetRow
+from nospoon.model.lab import GIB, Registered
 
 MIB = 1 << 20
 
 
 def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
     lab, key = known.lab, known.key
-    dynamic, loaned, queued = board.scheduler.counts(key)
+    out = board.out(key)
     return {
         "lab": known.shown,
         "host": lab.host if lab.dynamic else "",
         "state": "drained" if key in board.scheduler.drained else "open",
-        "dynamic": dynamic,
+        "dynamic": sum(run.size is not None for each in out for run in each.runs),
         "limit": lab.limits.machines,
         "registered": len(lab.machines),
-        "loaned": loaned,
+        "loaned": sum(bool(run.machine) for each in out for run in each.runs),
         "broken": sum(bool(board.scheduler.state_of(key, m.name).broken) for m in lab.machines),
-        "queued": queued,
+        "queued": board.scheduler.queued_in(key),
     }
 
 
@@ -58,7 +57,7 @@ def lab_details(board: Board, known: KnownLab) -> dict[str, Any]:
         "distros": [each.name for each in lab.distros],
         "users": list(lab.users),
         "operators": list(lab.operators),
-        "machines": [machine_row(board, known, each.name) for each in lab.machines],
+        "machines": [machine_row(board, known, each) for each in lab.machines],
     }  # fmt: skip
 
 
@@ -67,10 +66,10 @@ def _free(amount: int) -> int | None:
     return None if amount > ENDLESS // 2 else amount
 
 
-def machine_row(board: Board, known: KnownLab, name: str) -> dict[str, Any]:
+def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str, Any]:
+    name = machine.name
     state = board.scheduler.state_of(known.key, name)
     holder = board.scheduler.holder(known.key, name)
-    machine = next(each for each in known.lab.machines if each.name == name)
     shown = "loaned" if holder else "broken" if state.broken else ""
     return {
         "machine": name,
@@ -102,26 +101,6 @@ def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> 
         "submitted": _time(found.submitted),
         "expires": _time(max((run.expires for run in found.runs if not run.over), default=0)),
         "whiteboard": found.whiteboard,
-    }
-
-
-def ended_row(board: Board, row: SetRow) -> dict[str, Any]:
-    """As `set_row` for a set that has ended, of which only the row is read."""
-    known, summary = board.known.get(row.lab), row.summary
-    return {
-        "request": row.request,
-        "set": row.id,
-        "owner": row.owner,
-        "state": row.state,
-        "lab": known.shown if known is not None else "",
-        "recipes": summary["recipes"],
-        "priority": summary["priority"],
-        "position": None,
-        "reason": summary["why"],
-        "result": summary["result"],
-        "submitted": _time(row.created),
-        "expires": None,
-        "whiteboard": summary["whiteboard"],
     }
 
 

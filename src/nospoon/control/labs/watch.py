@@ -15,16 +15,15 @@ from nospoon.lab.consoles import Detector, Finding, Sign
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.work import RecipeSet, SetState, Stage
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.service import ConsoleService
 
 log = structlog.get_logger()
 LOOK = 2.0
 """Seconds between two looks at a console."""
 AT_ONCE = 16
-MOST_A_LOOK = 256 << 10
+MOST_A_LOOK = 1 << 20
 """Bytes of one console that one look reads: a guest that never stops has its turn again."""
-SLICE = 8 << 10
-"""Bytes that are looked at in one turn of the event loop."""
 
 MachineOf = Callable[[int, str], UUID | None]
 """(uid, CLUSTER/NODE) -> its machine; None while there is none."""
@@ -38,11 +37,12 @@ class _Seen:
 
 @dataclass(slots=True)
 class Watch:
-    """`consoles`: of nodes; `machine_of`: the machine of a node."""
+    """`consoles`: of nodes; `machine_of`: the machine of a node; `workers`: threads that look."""
 
     board: Board
     consoles: ConsoleService
     machine_of: MachineOf
+    workers: Workers
     clock: Clock
     _seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -51,7 +51,10 @@ class Watch:
         """For ever."""
         while True:
             await asyncio.sleep(LOOK)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # whatever it is, other consoles are looked at
+                log.exception("consoles of labs are not looked at now")
 
     async def look(self) -> None:
         """Once at the consoles of all recipes that run."""
@@ -60,8 +63,10 @@ class Watch:
             del self._seen[gone]
         looks = (self._look(*key, machine) for key, machine in running.items())
         for result in await asyncio.gather(*looks, return_exceptions=True):
-            if isinstance(result, NospoonError):
+            if isinstance(result, NospoonError | OSError):
                 log.debug("a console cannot be read now", why=str(result))
+            elif isinstance(result, Exception):
+                log.error("a console is not looked at now", exc_info=result)
             elif isinstance(result, BaseException):
                 raise result
 
@@ -84,20 +89,25 @@ class Watch:
             found = self.board.scheduler.sets.get(set_id)
             if found is None:
                 return
-            lab = self.board.known[found.lab].lab
-            seen = self._seen.setdefault((set_id, number), _Seen(Detector(lab.panic_patterns)))
-            read = 0
-            async for data in self.consoles.read(machine, follow=False, offset=seen.offset):
+            known = self.board.known_of(found)
+            seen = self._seen.get((set_id, number))
+            if seen is None:
+                seen = self._seen[set_id, number] = _Seen(Detector(known.lab.panic_patterns))
+            read, offset = 0, seen.offset
+            async for data in self.consoles.read(
+                machine, follow=False, offset=offset, user=known.uid
+            ):
+                # in a thread: a guest may write lines as fast as they are looked at
+                findings = await self.workers.run(known.uid, seen.detector.feed, data)
                 seen.offset += len(data)
                 read += len(data)
-                for start in range(0, len(data), SLICE):
-                    for finding in seen.detector.feed(data[start : start + SLICE]):
-                        await self._report(set_id, number, finding)
-                    await asyncio.sleep(0)
+                for finding in findings:
+                    await self._report(set_id, number, finding)
                 if read >= MOST_A_LOOK:
                     return
-            for finding in seen.detector.idle() if not read else ():
-                await self._report(set_id, number, finding)
+            if not read:
+                for finding in await self.workers.run(known.uid, seen.detector.idle):
+                    await self._report(set_id, number, finding)
 
     async def _report(self, set_id: str, number: int, finding: Finding) -> None:
         scheduler, now = self.board.scheduler, self.clock()

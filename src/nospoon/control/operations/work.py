@@ -93,6 +93,7 @@ class LabBoard(Protocol):
 
     def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None: ...
     def drop(self, cluster_id: UUID) -> None: ...
+    def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
 
 
@@ -293,6 +294,7 @@ class Work:
         wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
         refuse_anothers_bridges(seen.cluster, seen.id, self._fleet.bridges(but=seen.id))
         self._labs.require_unused(seen.id, [lab.name for lab in seen.cluster.labs])
+        self._labs.require_own_macs(seen.id, seen.cluster.labs)
         held, space = text_of(row.id), self._files.space
         space.refuse_full(len(row.text))
         space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))

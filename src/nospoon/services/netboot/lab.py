@@ -7,7 +7,9 @@
     GET  /lab/mac/{mac}/ipxe                        the script of a registered machine
 
 A secret that is of no recipe at work is 404, and so is a MAC of no registered machine; 503 with
-Retry-After: the machine's set is still starting, or the daemon.
+Retry-After: the machine's set is still starting, or the daemon. HEAD reports nothing. The script
+has a secret: others on a network of this machine, by their MAC, and other users of it get 404, and
+so does a second address while one installs.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from starlette.routing import Route
 
 from nospoon.errors import NospoonError
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.socket_diag import Place
 
 log = RateLimitedLog()
 RETRY_SECONDS = 2
-NOT_FOUND, UNAVAILABLE = 404, 503
+NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = 404, 405, 503
 _MAC = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
 EVENTS = ("install_start", "install_done", "install_fail")
 
@@ -35,7 +38,7 @@ class LabMachines(Protocol):
 
     async def kickstart(self, secret: str, base: str) -> str | None: ...
     async def report(self, secret: str, event: str, why: str) -> bool: ...
-    async def script(self, mac: str, base: str) -> str | None: ...
+    async def script(self, mac: str, base: str, *, peer: Place, here: Place) -> str | None: ...
 
 
 def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
@@ -46,6 +49,8 @@ def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
         return PlainTextResponse(text) if text is not None else _unknown()
 
     async def report(request: Request) -> Response:
+        if request.method == "HEAD":  # Starlette answers it where it answers GET
+            return PlainTextResponse("", NOT_ALLOWED)
         event = request.path_params["event"]
         why = request.query_params.get("why", "")
         taken = await lab.report(request.path_params["secret"], event, why)
@@ -55,7 +60,12 @@ def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
         mac = request.path_params["mac"].lower()
         if not _MAC.fullmatch(mac):
             return _unknown()
-        text = await lab.script(mac.replace("-", ":"), _base(request))
+        if request.client is None:
+            return _unknown()
+        peer, here = request.client, request.scope["server"]
+        text = await lab.script(
+            mac.replace("-", ":"), _base(request), peer=(peer.host, peer.port), here=(*here[:2],)
+        )
         if text == "":
             return _later("the recipe set is starting")
         return PlainTextResponse(text) if text is not None else _unknown()

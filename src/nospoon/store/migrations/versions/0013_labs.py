@@ -24,24 +24,12 @@ def upgrade() -> None:
         sa.Column("lab", sa.String(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("created", sa.Float(), nullable=False),
-        sa.Column("summary", sa.JSON(), nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.Column("key", sa.String(128)),
         sa.Column("history", sa.JSON(), nullable=False),
     )
     op.create_index("recipe_sets_by_request", "recipe_sets", ["request"])
     op.create_index("recipe_sets_by_state", "recipe_sets", ["state"])
-    op.create_table(
-        "recipe_texts",
-        sa.Column(
-            "set_id",
-            sa.String(32),
-            sa.ForeignKey("recipe_sets.id", ondelete="CASCADE"),
-            primary_key=True,
-        ),
-        sa.Column("recipe", sa.Integer(), primary_key=True),
-        sa.Column("text", sa.LargeBinary(), nullable=False),
-    )
     op.create_table(
         "lab_states",
         sa.Column(
@@ -58,5 +46,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("lab_states")
-    op.drop_table("recipe_texts")
     op.drop_table("recipe_sets")
