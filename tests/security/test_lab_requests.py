@@ -1,0 +1,233 @@
+"""Requests of lab schedulers that would stop labs for all users, or reach what is of others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.security.asked import OTHER, OWNER, Asked, a_daemon
+
+from nospoon.clusterfile.requests import read_request
+from nospoon.control.labs import board as boards
+from nospoon.errors import ProviderError
+from nospoon.lab.match import mismatches
+from nospoon.model.lab import Registered
+from nospoon.store.labs import SetRow
+
+LAB = """cluster: {cluster}
+hosts: {{here: {{simulated: {{}}}}}}
+flavors: {{small: {{disks: [10GiB]}}}}
+labs: {{dev: {{users: ["*"], limits: {{machines: 1}}, machines: {machines}}}}}
+nodes: []
+"""
+ANY = {"text": "<hostRequires/>"}
+MACHINE = "{m: {bmc: {address: 192.0.2.1, password: p}, memory: 1GiB, macs: ['52:54:00:00:00:01']}}"
+
+
+def lab(cluster: str = "owned", machines: str = "{}") -> str:
+    return LAB.format(cluster=cluster, machines=machines)
+
+
+async def submitted(asked: Asked, uid: int, **body: Any) -> list[dict[str, Any]]:
+    answer = await asked.ask(uid, "POST", "/v1/requests", {**ANY, **body})
+    assert answer.status == 201, answer.body
+    found: list[dict[str, Any]] = answer.json
+    return found
+
+
+def keeps() -> bool:
+    return any(each.get_name().endswith("keep labs") for each in asyncio.all_tasks())
+
+
+@pytest.mark.parametrize("wrong", ["\ud800", "a\0b"])
+@pytest.mark.parametrize("where", ["role", "kickstart", "whiteboard", "kernel_options"])
+async def test_text_that_cannot_be_stored_is_refused(
+    tmp_path: Path, wrong: str, where: str
+) -> None:
+    """One such text kept every later state of every set from being stored, and ended the loop."""
+    inner: dict[str, Any] = {"hostRequires": {}} | ({where: wrong} if where != "whiteboard" else {})
+    text = json.dumps({"job": {"whiteboard": wrong * (where == "whiteboard"),
+                               "recipeSet": {"recipe": inner}}})  # fmt: skip
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        answer = await asked.ask(OWNER, "POST", "/v1/requests", {"text": text})
+        assert answer.status == 422, answer.body
+        assert await submitted(asked, OWNER)
+        assert keeps()
+
+
+async def test_what_a_bmc_says_is_storable() -> None:
+    assert boards.storable("a\ud800\0\x1b[2J\x9bb") == "a   [2J b"
+    assert len(boards.storable("x" * 10_000)) == boards.MOST_WHY
+
+
+async def test_the_loop_survives_every_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        board = asked.daemon.board
+        failed, again = asyncio.Event(), asyncio.Event()
+
+        def expire(now: float) -> Sequence[Any]:
+            (again if failed.is_set() else failed).set()
+            raise ValueError(now)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(board.scheduler, "expire", expire)
+            board._wake.set()
+            await failed.wait()
+            await again.wait()
+        assert keeps()
+        assert await submitted(asked, OWNER)
+
+
+async def test_sets_that_are_not_stored_keep_their_ids_and_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next user's set had the same id, and took the place of this one."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        await asked.up(OTHER, lab("others"))
+        with monkeypatch.context() as patched:
+
+            def fails(*_: Any) -> None:
+                raise ProviderError("the disk is full")
+
+            patched.setattr(boards, "_save", fails)
+            answer = await asked.ask(OWNER, "POST", "/v1/requests", {**ANY, "key": "k"})
+            assert answer.status >= 500
+        (others,) = await submitted(asked, OTHER)
+        (again,) = await submitted(asked, OWNER, key="k")
+        assert others["set"] != again["set"]
+        assert len((await asked.ask(OWNER, "GET", "/v1/requests")).json) == 1
+
+
+async def test_a_request_goes_to_no_lab_of_another_user_that_it_does_not_name(
+    tmp_path: Path,
+) -> None:
+    """Any user may make a lab that everyone may use: it got the kickstarts of all others."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OTHER, lab("aaa"))
+        assert (await asked.ask(OWNER, "POST", "/v1/requests", ANY)).status == 403
+        await asked.up(OWNER, lab("owned"))
+        await submitted(asked, OWNER)
+        (waits,) = await submitted(asked, OWNER)
+        for path in ("cancel", "release"):
+            answer = await asked.ask(OTHER, "POST", f"/v1/requests/{waits['set']}/{path}")
+            assert answer.status == 404
+        (named,) = await submitted(asked, OWNER, lab="aaa/dev")
+        assert named["lab"] == "aaa/dev"
+
+
+async def test_only_operators_go_before_others(tmp_path: Path) -> None:
+    urgent = '<recipeSet priority="Urgent"><recipe><hostRequires/></recipe></recipeSet>'
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        await submitted(asked, OWNER)
+        (waits,) = await submitted(asked, OWNER)
+        (other,) = await submitted(asked, OTHER, text=urgent, lab="dev")
+        (own,) = await submitted(asked, OWNER, text=urgent)
+        assert other["priority"] == waits["priority"] < own["priority"]
+
+
+async def test_users_reserve_no_more_machines_than_the_limit_of_an_owner(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab(machines=MACHINE))
+        path = "/v1/labs/dev/machines/m"
+        for uid, status in ((OTHER, 403), (OWNER, 200)):
+            name = "sync" if uid == OTHER else "nobody"
+            answer = await asked.ask(uid, "POST", path, {"reserved": name})
+            assert answer.status == status, answer.body
+
+
+async def test_a_waiting_set_is_not_extended_beyond_the_calendar(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        await submitted(asked, OWNER)
+        (waits,) = await submitted(asked, OWNER)
+        body = {"seconds": 60 * 86400, "add": True}
+        answers = [
+            (await asked.ask(OWNER, "POST", f"/v1/requests/{waits['set']}/extend", body)).status
+            for _ in range(2)
+        ]
+        assert answers == [200, 400]
+
+
+async def test_a_users_sets_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boards, "MOST_WEIGHT", 20_000)
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        text = f"<recipe><kickstart>{'k' * 3000}</kickstart><hostRequires/></recipe>"
+        await submitted(asked, OWNER, text=text)
+        answer = await asked.ask(OWNER, "POST", "/v1/requests", {"text": text})
+        assert answer.status == 409
+
+
+async def test_a_set_that_ended_has_no_kickstart_in_the_store(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        await submitted(asked, OWNER)
+        (waits,) = await submitted(
+            asked, OWNER, text="<recipe><kickstart>pa55</kickstart><hostRequires/></recipe>"
+        )
+        await asked.ask(OWNER, "POST", f"/v1/requests/{waits['set']}/cancel")
+        board = asked.daemon.board
+        from nospoon.store import labs as stored  # noqa: PLC0415
+
+        row = await asked.daemon.database.read(stored.find, waits["set"])
+        assert isinstance(row, SetRow)
+        assert "pa55" not in asked.daemon.cipher.decrypt(row.record)
+        assert not board.scheduler.sets.get(waits["set"])
+
+
+async def test_a_request_that_would_take_minutes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nospoon.control.labs import requests  # noqa: PLC0415
+
+    monkeypatch.setattr(requests, "MOST_COMPARED", 5)
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        many = "<recipe><hostRequires/></recipe>" * 3
+        answer = await asked.ask(
+            OWNER, "POST", "/v1/requests/check", {"text": f"<recipeSet>{many}</recipeSet>"}
+        )
+        assert answer.status in {400, 413}, answer.body
+
+
+def test_numbers_and_texts_of_filters_are_bounded() -> None:
+    found = read_request(
+        b"<hostRequires><device op='&gt;' value='9'/><hostname op='&gt;' value='"
+        + b"9" * 4000 + b"'/></hostRequires>", file="r",
+    )  # fmt: skip
+    machine = Registered("m", values={"hostname": ("9" * 5000,)})
+    assert mismatches(found[0].requires, machine, "dev")
+
+
+async def test_a_mac_address_is_registered_in_one_cluster(tmp_path: Path) -> None:
+    """Another user's lab with the same MAC served that machine its own kernel."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab(machines=MACHINE))
+        answer = await asked.up(OTHER, lab("others", machines=MACHINE))
+        assert answer.status == 409, answer.body
+        assert b"52:54:00:00:00:01" in answer.body
+
+
+async def test_sets_of_a_lab_that_is_gone_end(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        (runs,) = await submitted(asked, OWNER)
+        (waits,) = await submitted(asked, OWNER)
+        board = asked.daemon.board
+        board.drop(next(iter(board._clusters.values())))
+        for each in (runs, waits):
+            await asked.ask(OWNER, "GET", f"/v1/requests/{each['set']}/events")
+            found = (await asked.ask(OWNER, "GET", f"/v1/requests/{each['set']}")).json
+            assert (found["state"], found["result"]) == ("ended", "cancelled"), found
