@@ -75,7 +75,7 @@ def free_net() -> str:
 
 @contextmanager
 def tree(directory: Path) -> Iterator[str]:
-    """The URL of an installation tree at an address of this machine that guests route to."""
+    """The URL of an installation tree of ours."""
     directory.mkdir()
     probe = asyncio.run(build(CACHE, arch=Arch.X86_64))
     (directory / "linux").write_bytes(probe.kernel.read_bytes())
@@ -84,6 +84,13 @@ def tree(directory: Path) -> Iterator[str]:
     # the kernel unpacks one archive after another, and the last file of a name stays
     (directory / "initrd").write_bytes(first + bytes(-len(first) % 4) + compress(init))
     disks.bios_disk(directory / "disk.raw")
+    with served(directory) as url:
+        yield url
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[str]:
+    """Its URL at an address of this machine that guests route to."""
     address, link = f"{free_net()}.1", f"nsl{os.getpid():x}"
     ip("link", "add", link, "type", "bridge")
     try:
