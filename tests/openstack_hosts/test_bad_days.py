@@ -70,6 +70,24 @@ async def test_a_call_that_fails_is_told_and_the_next_try_completes(
     assert cloud.everything() == before
 
 
+async def test_a_start_that_fails_without_a_word_is_begun_again(
+    cloud: FakeCloud, bench: Bench, connection: OpenStackConnection
+) -> None:
+    """As Nova's compute fails where two servers get one port for their serial consoles."""
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    cloud.failing_starts = 2
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert cloud.failing_starts == 0
+    await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+    cloud.failing_starts = 1000
+    with pytest.raises(ProviderError, match="did not start: it is SHUTOFF again after 3 tries"):
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    cloud.failing_starts = 0
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    await remove_all(bench)
+
+
 @pytest.mark.parametrize("call", LOOKING)
 async def test_what_is_put_off_is_asked_again(
     cloud: FakeCloud, bench: Bench, connection: OpenStackConnection, call: str

@@ -54,7 +54,7 @@ class FakeCloud:
     """`calls`: how often each kind of call came; `log`: all of them, in order. `rules`: faults.
 
     `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
-    carried out and is not answered yet.
+    carried out and is not answered yet. `failing_starts`: so many leave the server off.
     """
 
     url: str = ""
@@ -73,6 +73,7 @@ class FakeCloud:
     heard: Callable[[str], None] | None = None
     regions: dict[str, str] = field(default_factory=dict)
     tokens: int = 0
+    failing_starts: int = 0
     ticks: int = 0
 
     def __post_init__(self) -> None:
@@ -256,6 +257,8 @@ class FakeCloud:
             if server["status"] != before:
                 message = f"Cannot '{name}' while it is in vm_state {server['status']}"
                 return JSONResponse({"conflictingRequest": {"message": message}}, 409)
+            if name == "os-start" and self.failing_starts:
+                self.failing_starts, after = self.failing_starts - 1, before
             server |= {"OS-EXT-STS:task_state": name, "after": after, "updated": self.now()}
         return Response(status_code=202)
 

@@ -40,6 +40,10 @@ from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
 GIB = 1 << 30
+STARTS = 3
+"""Tries to start a server."""
+IDLE = 3
+"""Looks at a server that is off and with which Nova does nothing, until its start has failed."""
 BUILD, POWER, REMOVE = 1200, 240, 240
 """Pauses within which Nova builds a server, changes its power, removes it."""
 SOON, SELDOM = 4, 20
@@ -296,10 +300,21 @@ class ServerDriver:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
 
     async def _power_on(self, machine: UUID) -> None:
+        """A start that fails on its host leaves the server off without a word, such as where Nova
+        gave the port of one's serial console to another that started meanwhile: it is begun again.
+        """
         self._started.add(machine)
-        await self._act(machine, {"os-start": None})
-        now = await self._until(machine, lambda each: each.power is PowerState.ON, POWER)
-        self._publish(now.event(MachineChange.STARTED))
+        for left in reversed(range(STARTS)):
+            await self._act(machine, {"os-start": None})
+            now = await self._until(machine, _Started(), POWER)
+            if now.power is PowerState.ON:
+                self._publish(now.event(MachineChange.STARTED))
+                return
+            log.warning("a server did not start", server=str(now.id), tries_left=left)
+        raise ProviderError(
+            f"server {now.id} did not start: it is {now.status} again after {STARTS} tries",
+            hint="Nova's log of its host says why.",
+        )
 
     async def _power_off(self, machine: UUID) -> None:
         if (await self._must(machine)).power is PowerState.ON:
@@ -495,3 +510,14 @@ def _is_building(server: Server) -> bool:
 def _machine(resource: Resource) -> Machine:
     assert isinstance(resource.shape, Machine), "machine keys have machine shapes"
     return resource.shape
+
+
+class _Started:
+    """Whether a server that was to start runs, or does not start."""
+
+    def __init__(self) -> None:
+        self._idle = 0
+
+    def __call__(self, server: Server) -> bool:
+        self._idle = 0 if server.task else self._idle + 1
+        return server.power is PowerState.ON or self._idle >= IDLE
