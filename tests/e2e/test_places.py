@@ -40,7 +40,7 @@ class Changing:
 def test_the_next_up_goes_on_where_the_last_left_a_host(rack: Rack, nodes: str) -> None:
     cluster = Changing(rack)
     rack.run(
-        "up", "--yes", cluster.file(f"{TWO}nodes: [{{host: here}}, {{host: there, count: 200}}]")
+        "up", "--yes", cluster.file(f"{TWO}nodes: [{{host: here}}, {{host: there, count: 450}}]")
     )
     cluster.begin_and_cancel(f"{ONE}nodes: {nodes}")
     file = cluster.file(f"{ONE}nodes: {nodes}")
@@ -54,7 +54,7 @@ def test_the_next_up_goes_on_where_the_last_left_a_host(rack: Rack, nodes: str) 
 
 def test_down_removes_what_an_interrupted_up_left_on_another_host(rack: Rack) -> None:
     cluster = Changing(rack)
-    rack.run("up", "--yes", cluster.file(f"{TWO}nodes: [{{host: there, count: 200}}]"))
+    rack.run("up", "--yes", cluster.file(f"{TWO}nodes: [{{host: there, count: 450}}]"))
     cluster.begin_and_cancel(f"{ONE}nodes: [{{}}]")
     rack.run("down", "--yes", cluster.name)
     assert not cluster.left_on("there")
