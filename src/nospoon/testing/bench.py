@@ -246,6 +246,10 @@ _given: list[int] = []
 """Descriptors that hold the names of ports which this process got."""
 
 
+MOST_HELD = 400
+"""Ports that are kept from other processes, the last that were given."""
+
+
 def free_port(kind: socket.SocketKind) -> int:
     """A port that is free, and that no test of another process gets while this one runs."""
     for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
@@ -255,6 +259,8 @@ def free_port(kind: socket.SocketKind) -> int:
         with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
             _given.append(name)
+            if len(_given) > MOST_HELD:  # of tests that are long over
+                os.close(_given.pop(0))
             return port
         os.close(name)
     raise AssertionError("no port is free")
