@@ -56,8 +56,8 @@ class Rack:
         del machine
         assert self.power is power
 
-    async def size(self, machine: UUID) -> int:
-        del machine
+    async def size(self, machine: UUID, *, user: int) -> int:
+        del machine, user
         self.done.append("console")
         return 0
 
@@ -81,8 +81,10 @@ class Rack:
         self.power = PowerState.OFF if command is PowerCommand.OFF else PowerState.ON
         return "done"
 
-    async def read(self, machine: UUID, *, follow: bool, offset: int) -> AsyncIterator[bytes]:
-        del machine, follow, offset
+    async def read(
+        self, machine: UUID, *, follow: bool, offset: int, user: int
+    ) -> AsyncIterator[bytes]:
+        del machine, follow, offset, user
         assert self.profile is not None
         yield said("", 64)
         yield said(self.profile.cmdline, 2)
