@@ -246,7 +246,7 @@ _given: list[int] = []
 """Descriptors that hold the names of ports which this process got."""
 
 
-MOST_HELD = 400
+MOST_HELD = 100
 """Ports that are kept from other processes, the last that were given."""
 
 
