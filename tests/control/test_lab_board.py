@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,7 +18,7 @@ from nospoon.control.labs.board import Board
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
-from nospoon.model.lab import Lab, Limits
+from nospoon.model.lab import Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
@@ -38,6 +38,7 @@ class Machines:
     removed: list[str] = field(default_factory=list)
     wrong: list[NotMade] = field(default_factory=list)
     stays: list[str] = field(default_factory=list)
+    on: str = ""
     hold: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
@@ -53,6 +54,10 @@ class Machines:
             return self.stays.pop(0)
         self.removed.append(found.id)
         return ""
+
+    async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
+        del known
+        return {run.machine: self.on for run in found.runs if run.machine and self.on}
 
     async def purge(self, found: RecipeSet, known: KnownLab) -> None:
         del known
@@ -154,6 +159,24 @@ async def test_what_cannot_be_removed_is_removed_again(place: Place) -> None:
         await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
         await until(lambda: "1.1" not in board.scheduler.sets)
         assert place.machines.removed == ["1.1"]
+        assert not board.trouble
+
+
+async def test_a_registered_machine_that_is_not_off_is_broken(place: Place) -> None:
+    place.lab, place.machines.on = Lab("dev", machines=(Registered("m1"),)), "no answer"
+    async with place.daemon() as board:
+        (key,) = board.known
+        run = Run(Asked("r"), {key: Options((), ("m1",))})
+        await board.submit([replace(wanted(board), runs=(run,))], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+        await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
+        await until(lambda: "1.1" not in board.scheduler.sets)
+        assert board.scheduler.state_of(key, "m1").broken == "it is not off: no answer"
+        found = await board.find("1.1")
+        assert found is not None
+        assert found[0].state is SetState.ENDED
+    async with place.daemon() as board:
+        assert board.scheduler.state_of(key, "m1").broken, "the next daemon knows it"
 
 
 async def test_a_set_is_cancelled_while_it_is_made(place: Place) -> None:
@@ -208,7 +231,7 @@ async def test_a_key_is_of_one_request_of_its_user(place: Place) -> None:
 async def test_labs_in_use_stay(place: Place) -> None:
     async with place.daemon() as board:
         await board.submit([wanted(board)], "")
-        with pytest.raises(Conflict, match=r"lab dev has 1 recipe sets that have not ended: 1\.1"):
+        with pytest.raises(Conflict, match=r"lab dev has 1 recipe set that did not end: 1\.1"):
             board.require_unused(place.cluster)
         board.require_unused(place.cluster, ["dev"])
 

@@ -282,7 +282,7 @@ def test_a_lab_with_sets_stays_until_they_have_ended(lab: Lab) -> None:
     lab.up()
     set_id = lab.submit(SMALL)
     said = lab.rack.run("down", "--yes", lab.name, status=5).stderr
-    assert f"lab dev has 1 recipe sets that have not ended: {set_id}" in said
+    assert f"lab dev has 1 recipe set that did not end: {set_id}" in said
     lab.rack.run("lab", "drain", "dev")
     second = lab.submit(SMALL)
     assert lab.show(second)["reason"] == "lab dev is drained"
@@ -374,6 +374,8 @@ def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str)
         assert lab.rack.json("node", "show", node)["power"] == "on"
         script = lab.get("lab/mac/52-54-00-00-00-01/ipxe")[1]
         assert f"kernel --name kernel {lab.tree}/linux" in script
+        refused = lab.rack.run("request", "power", f"{set_id}.1", "soft", status=2).stderr
+        assert "which knows no soft" in refused
         waiting = lab.submit(HARDWARE)
         assert lab.show(waiting)["state"] == "queued"
         (machine,) = lab.rack.json("lab", "machines", "dev")

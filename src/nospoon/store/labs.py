@@ -111,10 +111,6 @@ def put_state(
         connection.execute(insert(lab_states).values(**whose, record=record))
 
 
-def drop_states(connection: Connection, cluster_id: UUID) -> None:
-    connection.execute(delete(lab_states).where(lab_states.c.cluster_id == str(cluster_id)))
-
-
 def _values(row: SetRow) -> dict[str, Any]:
     return {
         "id": row.id,

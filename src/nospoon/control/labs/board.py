@@ -25,6 +25,7 @@ from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove,
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
+from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
@@ -118,6 +119,8 @@ class Board:
         self._of_mac: dict[str, dict[str, str]] = {}
         self._labs_left = True
         self._building: dict[str, asyncio.Task[None]] = {}
+        self.trouble: dict[str, str] = {}
+        """Id of a set that is being removed -> why something of it is still there."""
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._followers: dict[str, set[asyncio.Event]] = {}
@@ -197,8 +200,8 @@ class Board:
             sets = [each.id for each in self.scheduler.sets.values() if _is_of(each, key)]
             if sets:
                 raise Conflict(
-                    f"lab {self.known[key].lab.name} has {len(sets)} recipe sets that have not "
-                    f"ended: {', '.join(sets[:5])}",
+                    f"lab {self.known[key].lab.name} has {counted(len(sets), 'recipe set')} that "
+                    f"did not end: {', '.join(sets[:5])}",
                     hint="`nospoon lab drain` it and wait, or `nospoon request cancel` them.",
                 )
 
@@ -479,10 +482,12 @@ class Board:
         if building is not None and building is not asyncio.current_task():
             building.cancel()
             await asyncio.wait([building])
+        await self._stop(found)
         while why := await self._left(found):
             log.warning("a recipe set is not removed yet", set=found.id, why=why)
-            self._note_trouble(found.id, storable(why))
+            self.trouble[found.id] = storable(why)
             await asyncio.sleep(AGAIN)
+        self.trouble.pop(found.id, None)
         await self._surely(lambda: self.scheduler.removed(found.id, self._clock()))
 
     async def _left(self, found: RecipeSet) -> str:
@@ -493,10 +498,24 @@ class Board:
             log.exception("a recipe set is not removed yet", set=found.id)
             return f"internal error: {type(error).__name__}: {error}"
 
-    def _note_trouble(self, set_id: str, why: str) -> None:
-        found = self.scheduler.sets.get(set_id)
-        if found is not None:
-            self.scheduler.sets[set_id] = replace(found, why=f"not removed yet: {why}")
+    async def _stop(self, found: RecipeSet) -> None:
+        """A registered machine that is not off does not keep its set from ending, and no other set
+        gets it: it is broken.
+        """
+        try:
+            on = await self._racks.stop(found, self.known_of(found))
+        except Exception as error:  # whatever it is, the set ends
+            log.exception("machines of a recipe set are not off", set=found.id)
+            why = f"internal error: {type(error).__name__}: {error}"
+            on = {run.machine: why for run in found.runs if run.machine}
+
+        def broken() -> Sequence[Effect]:
+            for machine, why in on.items():
+                self.scheduler.set_broken(found.lab, machine, storable(f"it is not off: {why}"))
+            return []
+
+        if on:
+            await self._surely(broken)
 
     async def _surely(self, what: Callable[[], Sequence[Effect]]) -> None:
         """Whatever the store says: the loop tries again what was not stored."""

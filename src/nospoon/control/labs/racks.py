@@ -102,24 +102,20 @@ class Racks:
             raise NotMade(str(error), again=True) from error
 
     async def remove(self, found: RecipeSet, known: KnownLab) -> str:
-        """Nothing is left of it afterwards. Returns why something is, "" for nothing."""
-        why = await self._stop(found, known)
+        """Its dynamic machines are gone afterwards. Returns why one is not, "" where all are."""
         if not any(run.size is not None for run in found.runs):
-            return why
+            return ""
         async with self._places[known.uid]:
             try:
                 await self._require_own(found, known)
-                ended = await self._down(known.uid, cluster_name(known.lab.name, found.id))
+                return await self._down(known.uid, cluster_name(known.lab.name, found.id))
             except NospoonError as error:
                 return str(error)
-        return ended or why
 
     async def switch(
         self, found: RecipeSet, number: int, known: KnownLab, command: PowerCommand
     ) -> str:
-        """A chassis command for a recipe's machine. Returns what came of it. A registered machine
-        knows on, off and cycle.
-        """
+        """A chassis command for a recipe's machine. Returns what came of it."""
         run = found.runs[number]
         if run.size is not None:
             node = f"{cluster_name(known.lab.name, found.id)}/{run.node}"
@@ -127,6 +123,11 @@ class Racks:
         machine = next((each for each in known.lab.machines if each.name == run.machine), None)
         if machine is None:
             raise NotFound(f"recipe {found.id}.{number} has no machine")
+        if command in (PowerCommand.SOFT, PowerCommand.DIAG):
+            raise UsageError(
+                f"machine {machine.name} is a registered one, which knows no {command}",
+                hint="Registered machines know on, off, cycle and reset.",
+            )
         if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
             await self.machines.stop(machine)
         if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
@@ -207,17 +208,18 @@ class Racks:
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)
 
-    async def _stop(self, found: RecipeSet, known: KnownLab) -> str:
-        """A BMC that does not answer does not keep the set from ending: its machine shows it."""
+    async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
+        """Switches the registered machines of a set off. Returns why one is not, by its name."""
         registered = {each.name: each for each in known.lab.machines}
-        why = ""
+        on: dict[str, str] = {}
         for run in found.runs:
             if run.machine in registered:
                 try:
                     await self.machines.stop(registered[run.machine])
                 except NospoonError as error:
                     log.warning("a machine is not off", machine=run.machine, why=str(error))
-        return why
+                    on[run.machine] = str(error)
+        return on
 
 
 def _text_of(found: RecipeSet, known: KnownLab, text: str) -> str:

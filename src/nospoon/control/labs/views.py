@@ -107,7 +107,8 @@ def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> 
 def _reason(board: Board, found: RecipeSet) -> str:
     if found.state is SetState.QUEUED and found.id in board.scheduler.sets:
         return board.scheduler.reason(found.id) or found.why
-    return found.why
+    trouble = board.trouble.get(found.id, "")
+    return f"not removed yet: {trouble}" if trouble else found.why
 
 
 def set_details(
