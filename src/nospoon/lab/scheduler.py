@@ -1,7 +1,7 @@
 """The scheduler of labs: recipe sets wait, get all of their machines at once, and give them back.
 
-A value machine with a clock from outside: each call takes what happened and returns what is to be
-done. A set starts as a whole, so two sets never hold half of each other's machines. Whoever waits
+A pure machine with a clock from outside: each call takes an event and returns effects for its
+caller to carry out. A set starts as a whole, so two sets never hold half of each other's machines. Whoever waits
 longest in the fairest order has its machines kept for it, so no set waits for ever while leases
 end. Limits hold at every moment: what is being removed still counts.
 """
@@ -82,8 +82,8 @@ class MachineState:
 
 class Scheduler:
     """All labs and all sets that have not ended. `changed`: ids of sets, and (lab, machine), whose
-    state is to be stored before an effect is carried out. `at_once`: what may start a set decides
-    at once; else it sets `undecided`, and `deciding` is to be called.
+    state must be stored before an effect is carried out. `at_once`: what may start a set decides
+    at once; else it sets `undecided`, and its caller goes through `deciding`.
     """
 
     def __init__(self, *, at_once: bool = True) -> None:

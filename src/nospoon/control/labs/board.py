@@ -360,7 +360,7 @@ class Board:
             )
 
     async def _store(self) -> None:
-        """What changed, and then what is to be done about it."""
+        """Stores what changed, and then carries out the effects."""
         scheduler, now = self.scheduler, self._clock()
         for effect in self._effects:
             if isinstance(effect, Happened):

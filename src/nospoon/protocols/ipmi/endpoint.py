@@ -242,7 +242,7 @@ class Endpoint:
         return self._shared is None or self._shared.pays(kind, source.address, size)
 
     def _remember(self, source: Source) -> None:
-        """Somebody logged in from there."""
+        """A client logged in from there."""
         peer = peer_key(source.address)
         others = tuple(each for each in self._known if each != peer)
         self._known = (*others[-KNOWN + 1 :], peer)
