@@ -1,9 +1,9 @@
 """The scheduler of labs: recipe sets wait, get all of their machines at once, and give them back.
 
 A pure machine with a clock from outside: each call takes an event and returns effects for its
-caller to carry out. A set starts as a whole, so two sets never hold half of each other's machines. Whoever waits
-longest in the fairest order has its machines kept for it, so no set waits for ever while leases
-end. Limits hold at every moment: what is being removed still counts.
+caller to carry out. A set starts as a whole, so two sets never hold half of each other's machines.
+The sets that are first in the order have their machines kept for them, so no set waits for ever
+while leases end. Limits hold at every moment: what is being removed still counts.
 """
 
 from __future__ import annotations
