@@ -15,10 +15,11 @@ import pytest
 from nospoon.control.labs import board as module
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
+from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
-from nospoon.model.lab import Lab, Limits, Registered
+from nospoon.model.lab import Distro, Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
@@ -36,8 +37,8 @@ class Machines:
 
     made: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    wrong: list[NotMade] = field(default_factory=list)
-    stays: list[str] = field(default_factory=list)
+    wrong: list[Exception] = field(default_factory=list)
+    stays: list[str | Exception] = field(default_factory=list)
     on: str = ""
     hold: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -51,7 +52,10 @@ class Machines:
     async def remove(self, found: RecipeSet, known: KnownLab) -> str:
         del known
         if self.stays:
-            return self.stays.pop(0)
+            why = self.stays.pop(0)
+            if isinstance(why, Exception):
+                raise why
+            return why
         self.removed.append(found.id)
         return ""
 
@@ -188,6 +192,19 @@ async def test_a_set_is_cancelled_while_it_is_made(place: Place) -> None:
         assert (place.machines.made, place.machines.removed) == ([], ["1.1"])
 
 
+async def test_errors_that_no_one_expects_end_no_task(place: Place) -> None:
+    """The set is neither made nor removed by a task that ended: it would hold its machines."""
+    place.machines.wrong, place.machines.stays = [KeyError("x")], [ValueError("y"), KeyError("z")]
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.QUEUED)
+        assert board.scheduler.sets["1.1"].why == "internal error: KeyError: 'x'"
+        assert place.machines.removed == ["1.1"]
+        place.now += 3600
+        await board.do(list)
+        await until(lambda: place.machines.made == ["1.1"])
+
+
 async def test_what_fails_for_good_is_not_made_again(place: Place) -> None:
     place.machines.wrong = [NotMade("refused", again=False)]
     async with place.daemon() as board:
@@ -249,3 +266,36 @@ async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:
         assert await board.forget_old(place.now + 1) == 1
         assert await board.find("1.1") is None
         assert place.machines.removed == ["1.1", "log of 1.1"]
+
+
+async def test_the_script_of_a_registered_machine_goes_to_no_one_else(place: Place) -> None:
+    """It has the recipe's secret, by which a kickstart is read and an installation reported."""
+    mac, other = "52:54:00:00:00:01", "52:54:00:00:00:02"
+    machine, distro = (
+        Registered("m1", macs=(mac,)),
+        Distro("d", "http://m/linux", "http://m/initrd"),
+    )
+    place.lab = Lab("dev", machines=(machine,), distros=(distro,))
+    neighbors = {"192.0.2.9": mac, "192.0.2.8": other}
+    async with place.daemon() as board:
+        (key,) = board.known
+        callbacks = Callbacks(
+            lambda: board, lambda: place.now, user_of=lambda *_: 1000,
+            mac_of=lambda address: neighbors.get(address, ""),
+        )  # fmt: skip
+
+        async def asks(address: str, of: str = mac) -> str | None:
+            here = ("192.0.2.1", 8069)
+            return await callbacks.script(of, "http://here", peer=(address, 4000), here=here)
+
+        assert await asks("192.0.2.9", other) is None, "that is registered nowhere"
+        assert "no recipe has this machine" in (await asks("192.0.2.9") or "")
+        run = Run(Asked("r", distro="d"), {key: Options((), ("m1",))})
+        await board.submit([replace(wanted(board), runs=(run,))], "")
+        await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
+        secret = board.scheduler.sets["1.1"].runs[0].secret
+        assert await asks("192.0.2.8") is None, "a neighbor with another MAC"
+        assert await asks("192.0.2.1") is None, "a process of another user of this machine"
+        assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or "")
+        assert await asks("198.51.100.7") is None, "a second address"
+        assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or ""), "it may ask again"
