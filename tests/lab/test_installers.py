@@ -145,8 +145,8 @@ nodes:
     return name, f"{{address: {address}, port: {port}, password: {bmc['password']}}}"
 
 
-def left(rack: Rack) -> list[str]:
-    """What is there of a set: domains, services of the daemon, volumes, and what it tagged."""
+def left(rack: Rack, lab: str) -> list[str]:
+    """What is there of the sets of a lab: domains, services, volumes, and what is tagged."""
     virsh = ["virsh", "-c", "qemu:///system", "list", "--all", "--name"]
     domains = subprocess.run(virsh, check=True, capture_output=True, text=True).stdout.split()
     listed = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True)
@@ -157,13 +157,14 @@ def left(rack: Rack) -> list[str]:
     ]
     pool = [str(path) for path in (rack.directory / "pool").rglob("*") if path.is_file()]
     tagged = [json.dumps(row) for row in rack.json("orphans")]
-    return sorted([*(each for each in domains if "lab-dev" in each), *services, *pool, *tagged])
+    return sorted([*(each for each in domains if f"lab-{lab}-" in each), *services, *pool, *tagged])
 
 
 def test_a_mixed_set_is_installed_panics_once_and_leaves_nothing(rack: Rack) -> None:
     with tree(rack.directory / "tree") as url:
         other, bmc = metal(rack)
         name = rack.name()
+        lab = f"l{name}"  # other tests have domains on this libvirtd, too
         indented = (INSTALL + REBOOT).replace("\n", "\n          ")
         text = f"""
 cluster: {name}
@@ -171,7 +172,7 @@ cluster: {name}
 networks: {{lan: {{netboot: builtin, nat: true}}}}
 flavors: {{small: {{firmware: bios, memory: 256MiB, disks: [64MiB]}}}}
 labs:
-  dev:
+  {lab}:
     lease: 2h
     minimum_disk: 64MiB
     timeouts: {{panic: 20min}}
@@ -188,13 +189,13 @@ labs:
 nodes: []
 """
         rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
-        before = left(rack)
+        before = left(rack, lab)
         request = f"""<recipeSet>
 <recipe><kickstart><![CDATA[{INSTALL + CRASH}]]></kickstart>
 <hostRequires><memory op='&gt;=' value='200'/></hostRequires></recipe>
 <recipe><hostRequires><system><vendor value='Acme'/></system></hostRequires></recipe>
 </recipeSet>"""
-        submit = ("request", "submit", rack.file(request, "request.xml"), "--lab", f"{name}/dev")
+        submit = ("request", "submit", rack.file(request, "request.xml"), "--lab", f"{name}/{lab}")
         set_id = rack.json(*submit)[0]["set"]
 
         def show() -> Any:
@@ -225,7 +226,7 @@ nodes: []
         rack.run("request", "release", set_id)
         ended = until(show, lambda found: found["state"] == "ended")
         assert ended["result"] == "completed"
-        assert left(rack) == before
+        assert left(rack, lab) == before
         assert rack.json("node", "show", f"{other}/m")["power"] == "off"
         assert console().startswith(log), "it is kept"
         rack.run("down", "--yes", "--purge", name)
