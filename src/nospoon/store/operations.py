@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from nospoon.model.resources import Key
+from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
 
 operations, events, journal = tables.operations, tables.events, tables.journal
@@ -177,7 +177,7 @@ def open_intents(connection: Connection) -> list[tuple[UUID, Key]]:
     """Driver calls whose outcome nobody knows: the daemon ended while they ran."""
     query = select(journal).where(journal.c.state == "intent").order_by(journal.c.id)
     return [
-        (UUID(row.cluster_id), Key(row.kind, row.host, row.name))
+        (UUID(row.cluster_id), Key(Kind(row.kind), row.host, row.name))
         for row in connection.execute(query)
     ]
 
