@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 
 from nospoon.control.request import Request
+from nospoon.engine.looks import Looks
 from nospoon.errors import Conflict, HostUnreachable, PlanRefused, Stale, UsageError
+from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.steps import Action
+from nospoon.providers.base import Driver
 from nospoon.store import clusters as stored
 
 PINNED = "id: 11223344-1111-4111-8111-111111111111\n"
@@ -134,11 +139,21 @@ async def test_what_clusters_of_others_have_is_not_chosen_again(tmp_path: Path) 
         assert networks[0]["provision"] != networks[1]["provision"]
 
 
-async def test_plans_at_once_look_at_the_same_and_agree(tmp_path: Path) -> None:
+async def test_plans_at_once_share_their_looks_and_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, observe = list[Kind](), Looks.observe
+
+    async def counted(looks: Looks, driver: Driver, cluster: UUID | None) -> Sequence[Observed]:
+        shared.append(driver.kind)
+        return await observe(looks, driver, cluster)
+
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("n1"))
+        monkeypatch.setattr(Looks, "observe", counted)
         plans = await asyncio.gather(*(asking.plan(file_of("n1", "n2")) for _ in range(5)))
         assert len({plan.fingerprint for plan in plans}) == 1
+        assert shared.count(Kind.MACHINE) == shared.count(Kind.BMC) == 5
 
 
 async def test_a_member_has_a_limited_number_of_nodes_in_all_clusters(tmp_path: Path) -> None:

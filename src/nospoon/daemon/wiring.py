@@ -63,6 +63,7 @@ from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
 from nospoon.daemon.stored_bmcs import StoredBmcs
+from nospoon.engine.looks import Looks
 from nospoon.errors import NospoonError
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import RecipeSet
@@ -306,6 +307,7 @@ class Daemon:
             cipher=self.cipher,
             files=self.files,
             hosts=self.hosts,
+            looks=Looks(self._tasks),
             drivers_of=self._drivers_of,
             ports_in_use=lambda: ports_in_use("udp"),
             listening=listening,

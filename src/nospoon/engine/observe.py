@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from nospoon.engine.looks import Looks
 from nospoon.errors import HostUnreachable
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.enrollment.enrol import PLACE
@@ -22,13 +23,17 @@ async def observe(drivers: Drivers, cluster: UUID | None) -> list[Observed]:
 
 
 async def observe_reachable(
-    drivers: Drivers, cluster: UUID | None
+    drivers: Drivers, cluster: UUID | None, looks: Looks | None = None
 ) -> tuple[list[Observed], dict[str, str]]:
-    """As `observe`, and host -> reason for those that nobody could look at."""
+    """As `observe`, and host -> reason for those that nobody could look at. `looks`: shared with
+    others who look meanwhile.
+    """
     once = _each_once(drivers)
-    results = await asyncio.gather(
-        *(driver.observe(cluster) for driver in once), return_exceptions=True
+    looked = (
+        driver.observe(cluster) if looks is None else looks.observe(driver, cluster)
+        for driver in once
     )
+    results = await asyncio.gather(*looked, return_exceptions=True)
     found: list[Observed] = []
     away: dict[str, str] = {}
     for (driver, host), result in zip(once.items(), results, strict=True):

@@ -41,6 +41,7 @@ from nospoon.control.planning.saved import (
     refuse_other_simulation,
 )
 from nospoon.control.request import Request
+from nospoon.engine.looks import Looks
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
 from nospoon.model.capabilities import Capabilities
@@ -122,6 +123,7 @@ class Planner:
         cipher: Cipher,
         files: Files,
         hosts: Hosts,
+        looks: Looks,
         drivers_of: DriversOf,
         ports_in_use: PortsInUse,
         listening: PortsInUse,
@@ -139,6 +141,7 @@ class Planner:
         self.enrolment, self.access, self.logins = enrolment, access, logins
         self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
+        self._looks = looks
         self._named = NamedFiles(files, self.workers)
         self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
@@ -240,7 +243,7 @@ class Planner:
         drivers = self.drivers(answering) | self.enrolment.drivers(
             self.enrolment.joined(before, now), known.uid, sought=_sought(cluster, known.id)
         )
-        observed, away = await observe_reachable(drivers, known.id)
+        observed, away = await observe_reachable(drivers, known.id, self._looks)
         if PLACE in away:
             raise HostUnreachable(away[PLACE])
         if known.earlier is None:
