@@ -305,10 +305,6 @@ class Bmc:
         yield from self._boot.requested(none, now, busy=self._power.busy)
 
     def _override_requested(self, event: OverrideRequested, now: float) -> Iterator[Effect]:
-        if event.override.target is BootDevice.SETUP and self.state.inventory.adopted:
-            why = "an adopted machine does not boot into setup: its UEFI variables are its owner's"
-            yield Answer(event.ticket, Verdict.WRONG_STATE, why)
-            return
         yield from self._boot.requested(event, now, busy=self._power.busy)
         yield Answer(event.ticket, Verdict.DONE)
 

@@ -29,8 +29,6 @@ class Inventory:
     memory: int = 0
     version: str = ""
     firmware: str = ""
-    adopted: bool = False
-    """Others made the machine: what its firmware keeps is not changed."""
 
 
 def encode(node: Inventory, *, asset_tag: str = "") -> bytes:

@@ -1,7 +1,8 @@
 """Domains that somebody else made, as machines with a BMC: found, claimed, and given back.
 
 A claimed one carries our tag in its metadata, and nothing else of it is changed but its CD drive
-when a medium is inserted (`media`). What a boot follows is said to QEMU, not written into the
+when a medium is inserted (`media`), and its UEFI variables for secure boot and setup
+(`adopted_variables`). What a boot follows is said to QEMU, not written into the
 definition. Giving it back takes out what is ours and leaves what its owner changed meanwhile.
 """
 
@@ -23,7 +24,15 @@ from nospoon.providers.libvirt.elements import attribute_of, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.monitor import Domain
-from nospoon.providers.libvirt.owner import BOOT, CDROM, NAMESPACE, Owner, owner_element, owner_in
+from nospoon.providers.libvirt.owner import (
+    BOOT,
+    CDROM,
+    NAMESPACE,
+    VARIABLES,
+    Owner,
+    owner_element,
+    owner_in,
+)
 
 EMPTY = re.compile(r"(?<!\s)\s*(?:<metadata\s*/>|<metadata>\s*</metadata>)")
 QEMU = frozenset({"qemu", "kvm"})
@@ -142,7 +151,7 @@ def release(connect: Connect, machine: Machine, deployment: str) -> None:
         return
     if not owner.adopted or owner.tag.deployment != deployment:
         raise NotOurs(f"the domain {domain.name()} is not adopted any more: it is not changed")
-    for namespace in (NAMESPACE, BOOT, CDROM):
+    for namespace in (NAMESPACE, BOOT, CDROM, VARIABLES):
         with ignoring(NO_DOMAIN_METADATA):
             domain.setMetadata(ELEMENT, None, "nospoon", namespace, CONFIG)
     left = domain.XMLDesc(flags)

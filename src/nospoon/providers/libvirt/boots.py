@@ -22,7 +22,6 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerState
 from nospoon.providers.libvirt.added import Added
-from nospoon.providers.libvirt.adopted import of_its_owner
 from nospoon.providers.libvirt.adopted_drives import lacks_drive
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
@@ -92,8 +91,6 @@ class Boots:
         """Bring the machine's variables to what this start shall find."""
         edits = edits_for(known, boot)
         resets = boot.reset_keys and known.firmware is Firmware.UEFI_SECURE
-        if known.owner.adopted and (resets or enters_setup(boot)):
-            raise of_its_owner(known.owner.name, "its UEFI variables are not changed")
         if not edits and not resets:
             return
         self.presence.starting.add(machine)

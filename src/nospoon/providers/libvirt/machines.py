@@ -330,6 +330,8 @@ class MachineDriver:
     def _release(self, connect: Connect, machine: Machine) -> None:
         with ignoring(NO_DOMAIN), contextlib.suppress(Gone):  # undefined, or released already
             self.drives.take_out(connect, machine.uuid)
+            if not self._nvram.give_back(connect, machine.uuid):
+                log.warning("runs with the UEFI variables that its BMC set", node=machine.adopted)
             release(connect, machine, self._setup.deployment)
         self._roster.forget(machine.uuid)
 

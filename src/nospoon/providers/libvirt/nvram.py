@@ -6,8 +6,8 @@ that is paused and ended at once makes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
@@ -17,7 +17,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase
+from nospoon.providers.libvirt.adopted_variables import AdoptedVariables, Edit
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
+from nospoon.providers.libvirt.flash import download, upload
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
@@ -25,7 +27,6 @@ from nospoon.providers.libvirt.pools import VirPool, VirVolume, our_pool, refres
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import nvram_file
 from nospoon.providers.libvirt.varstore import (
-    LARGEST,
     BadVariables,
     NotBegun,
     entering_setup,
@@ -33,17 +34,10 @@ from nospoon.providers.libvirt.varstore import (
 )
 from nospoon.providers.libvirt.volumes import file_named
 
-Edit = Callable[[bytes], bytes]
-CHUNK = 1 << 18
-
 
 def edits_for(known: Known, boot: BootPlan) -> list[Edit]:
-    """What a start by this plan changes of the machine's variables; BIOS machines have none, and
-    those of a machine of somebody else's are its owner's.
-    """
+    """What a start by this plan changes of the machine's variables; BIOS machines have none."""
     edits: list[Edit] = []
-    if known.owner.adopted:
-        return edits
     if known.firmware is Firmware.UEFI_SECURE and boot.secure_boot is not None:
         edits.append(partial(with_secure_boot, enabled=boot.secure_boot))
     if known.firmware is not Firmware.BIOS and enters_setup(boot):
@@ -61,6 +55,7 @@ class Nvram:
 
     hypervisor: Hypervisor
     roster: Roster
+    adopted: AdoptedVariables = field(default_factory=AdoptedVariables)
 
     async def edit(self, machine: UUID, edits: list[Edit]) -> None:
         """Change the variables of a machine that is off. Raises `ProviderError`."""
@@ -76,27 +71,43 @@ class Nvram:
         )
 
     def _databases(self, connect: Connect, machine: UUID) -> Sequence[KeyDatabase]:
-        known = self.roster.look(self.roster.find(connect, machine))
-        if known is not None and known.owner.adopted:
-            return ()  # they lie where its owner has them
-        _, pool, file = self._place(connect, machine)
-        volume = file_named(pool, file)
-        if volume is None:
+        flash = self._flash(connect, machine)
+        if flash is None:
             return ()
         try:
-            return key_databases(_download(connect, volume))
+            return key_databases(flash)
         except NotBegun:
             return ()
         except BadVariables as error:
-            raise ProviderError(f"host {self.hypervisor.host}: {volume.path()}: {error}") from error
+            raise ProviderError(
+                f"host {self.hypervisor.host}: UEFI variables of {machine}: {error}"
+            ) from error
+
+    def _flash(self, connect: Connect, machine: UUID) -> bytes | None:
+        domain = self.roster.find(connect, machine)
+        if self._is_adopted(domain):
+            return self.adopted.read(connect, domain)
+        _, pool, file = self._place(connect, machine)
+        volume = file_named(pool, file)
+        return download(connect, volume) if volume is not None else None
+
+    def _is_adopted(self, domain: Domain) -> bool:
+        known = self.roster.look(domain)
+        return known is not None and known.owner.adopted
 
     def _edit(self, connect: Connect, machine: UUID, edits: list[Edit]) -> None:
+        found = self.roster.find(connect, machine)
+        if self._is_adopted(found):
+            self.adopted.edit(connect, found, edits)
+            return
         domain, pool, file = self._place(connect, machine)
         volume = file_named(pool, file) or self._make(domain, pool, file)
-        before = _download(connect, volume)
-        after = self._edited(volume, before, edits)
-        if after != before:
-            _upload(connect, volume, after)
+        before = download(connect, volume)
+        upload(connect, volume, before, self._edited(volume, before, edits))
+
+    def give_back(self, connect: Connect, machine: UUID) -> bool:
+        """Of a machine that somebody else made; see `AdoptedVariables`."""
+        return self.adopted.give_back(connect, self.roster.find(connect, machine))
 
     async def leave_former(self, machine: UUID) -> None:
         """Remove those of firmware that a machine had while it ran, now that it is off."""
@@ -128,17 +139,20 @@ class Nvram:
         )
 
     def _reset_keys(self, connect: Connect, machine: UUID) -> None:
+        found = self.roster.find(connect, machine)
+        if self._is_adopted(found):
+            self.adopted.edit(connect, found, (), resets=True)
+            return
         domain, pool, file = self._place(connect, machine)
         volume = file_named(pool, file)
         if volume is None:
             return
-        before = _download(connect, volume)
+        before = download(connect, volume)
         volume.delete(0)
         made = self._make(domain, pool, file)
-        template = _download(connect, made)
-        _upload(
-            connect, made, self._edited(made, before, [partial(with_keys_of, template=template)])
-        )
+        template = download(connect, made)
+        after = self._edited(made, before, [partial(with_keys_of, template=template)])
+        upload(connect, made, template, after)
 
     def _place(self, connect: Connect, machine: UUID) -> tuple[Domain, VirPool, str]:
         """The machine, and the pool and name of its file."""
@@ -182,32 +196,3 @@ def remove_variables(pool: VirPool, node: str, *, besides: Firmware | None = Non
         volume = file_named(pool, nvram_file(node, firmware))
         if volume is not None:
             volume.delete(0)
-
-
-def _download(connect: Connect, volume: VirVolume) -> bytes:
-    """As much of the file as may hold variables."""
-    stream = connect.newStream(0)
-    volume.download(stream, 0, min(volume.info()[1], LARGEST), 0)
-    data = bytearray()
-    try:
-        while chunk := stream.recv(CHUNK):
-            data += chunk
-        stream.finish()
-    except libvirt.libvirtError:
-        stream.abort()
-        raise
-    return bytes(data)
-
-
-def _upload(connect: Connect, volume: VirVolume, data: bytes) -> None:
-    """Over the beginning of the file; the rest of it stays."""
-    stream = connect.newStream(0)
-    volume.upload(stream, 0, len(data), 0)
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[stream.send(bytes(view[:CHUNK])) :]
-        stream.finish()
-    except libvirt.libvirtError:
-        stream.abort()
-        raise

@@ -19,7 +19,10 @@ from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 
 NAMESPACE = "https://nospoon.dev/owner/1"
 BOOT, CDROM = "https://nospoon.dev/boot/1", "https://nospoon.dev/cdrom/1"
-"""Namespaces of what else is ours in the metadata of a domain: `boots`, `adopted_drives`."""
+VARIABLES = "https://nospoon.dev/variables/1"
+"""Namespaces of what else is ours in the metadata of a domain: `boots`, `adopted_drives`,
+`adopted_variables`.
+"""
 OWNER = f"{{{NAMESPACE}}}owner"
 VENDOR = "nospoon "
 SHARED_IMAGES = UUID("8b0bd3f2-5b1f-4c6e-9d2b-1f6f0c8a7e35")

@@ -92,10 +92,10 @@ def _others(flash: bytes, name: str, vendor: UUID) -> list[Variable]:
 
 def _with(flash: bytes, kept: list[Variable]) -> bytes:
     begin, end = _bounds(flash)
-    packed = b"".join(map(_packed, kept))
-    if len(packed) > end - begin:
-        raise BadVariables(f"the store has {end - begin} bytes, the variables take {len(packed)}")
-    return flash[:begin] + packed.ljust(end - begin, b"\xff") + flash[end:]
+    together = b"".join(map(packed, kept))
+    if len(together) > end - begin:
+        raise BadVariables(f"the store has {end - begin} bytes, the variables take {len(together)}")
+    return flash[:begin] + together.ljust(end - begin, b"\xff") + flash[end:]
 
 
 def entering_setup(flash: bytes) -> bytes:
@@ -155,7 +155,8 @@ def _walk(flash: bytes, begin: int, end: int) -> Iterator[tuple[int, Variable]]:
         place = (after + 3) & ~3
 
 
-def _packed(variable: Variable) -> bytes:
+def packed(variable: Variable) -> bytes:
+    """As it stands in a store, filled up to 4 bytes."""
     name = f"{variable.name}\0".encode("utf-16-le", "surrogatepass")
     header = _VARIABLE.pack(
         _START,
@@ -168,5 +169,12 @@ def _packed(variable: Variable) -> bytes:
         len(variable.data),
         variable.vendor.bytes_le,
     )
-    packed = header + name + variable.data
-    return packed + b"\xff" * (-len(packed) % 4)
+    whole = header + name + variable.data
+    return whole + b"\xff" * (-len(whole) % 4)
+
+
+def unpacked(data: bytes) -> Variable:
+    """What `packed` made. Raises `BadVariables`."""
+    for _, variable in _walk(data, 0, len(data)):
+        return variable
+    raise BadVariables("these bytes have no variable at their beginning")

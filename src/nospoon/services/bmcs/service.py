@@ -404,7 +404,6 @@ def _inventory(config: BmcConfig) -> Inventory:
         memory=machine.memory,
         version=__version__,
         firmware=FIRMWARES[machine.firmware],
-        adopted=bool(machine.adopted),
     )
 
 

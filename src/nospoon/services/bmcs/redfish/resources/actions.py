@@ -261,7 +261,7 @@ def _order(served: Served, given: Any) -> tuple[BootDevice, ...]:
 def _override(served: Served, boot: Mapping[str, Any]) -> BootOverride:
     """The override after this PATCH; what it leaves out stays as it is."""
     now = served.override
-    target_name = _choice(boot, _TARGET, shown.targets(served), shown.TARGET_NAMES[now.target])
+    target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
     enabled_name = _choice(boot, _ENABLED, shown.ENABLED, _enabled_default(boot, now))
     mode = BootMode(_choice(boot, _MODE, shown.modes(served), shown.mode_of(served)))
     target, enabled = shown.TARGETS[target_name], OverrideEnabled(enabled_name)

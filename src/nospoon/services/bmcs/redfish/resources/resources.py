@@ -227,21 +227,8 @@ def _condition(fault: str) -> dict[str, Any]:
 
 
 def has_secure_boot(served: Served) -> bool:
-    """Whether its BMC manages secure boot: that of a machine which somebody else made, its owner
-    does.
-    """
-    machine = served.config.machine
-    return machine.firmware is not Firmware.BIOS and not machine.adopted
-
-
-def targets(served: Served) -> tuple[str, ...]:
-    """What a boot override may name. Into setup leads a UEFI variable, which is the owner's where
-    somebody else made the machine.
-    """
-    owned = served.config.machine.adopted
-    return tuple(
-        name for name, each in TARGETS.items() if not owned or each is not BootDevice.SETUP
-    )
+    """Whether its BMC manages secure boot."""
+    return served.config.machine.firmware is not Firmware.BIOS
 
 
 def _boot(served: Served, path: str) -> dict[str, Any]:
@@ -251,7 +238,7 @@ def _boot(served: Served, path: str) -> dict[str, Any]:
         "BootSourceOverrideEnabled": str(override.enabled) if active else "Disabled",
         "BootSourceOverrideEnabled@Redfish.AllowableValues": list(ENABLED),
         "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
-        "BootSourceOverrideTarget@Redfish.AllowableValues": list(targets(served)),
+        "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
         "BootSourceOverrideMode": mode_of(served),
         "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
         "HttpBootUri": served.aggregate.runtime.http_boot_uri or None,
