@@ -54,6 +54,17 @@ class Adoptable:
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What nodes of a project of a cloud may have in all, beside what others there use; None: as
+    much as one likes. `memory` in bytes. Not less than 0, where others use more than they may.
+    """
+
+    servers: int | None = None
+    cpus: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What is known of a host when the plan is made. `memory`, `disk` in bytes; 0: unknown.
 
@@ -68,7 +79,7 @@ class HostFacts:
     `machines`: those of others, None where nobody looked for them or there can be none.
     `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
-    may open. `most`: how many machines there may be, 0 for unknown.
+    may open. `quota`: of its project.
     """
 
     firmwares: frozenset[Firmware]
@@ -92,7 +103,7 @@ class HostFacts:
     sizes: tuple[SizeOffered, ...] | None = None
     networks: frozenset[str] | None = None
     own_networks: frozenset[str] = frozenset()
-    most: int = 0
+    quota: Quota = Quota()
     boot_ports: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod

@@ -60,24 +60,17 @@ def _against_quotas(
     for host, fact in facts.items():
         nodes = [node for node in cluster.nodes if allocations.hosts.get(node.name) == host]
         sizes = [found for node in nodes if (found := chosen(node, fact)) is not None]
+        memory = None if fact.quota.memory is None else fact.quota.memory >> 20
         for what, most, taken in (
-            ("servers", fact.most, _beyond(len(sizes), fact.most)),
-            ("CPUs", fact.cpus, _beyond(sum(each.cpus for each in sizes), fact.cpus)),
-            (
-                "MiB of memory",
-                fact.memory >> 20,
-                _beyond(sum(each.memory for each in sizes) >> 20, fact.memory >> 20),
-            ),
+            ("servers", fact.quota.servers, len(sizes)),
+            ("CPUs", fact.quota.cpus, sum(each.cpus for each in sizes)),
+            ("MiB of memory", memory, sum(each.memory for each in sizes) >> 20),
         ):
-            if most and taken:
+            if most is not None and taken > most:
                 yield (
                     f"host {host}: the quota of its project leaves {most} {what}, and the nodes "
                     f"there take {taken}. See `openstack quota show`, or take fewer nodes."
                 )
-
-
-def _beyond(taken: int, most: int) -> str:
-    return str(taken) if taken > most else ""
 
 
 def _named(route: Route, leaving: Mapping[str, str]) -> Route:

@@ -163,7 +163,7 @@ def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
         "CPUs": str(facts.cpus) if facts.cpus else "",
         "memory": f"{facts.memory / GIBI:.1f} GiB" if facts.memory else "",
         "disk": f"{facts.disk / GIBI:.1f} GiB free for pools" if facts.disk else "",
-        "machines": str(facts.most) if facts.most else "",
+        "machines": str(facts.quota.servers) if facts.quota.servers is not None else "",
         "firmware": ", ".join(sorted(facts.firmwares)),
         "architectures": ", ".join(sorted(facts.archs)),
     }

@@ -12,7 +12,7 @@ from typing import Any
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.host_facts import Adoptable, HostFacts, SizeOffered
+from nospoon.model.host_facts import Adoptable, HostFacts, Quota, SizeOffered
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.base import Driver
@@ -112,13 +112,13 @@ class OpenStackConnection:
         """Flavors, networks, and what is left of quotas beside what others of the project use."""
         del pools, volumes
         networks = await self._around.networks()
-        cpus, memory, most = await self._room()
+        quota = await self._quota()
         own = await self._api.project()
         return replace(
             HostFacts.of_one_that(await self.capabilities()),
-            cpus=cpus,
-            memory=memory,
-            most=most,
+            cpus=_known(quota.cpus),
+            memory=_known(quota.memory),
+            quota=quota,
             real=True,
             sizes=await self._sizes(),
             networks=frozenset(str(each[key]) for each in networks for key in ("name", "id")),
@@ -146,18 +146,17 @@ class OpenStackConnection:
             )
         return tuple(each for each in found if not allowed or {each.name, each.id} & set(allowed))
 
-    async def _room(self) -> tuple[int, int, int]:
-        """CPUs, bytes of memory and servers that may be used by the project's quotas; 0: as many as
-        one likes.
-        """
+    async def _quota(self) -> Quota:
+        """With what our own servers use."""
         limits = (await self._api.call(Service.NOVA, "GET", "/limits"))["limits"]["absolute"]
         own = await Roster(self._around).servers()
         cpus = sum(each.cpus for each in own)
         memory = sum(each.memory for each in own) // MIB
-        return (
-            _left(limits, "maxTotalCores", "totalCoresUsed", cpus),
-            _left(limits, "maxTotalRAMSize", "totalRAMUsed", memory) * MIB,
-            _left(limits, "maxTotalInstances", "totalInstancesUsed", len(own)),
+        left = _left(limits, "maxTotalRAMSize", "totalRAMUsed", memory)
+        return Quota(
+            servers=_left(limits, "maxTotalInstances", "totalInstancesUsed", len(own)),
+            cpus=_left(limits, "maxTotalCores", "totalCoresUsed", cpus),
+            memory=None if left is None else left * MIB,
         )
 
     async def adoptable(self) -> tuple[Adoptable, ...] | None:
@@ -186,8 +185,13 @@ def _size(flavor: Mapping[str, Any]) -> SizeOffered:
     )
 
 
-def _left(limits: Mapping[str, Any], most: str, used: str, own: int) -> int:
+def _left(limits: Mapping[str, Any], most: str, used: str, own: int) -> int | None:
     limit = int(limits.get(most, UNLIMITED))
     if limit == UNLIMITED:
-        return 0
-    return max(1, limit - int(limits.get(used, 0)) + own)
+        return None
+    return max(0, limit - int(limits.get(used, 0)) + own)
+
+
+def _known(left: int | None) -> int:
+    """As facts of a host have it, where 0 is unknown."""
+    return 0 if left is None else max(1, left)
