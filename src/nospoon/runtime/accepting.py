@@ -19,6 +19,7 @@ from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.received import READ
 from nospoon.runtime.tasks import Tasks
 
 AT_ONCE = 8
@@ -146,16 +147,23 @@ class Acceptor:
                 protocol.raw, _ = await self._loop.connect_accepted_socket(
                     lambda: protocol, connection
                 )
+                protocol.raw.max_size = READ  # type: ignore[attr-defined]  # of a recv(2)
             else:
-                await self._secure(connection, protocol, self._context())
+                await self._secure(connection, protocol, peer, self._context())
 
     async def _secure(
-        self, connection: socket.socket, protocol: LimitedHttp, context: ssl.SSLContext
+        self,
+        connection: socket.socket,
+        protocol: LimitedHttp,
+        peer: str,
+        context: ssl.SSLContext,
     ) -> None:
         """As asyncio does it (`_make_ssl_transport`), but for what `Tls` is about."""
         shaken: asyncio.Future[None] = self._loop.create_future()
         tls = Tls(
             self._connections.handshakes,
+            self._connections.received,
+            peer,
             self._loop,
             protocol,
             context,

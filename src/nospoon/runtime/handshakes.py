@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 from asyncio import sslproto
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from nospoon.runtime import clock
+from nospoon.runtime.received import PIECE, Received
 
 SECONDS = 0.004
 """Of handshakes in one turn of the loop; the last one that begins in it may take longer."""
@@ -27,6 +28,7 @@ def forget(transport: Any) -> None:
 _AsAsyncio: Any = sslproto.SSLProtocol
 """typeshed's is that of Python 3.10."""
 _SHAKING: Any = sslproto.SSLProtocolState.DO_HANDSHAKE
+_OPEN: Any = sslproto.SSLProtocolState.WRAPPED
 
 
 class Handshakes:
@@ -55,15 +57,26 @@ class Handshakes:
 
 class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
     """asyncio's own takes 256 KiB for each connection before its handshake begins: 256 MiB for as
-    many strangers as a listener admits. A record of TLS has 16 KiB (RFC 8446 §5.1). And it shakes
-    hands as soon as bytes come, with all who sent some in one turn.
+    many strangers as a listener admits. And it works on bytes as soon as they come, with all that
+    came in one turn: steps of handshakes, records of one byte, and changes of keys (RFC 8446
+    §4.6.3), of which OpenSSL takes any number if data stands between.
     """
 
-    max_size = 20 << 10
+    max_size = PIECE
 
-    def __init__(self, handshakes: Handshakes, *args: Any, **more: Any) -> None:
+    def __init__(
+        self,
+        handshakes: Handshakes,
+        received: Received,
+        source: Hashable,
+        *args: Any,
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
-        self._handshakes, self._waits = handshakes, False
+        self._handshakes, self._received, self._source = handshakes, received, source
+        self._waits = False
+        # while its application reads nothing, no more may come together than one step takes
+        self._set_read_buffer_limits(PIECE, 0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         transport = self._transport
@@ -72,14 +85,37 @@ class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
 
     def _do_handshake(self) -> None:
         if not self._waits:
-            self._waits = True
-            self._transport.pause_reading()  # what comes meanwhile stays in the socket
+            self._wait()
             self._handshakes.put(self._shake)
 
     def _shake(self) -> None:
+        if self._goes_on(_SHAKING):
+            super()._do_handshake()
+
+    def _do_read(self) -> None:
+        if self._waits:
+            return
+        if self._state is not _OPEN or self._received.may_begin():
+            super()._do_read()
+            return
+        self._wait()
+        self._received.put(self._source, self._read)
+
+    def _read(self) -> bool:
+        if self._goes_on(_OPEN):
+            super()._do_read()
+        return False
+
+    def _wait(self) -> None:
+        self._waits = True
+        self._transport.pause_reading()  # what comes meanwhile stays in the socket
+
+    def _goes_on(self, state: Any) -> bool:
+        """It need not wait any more; whether its state is still this one."""
         self._waits = False
         ended = self._transport is None or self._transport.is_closing()
-        if ended or self._state is not _SHAKING:
-            return
-        self._transport.resume_reading()
-        super()._do_handshake()
+        if ended or self._state is not state:
+            return False
+        if not self._ssl_reading_paused:
+            self._transport.resume_reading()
+        return True

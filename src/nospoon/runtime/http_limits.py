@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from nospoon.runtime.handshakes import Handshakes
+from nospoon.runtime.received import Received
 
 RESERVE = 128
 """Descriptors that listeners for strangers leave to the daemon's socket, its store and hosts."""
@@ -128,7 +129,7 @@ class Connections:
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
         self._limits = limits
-        self.handshakes = Handshakes()
+        self.handshakes, self.received = Handshakes(), Received()
         self._peers: dict[str, Group] = {}
         self._listeners: dict[int, Group] = {}
 

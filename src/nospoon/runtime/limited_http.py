@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 from nospoon.runtime.handshakes import forget
 from nospoon.runtime.http_limits import LIMITS, Connection, HttpLimits
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.received import PIECE
 
 FRAMING = 16
 """Bytes of chunk headers for one byte of body that are borne (RFC 9112 §7.1)."""
@@ -79,6 +80,10 @@ class LimitedHttp(HttpToolsProtocol):
     _phase = _Phase.WAITING
     _refusal: tuple[int, str] | None = None
     _refused = False
+    _unread = b""
+    """What came and was not worked on yet."""
+    _waits = False
+    """Whether that is for a later turn of the loop."""
     _received = _head = _body = _seen = 0
     """Bytes: of this phase as they came; of headers; of the body, and at the last look at it."""
 
@@ -135,6 +140,7 @@ class LimitedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         forget(self.raw)
+        self._unread = b""
         self._unset_keepalive_if_required()
         self._stop()
         if self._stalled is not None:
@@ -153,13 +159,46 @@ class LimitedHttp(HttpToolsProtocol):
             self._stalled.cancel()
 
     def data_received(self, data: bytes) -> None:
+        """Its parser gets it in pieces, and a piece that would be too much for this turn of the
+        loop in a later one.
+        """
         if self._refused:
             return  # it still sends what was refused
         self._unset_keepalive_if_required()
+        self._unread += data
+        while self._unread and not self._waits:
+            if self.place is None or self.place.of.received.may_begin():
+                self._take_piece()
+            else:
+                self._waits = True
+                self.place.of.received.put(self.place.peer, self._go_on)
+        if self._waits:
+            self.transport.pause_reading()
+
+    def _go_on(self) -> bool:
+        """In a later turn. Returns whether it has more for further ones."""
+        if self._unread:
+            self._unset_keepalive_if_required()
+            self._take_piece()
+        if self._unread:
+            return True
+        self._waits = False
+        if not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+        return False
+
+    def _take_piece(self) -> None:
+        piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
+        self._feed(piece)
+        if self._refused:
+            self._unread = b""
+
+    def _feed(self, data: bytes) -> None:
         phase = self._phase
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
+            self._unread = b""  # nothing may come before it is agreed on (RFC 9110 §7.8)
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
             else:
@@ -301,7 +340,9 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._deadline = None
-        if self._phase is _Phase.HEAD:
+        if self._waits:  # for other clients
+            self._arm(_Phase.HEAD, self.limits.head, self._head_is_late)
+        elif self._phase is _Phase.HEAD:
             self.refuse(408, "The headers did not arrive in time.")
         else:
             self.transport.abort()
@@ -314,8 +355,9 @@ class LimitedHttp(HttpToolsProtocol):
         self._deadline = None
         cycle = self.cycle
         wanted = self.limits.body_rate * seconds if self.is_known else math.inf
-        ours = self.flow.read_paused or cycle.body or cycle.waiting_for_100_continue
-        if not ours and self._body - self._seen < wanted:
+        ours = self._waits or self.flow.read_paused
+        theirs = not (ours or cycle.body or cycle.waiting_for_100_continue)
+        if theirs and self._body - self._seen < wanted:
             self.refuse(408, "The body did not arrive in time.")
             return
         self._seen = self._body

@@ -12,6 +12,7 @@ import msgspec
 
 from nospoon.runtime.joined import Joined
 from nospoon.runtime.limited_http import INVALID, LimitedHttp
+from nospoon.runtime.received import PIECE
 from nospoon.services.bmcs.redfish.messages import errors
 
 # A match begins at the first character of a token only, and gives none of it back: strangers send
@@ -47,9 +48,9 @@ class RedfishHttp(LimitedHttp):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(Joined(transport))
 
-    def data_received(self, data: bytes) -> None:
-        self._received_now = data
-        super().data_received(data)
+    def _feed(self, data: bytes) -> None:
+        self._received_now = data + self._unread[:PIECE]
+        super()._feed(data)
         self._received_now = b""
 
     def refusal(self, status: int, why: str) -> bytes:
