@@ -21,6 +21,7 @@ from nospoon.errors import Conflict, HostUnreachable
 from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Distro, Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
+from nospoon.runtime.neighbors import Neighbor, Way
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters
@@ -276,12 +277,20 @@ async def test_the_script_of_a_registered_machine_goes_to_no_one_else(place: Pla
         Distro("d", "http://m/linux", "http://m/initrd"),
     )
     place.lab = Lab("dev", machines=(machine,), distros=(distro,))
-    neighbors = {"192.0.2.9": mac, "192.0.2.8": other}
+    neighbors = {
+        "192.0.2.9": Neighbor(Way.LINK, mac),
+        "192.0.2.8": Neighbor(Way.LINK, other),
+        "192.0.2.7": Neighbor(Way.LINK),
+        "192.0.2.1": Neighbor(Way.HERE),
+        "203.0.113.1": Neighbor(Way.HERE),
+        "fd00::7": Neighbor(Way.LINK),
+        "198.51.100.7": Neighbor(Way.ROUTED),
+    }
     async with place.daemon() as board:
         (key,) = board.known
         callbacks = Callbacks(
             lambda: board, lambda: place.now, user_of=lambda *_: 1000,
-            mac_of=lambda address: neighbors.get(address, ""),
+            neighbor=lambda address: neighbors[address],
         )  # fmt: skip
 
         async def asks(address: str, of: str = mac) -> str | None:
@@ -295,7 +304,10 @@ async def test_the_script_of_a_registered_machine_goes_to_no_one_else(place: Pla
         await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
         secret = board.scheduler.sets["1.1"].runs[0].secret
         assert await asks("192.0.2.8") is None, "a neighbor with another MAC"
+        assert await asks("192.0.2.7") is None, "a neighbor who lets its MAC be forgotten"
+        assert await asks("fd00::7") is None, "the same by IPv6"
         assert await asks("192.0.2.1") is None, "a process of another user of this machine"
+        assert await asks("203.0.113.1") is None, "the same, from another address of it"
         assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or "")
         assert await asks("198.51.100.7") is None, "a second address"
         assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or ""), "it may ask again"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
 from urllib.parse import unquote
 
 from nospoon.control.labs.access import KnownLab
@@ -17,7 +16,7 @@ from nospoon.protocols.ipxe.script import LEAVE, load, written
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.local_peers import user_of
 from nospoon.runtime.log_rate import RateLimitedLog
-from nospoon.runtime.neighbors import mac_of
+from nospoon.runtime.neighbors import Neighbor, Way, neighbor
 from nospoon.runtime.socket_diag import Place
 
 log = RateLimitedLog()
@@ -35,7 +34,7 @@ class Callbacks:
     board_of: Callable[[], Board]
     clock: Clock
     user_of: UserOf = user_of
-    mac_of: Callable[[str], str] = mac_of
+    neighbor: Callable[[str], Neighbor] = neighbor
 
     @property
     def board(self) -> Board:
@@ -89,13 +88,21 @@ class Callbacks:
         """An installer's script has a secret. Who is on a network of this machine is known by MAC;
         processes of this machine by their user: the lab's owner, and the daemon's, may look.
         """
-        there, at = (each.partition("%")[0] for each in (peer[0], here[0]))
-        if there == at or ip_address(there).is_loopback:
-            user = self.user_of((there, peer[1]), (at, here[1]))
-            return user is not None and user in {os.geteuid(), known.uid}
-        seen = self.mac_of(there)
         macs = next((each.macs for each in known.lab.machines if each.name == machine), ())
-        return not seen or seen in macs
+        try:
+            found = self.neighbor(peer[0])
+        except OSError as error:
+            log.warning("it is not known where a machine asks from", peer=peer[0], why=str(error))
+            return False
+        match found.way:
+            case Way.HERE:
+                there, at = (each.partition("%")[0] for each in (peer[0], here[0]))
+                user = self.user_of((there, peer[1]), (at, here[1]))
+                return user is not None and user in {os.geteuid(), known.uid}
+            case Way.LINK:
+                return found.mac in macs  # not one that the kernel has forgotten
+            case Way.ROUTED:
+                return True
 
     def _script(self, known: KnownLab, machine: str, base: str, peer: str) -> str | None:
         set_id = self.board.scheduler.holder(known.key, machine)
