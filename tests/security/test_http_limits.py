@@ -564,6 +564,17 @@ async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path)
         await server.emptied()
 
 
+async def test_an_answer_ends_with_its_client_though_other_requests_wait_behind_it() -> None:
+    """It went on for ever, without a connection that is counted."""
+    async with served() as server:
+        reader, writer = await server.connect()
+        writer.write(GET.replace(b"/small", b"/stream") + GET)
+        assert await reader.read(1)
+        writer.transport.abort()
+        async with asyncio.timeout(20):
+            await server.app.gone.wait()
+
+
 def test_lines_that_strangers_cause_are_few() -> None:
     rate = Rate(lines=2, seconds=10.0)
     assert [rate.allow("a", 0.0) for _ in range(4)] == [0, 0, None, None]

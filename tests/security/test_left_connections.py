@@ -11,6 +11,7 @@ import gc
 import io
 import socket
 import ssl
+import struct
 import urllib.request
 from asyncio import selector_events
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from nospoon.control.content.fetch import Access, Terms, Transfer, download
 from nospoon.errors import Unfetchable
@@ -26,7 +28,7 @@ from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.reach import Reach
 from nospoon.testing.bench import bench
 
-KINDS = (Tls, LimitedHttp, selector_events._SelectorSocketTransport)  # type: ignore[attr-defined]
+KINDS = (Tls, LimitedHttp, RequestResponseCycle, selector_events._SelectorSocketTransport)  # type: ignore[attr-defined]
 TIMES = 20
 Place = tuple[str, int]
 Ask = Callable[[socket.socket], None]
@@ -76,6 +78,13 @@ def plain(line: socket.socket) -> None:
         pass
 
 
+def pipelined(line: socket.socket) -> None:
+    """The client goes before its last requests are begun."""
+    line.sendall(REQUEST.replace(b"Connection: close\r\n", b"") * 30)
+    line.recv(1)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     gc.collect()
@@ -93,7 +102,7 @@ def left() -> list[object]:
 @pytest.mark.parametrize(
     ("ask", "secure"),
     [(half_a_handshake, True), (garbage, True), (nothing, True), (whole, True), (plain, False),
-     (nothing, False)],
+     (nothing, False), (pipelined, False)],
 )  # fmt: skip
 async def test_connections_that_ended_are_gone(ask: Ask, secure: bool, tmp_path: Path) -> None:  # noqa: FBT001
     async with bench(1, tls=tmp_path if secure else None) as b:

@@ -18,7 +18,7 @@ from typing import Any
 
 import httptools
 from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
@@ -74,6 +74,8 @@ class LimitedHttp(HttpToolsProtocol):
     place: Connection | None = None
     handshake: asyncio.Task[None] | None = None
     raw: asyncio.BaseTransport | None = None
+    _running: RequestResponseCycle | None = None
+    """What is answered now; `cycle` is what came last."""
     _deadline: asyncio.TimerHandle | None = None
     _deadline_of = _Phase.WAITING
     _stalled: asyncio.TimerHandle | None = None
@@ -141,6 +143,7 @@ class LimitedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
         forget(self.raw)
         self._unread = b""
+        self._end_requests()
         self._unset_keepalive_if_required()
         self._stop()
         if self._stalled is not None:
@@ -148,6 +151,23 @@ class LimitedHttp(HttpToolsProtocol):
         if self.place is not None:
             self.place.release()
             self.place = None
+
+    def _end_requests(self) -> None:
+        """uvicorn reports the end to the request that came last: one that is answered while others
+        wait behind it would go on without a client, and nothing bounds how many do. Those that wait
+        know the connection: cycles, with all that belongs to them.
+        """
+        running, self._running = self._running, None
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+        while self.pipeline:
+            waiting, _ = self.pipeline.pop()
+            waiting.on_response = _nothing
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -220,6 +240,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._stop()
         if self._stalled is not None:
             self._stalled.cancel()
+        self._end_requests()  # this protocol hears no more of the connection
         super().handle_websocket_upgrade()
         self._phase = _Phase.BODY  # which has no end: it waits for no request, and is not dropped
         successor = self.transport.get_protocol()
@@ -405,6 +426,10 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
         if self.transport.get_write_buffer_size() > MOST_UNREAD or len(self.frames) > MOST_FRAMES:
             self.transport.abort()  # of answers to pings, and of a message in fragments
+
+
+def _nothing() -> None:
+    """Nothing is done after an answer that is never given."""
 
 
 def _too_large(most: int) -> str:
