@@ -41,11 +41,11 @@ def test_a_recipes_own_kickstart_goes_before_that_of_its_distribution() -> None:
         Asked("r", distro="debian", kickstart=own),
         Asked("r", distro="fedora"),
     )
-    assert kickstart(found, 0, LAB, BASE) == "tree http://m/"
-    assert kickstart(found, 1, LAB, BASE) == (
+    assert "".join(kickstart(found, 0, LAB, BASE)) == "tree http://m/"
+    assert "".join(kickstart(found, 1, LAB, BASE)) == (
         f"ada 3.1.1 {BASE}/lab/s1/install_done {{{{unknown}}}}"
     )
-    assert kickstart(found, 2, LAB, BASE) == ""
+    assert "".join(kickstart(found, 2, LAB, BASE)) == ""
 
 
 def test_the_cluster_of_a_set_has_what_the_file_has_and_one_node_a_recipe() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nospoon.lab.work import RecipeSet, Run
@@ -30,7 +30,22 @@ def urls(base: str, secret: str) -> dict[str, str]:
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
     """With `{{name}}` replaced; others stay as they are, for they may be another tool's."""
-    return _PLACEHOLDER.sub(lambda m: values.get(m.group(1), m.group(0)), text)
+    return "".join(filling_in(text, values))
+
+
+def filling_in(text: str, values: Mapping[str, str]) -> Iterator[str]:
+    """The same piece by piece, of which some are empty: a kickstart may have 50,000 of them."""
+    done, at = 0, text.find("{{")
+    while at >= 0:
+        found = _PLACEHOLDER.match(text, at)
+        if found is None:
+            yield ""
+            at = text.find("{{", at + 1)
+            continue
+        yield text[done:at] + values.get(found[1], found[0])
+        done = found.end()
+        at = text.find("{{", done)
+    yield text[done:]
 
 
 def _network(given: Any) -> Any:
@@ -47,8 +62,8 @@ def _profile(distro: Distro, run: Run) -> dict[str, Any]:
     return {**files, "cmdline": cmdline(distro, run)}
 
 
-def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> str:
-    """Of a recipe: its own, else its distribution's, "" for neither."""
+def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> Iterator[str]:
+    """Of a recipe, in pieces: its own, else its distribution's, "" for neither."""
     run = found.runs[number]
     distro = distro_of(lab, run)
     text = run.asked.kickstart or (distro.kickstart if distro is not None else "")
@@ -61,7 +76,7 @@ def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> str:
         "console": CONSOLE["x86_64"],
         **urls(base, run.secret),
     }
-    return filled_in(text, values)
+    return filling_in(text, values)
 
 
 def cmdline(distro: Distro, run: Run, *, arch: str = "x86_64", base: str = BOOT_URL) -> str:

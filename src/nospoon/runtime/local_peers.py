@@ -4,7 +4,9 @@ one socket (`socket_diag`), and where it cannot be, looked for among all (proc_n
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 import sys
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -27,9 +29,11 @@ def user_of(peer: Place, here: Place) -> int | None:
     to, so its user says nothing of who wants the answer.
     """
     found = _found(peer, here)
-    if found is None or _is_own(found[1]):
+    if found is None:
         return None
-    return found[0]
+    user, inode = found
+    # a process makes its sockets as the user that it is: others' need not be looked for
+    return None if user == os.geteuid() and _is_own(inode) else user
 
 
 def _found(peer: Place, here: Place) -> tuple[int, int] | None:
@@ -61,14 +65,16 @@ def socket_in(table: Iterable[str], peer: Place, here: Place) -> tuple[int, int]
 
 
 def _is_own(inode: int) -> bool:
-    """Whether a descriptor of this process is that socket (proc_pid_fd(5))."""
-    wanted = f"socket:[{inode}]"
-    for each in OWN.iterdir():
+    """Whether a descriptor of this process is that socket. There may be tens of thousands, and the
+    event loop waits: their names as links (proc_pid_fd(5)) would take five times as long.
+    """
+    for each in os.listdir(OWN):  # noqa: PTH208  (paths take twice as long)
         try:
-            if str(each.readlink()) == wanted:
-                return True
-        except FileNotFoundError:  # closed meanwhile
+            found = os.fstat(int(each))
+        except OSError:  # closed meanwhile
             continue
+        if found.st_ino == inode and stat.S_ISSOCK(found.st_mode):
+            return True
     return False
 
 

@@ -25,6 +25,8 @@ UserOf = Callable[[Place, Place], int | None]
 
 EVENTS = ("install_start", "install_done", "install_fail")
 MOST_WHY = 200
+PIECES = 256
+"""Of a kickstart that are filled in between two looks at the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,12 @@ class Callbacks:
         if found is None:
             return None
         recipe_set, number, known = found
-        return kickstart(recipe_set, number, known.lab, base)
+        turn, parts = self.board.slices.begin(recipe_set.uid), list[str]()
+        for count, piece in enumerate(kickstart(recipe_set, number, known.lab, base)):
+            if not count % PIECES:
+                await turn.rest()
+            parts.append(piece)
+        return "".join(parts)
 
     async def report(self, secret: str, event: str, why: str) -> bool:
         """Whether it is taken: one that is replayed, or comes out of turn, changes nothing."""

@@ -28,11 +28,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.errors import NospoonError
+from nospoon.model.addresses import peer_key
 from nospoon.model.boot import BOOT_URL, BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 from nospoon.runtime.log_rate import RateLimitedLog
+from nospoon.runtime.slices import Slices
 from nospoon.services.netboot.lab import LabMachines, lab_routes
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
@@ -67,17 +69,33 @@ def create_app(
     """
     service = _Service(authority, peers, ready)
     of_labs = lab_routes(lab, ready) if lab is not None else []
-    return _capitalized(
-        Starlette(
-            routes=[
-                Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
-                Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
-                Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
-                Route("/probe/{uuid}/{token}", service.report, methods=["POST"]),
-                *of_labs,
-            ]
+    return _in_turns(
+        _capitalized(
+            Starlette(
+                routes=[
+                    Route("/boot/mac/{mac}/{loader}", service.boot, methods=["GET"]),
+                    Route("/boot/{uuid}/{loader}", service.boot, methods=["GET"]),
+                    Route("/files/{uuid}/{name}", service.file, methods=["GET"]),
+                    Route("/probe/{uuid}/{token}", service.report, methods=["POST"]),
+                    *of_labs,
+                ]
+            )
         )
     )
+
+
+def _in_turns(app: ASGIApp) -> ASGIApp:
+    """Of requests that come at once, some begin in each turn of the loop; sources take turns."""
+    slices = Slices()
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        work = slices.begin(peer_key(client[0]) if client else None)
+        if not work.share():
+            await work.rest()
+        await app(scope, receive, send)
+
+    return wrapped
 
 
 def _capitalized(app: ASGIApp) -> ASGIApp:

@@ -15,12 +15,16 @@ so does a second address while one installs.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from nospoon.errors import NospoonError
 from nospoon.runtime.log_rate import RateLimitedLog
@@ -28,6 +32,9 @@ from nospoon.runtime.socket_diag import Place
 
 log = RateLimitedLog()
 RETRY_SECONDS = 2
+AT_ONCE = 4
+"""Requests for one kickstart that are answered at a time."""
+PIECE = 64 << 10
 NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = 404, 405, 503
 _MAC = re.compile(r"[0-9a-f]{2}([:-][0-9a-f]{2}){5}")
 EVENTS = ("install_start", "install_done", "install_fail")
@@ -41,12 +48,52 @@ class LabMachines(Protocol):
     async def script(self, mac: str, base: str, *, peer: Place, here: Place) -> str | None: ...
 
 
+class _Kickstart(PlainTextResponse):
+    """Sent in pieces as its machine takes it: one with its URLs may have megabytes."""
+
+    def __init__(self, text: str, counted: Callable[[], AbstractContextManager[None]]) -> None:
+        super().__init__(text)
+        self._counted = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        body = memoryview(self.body)
+        start = {"type": "http.response.start", "status": self.status_code}
+        with self._counted():
+            await send({**start, "headers": self.raw_headers})
+            for at in range(0, len(body), PIECE):
+                piece = bytes(body[at : at + PIECE])
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+class _Kickstarts:
+    """Answers with them, of which few are held at a time."""
+
+    def __init__(self, lab: LabMachines) -> None:
+        self._lab, self._sending = lab, Counter[str]()
+
+    async def answer(self, request: Request) -> Response:
+        secret = request.path_params["secret"]
+        if self._sending[secret] >= AT_ONCE:
+            return _later("it is being sent to others")
+        with self._counted(secret):
+            text = await self._lab.kickstart(secret, _base(request))
+        return _unknown() if text is None else _Kickstart(text, partial(self._counted, secret))
+
+    @contextmanager
+    def _counted(self, secret: str) -> Iterator[None]:
+        self._sending[secret] += 1
+        try:
+            yield
+        finally:
+            self._sending[secret] -= 1
+            if not self._sending[secret]:
+                del self._sending[secret]
+
+
 def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
     """To be put beside the routes of network boot."""
-
-    async def kickstart(request: Request) -> Response:
-        text = await lab.kickstart(request.path_params["secret"], _base(request))
-        return PlainTextResponse(text) if text is not None else _unknown()
 
     async def report(request: Request) -> Response:
         if request.method == "HEAD":  # Starlette answers it where it answers GET
@@ -84,7 +131,7 @@ def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
 
     return [
         Route("/lab/mac/{mac}/ipxe", when_ready(script), methods=["GET"]),
-        Route("/lab/{secret}/ks", when_ready(kickstart), methods=["GET"]),
+        Route("/lab/{secret}/ks", when_ready(_Kickstarts(lab).answer), methods=["GET"]),
         Route("/lab/{secret}/{event}", when_ready(report), methods=["GET", "POST"]),
     ]
 
