@@ -48,12 +48,12 @@ class VirtManager:
         self._socket, self._lab = socket_path, lab
 
     def available_flavors(self) -> list[Flavor]:
-        """Of the lab, or of all labs that this account may use."""
-        names = [self._lab] if self._lab else [row["lab"] for row in self._call("GET", "/v1/labs")]
+        """Of the lab, which has to be named: any user of nospoon may offer one to this account."""
+        if not self._lab:
+            raise Refused("NOSPOON_LAB names no lab: expected CLUSTER/NAME")
         return [
-            Flavor(name, each["name"], each["memory_mib"], each["cpus"], each["disk_gib"])
-            for name in names
-            for each in self._call("GET", f"/v1/labs/{name}/show")["flavors"]
+            Flavor(self._lab, each["name"], each["memory_mib"], each["cpus"], each["disk_gib"])
+            for each in self._call("GET", f"/v1/labs/{self._lab}/show")["flavors"]
         ]
 
     def create_vm(self, name: str, flavor: Flavor) -> Machine:

@@ -46,13 +46,15 @@ nodes: []
     rack.run("down", "--yes", "--purge", name)
 
 
-def manager(adapter: ModuleType, rack: Rack) -> Any:
+def manager(adapter: ModuleType, rack: Rack, lab: str) -> Any:
     socket = f"{rack.environment['NOSPOON_RUNTIME_DIR']}/nospoond.sock"
-    return adapter.VirtManager(SimpleNamespace(user_name=getpass.getuser()), socket)
+    return adapter.VirtManager(SimpleNamespace(user_name=getpass.getuser()), socket, lab)
 
 
 def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: ModuleType) -> None:
-    virt = manager(adapter, rack)
+    with pytest.raises(adapter.Refused, match="NOSPOON_LAB"):
+        manager(adapter, rack, "").available_flavors()
+    virt = manager(adapter, rack, f"{lab}/beaker")
     flavors = virt.available_flavors()
     assert {(each.name, each.ram, each.vcpus, each.disk) for each in flavors} == {
         ("m1-small", 2048, 1, 20), ("m1-large", 8192, 4, 80),
@@ -73,9 +75,8 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
         virt.create_vm("other", adapter.Flavor(f"{lab}/beaker", "none", 3000, 1, 20))
 
 
-@pytest.mark.usefixtures("lab")
-def test_the_power_script_and_netboot_command(rack: Rack, adapter: ModuleType) -> None:
-    virt = manager(adapter, rack)
+def test_the_power_script_and_netboot_command(rack: Rack, lab: str, adapter: ModuleType) -> None:
+    virt = manager(adapter, rack, f"{lab}/beaker")
     vm = virt.create_vm("beaker-recipe-8", virt.available_flavors()[0])
     (node,) = [each for each in rack.json("node", "list") if each["uuid"] == str(vm.instance_id)]
     path = f"{node['cluster']}/{node['node']}"
