@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import Any
 from xml.parsers import expat
 
+from nospoon.clusterfile.section import shown
 from nospoon.errors import Problem, SpecError
 from nospoon.lab import asked, recipe
 from nospoon.lab.asked import AskedSet, asked_sets
@@ -27,6 +28,14 @@ MOST_ATTRIBUTES = 32
 MOST_VALUE = 4096
 """Characters of an attribute: each machine of a lab is compared with it."""
 MOST_PROBLEMS = 100
+MOST_TOKEN = 128 << 10
+"""Bytes of a start tag or comment: expat reads one at a time, in which no other thread runs."""
+PIECE = 64 << 10
+"""Bytes that expat reads at a time: other threads run in between."""
+MOST_VALUES = 150_000
+"""Values of JSON that are decoded at once: 40 ms, in which no other thread runs."""
+BETWEEN = (b",", b"[", b"{")
+"""Each value of a JSON text comes after one of these, or begins with it."""
 KICKSTART = "kickstart"
 WITH_TEXT = frozenset({KICKSTART, "whiteboard"})
 """Elements whose text is kept."""
@@ -128,6 +137,10 @@ def read_json(data: bytes, *, file: str) -> Element:
     """
     if len(data) > MOST_BYTES:
         raise SpecError([Problem(file, 1, 1, "", f"expected at most {MOST_BYTES >> 20} MiB")])
+    # commas in kickstarts are counted too: texts may have some
+    if sum(data.count(each) for each in BETWEEN) > MOST_VALUES:
+        message = f"expected at most {MOST_VALUES} commas, brackets and braces; write it in XML"
+        raise SpecError([Problem(file, 1, 1, "", message)])
     try:
         value = json.loads(data)
     except json.JSONDecodeError as error:
@@ -179,7 +192,7 @@ class _JsonReader:
 
     def _parts(self, part: Any, depth: int) -> Iterator[Element]:
         if not isinstance(part, dict):
-            message = f"expected an object, got {json.dumps(part)[:40]}"
+            message = f"expected an object, got {shown(part)}"
             raise SpecError([Problem(self._file, 1, 1, "", message)])
         for name, value in part.items():
             self._text("", name, MOST_VALUE)
@@ -231,7 +244,11 @@ class _Reader:
 
     def read(self, data: bytes) -> Element:
         try:
-            self._parser.Parse(data, True)  # noqa: FBT003  (the last part)
+            for at in range(0, len(data), PIECE):
+                self._parser.Parse(data[at : at + PIECE], False)  # noqa: FBT003  (not the last)
+                if at + PIECE - self._parser.CurrentByteIndex > MOST_TOKEN:
+                    raise self._wrong(f"expected tags and comments of {MOST_TOKEN} bytes at most")
+            self._parser.Parse(b"", True)  # noqa: FBT003  (the last part)
         except expat.ExpatError as error:
             message = f"not XML: {expat.ErrorString(error.code)}"
             raise self._wrong(message, at=(error.lineno, error.offset + 1)) from error
