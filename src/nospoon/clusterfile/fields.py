@@ -45,6 +45,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(ms|s|min|h|d)\Z")
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+MOST_DAYS = 3660
+"""Of a time: it is added to dates, which Python knows up to the year 9999."""
 _PORTS = re.compile(r"([0-9]+) *- *([0-9]+)\Z")
 TRAIT_PATTERN = r"^(CUSTOM|COMPUTE|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]{1,240}$"
 MAX_TRAIT = 240
@@ -136,7 +138,10 @@ def parse_duration(value: Any) -> float:
     match = _DURATION.match(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"expected a time such as 2s or 200ms, got {shown(value)}")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > MOST_DAYS * 86400:  # also infinity: `float` makes it of 310 digits
+        raise ValueError(f"expected at most {MOST_DAYS} days, got {shown(value)}")
+    return seconds
 
 
 def parse_ports(value: Any) -> tuple[int, int]:

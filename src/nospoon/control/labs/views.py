@@ -14,6 +14,8 @@ from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB, Registered
 
 MIB = 1 << 20
+LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
+"""Unix seconds."""
 
 
 def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
@@ -161,22 +163,25 @@ def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dic
 
 
 def _time(unix: float) -> str | None:
-    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds") if unix else None
+    """What is later than Python's calendar is shown as its end."""
+    if not unix:
+        return None
+    return datetime.fromtimestamp(min(unix, LATEST), UTC).isoformat(timespec="seconds")
 
 
-def metrics(board: Board) -> str:
-    """Prometheus's text format: https://prometheus.io/docs/instrumenting/exposition_formats/"""
-    return "".join(f"{line}\n" for line in _metrics(board))
-
-
-def _metrics(board: Board) -> Iterator[str]:
+def metrics(board: Board) -> Iterator[str]:
+    """Lines of Prometheus's text format, between which the labs may change:
+    https://prometheus.io/docs/instrumenting/exposition_formats/
+    """
     yield "# TYPE nospoon_lab_sets gauge"
     for state in SetState:
         if state is not SetState.ENDED:
             amount = sum(each.state is state for each in board.scheduler.sets.values())
             yield f'nospoon_lab_sets{{state="{state}"}} {amount}'
     yield "# TYPE nospoon_lab_machines gauge"
-    for known in board.known.values():
+    for known in list(board.known.values()):
+        if known.key not in board.known:
+            continue
         row = lab_row(board, known)
         name = _label(known.shown)
         yield f'nospoon_lab_machines{{lab="{name}",kind="dynamic"}} {row["dynamic"]}'
