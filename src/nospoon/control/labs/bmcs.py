@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from nospoon.runtime import process
 from nospoon.runtime.http import request
 from nospoon.runtime.reach import Reach
 
+_PATH = re.compile(r"/[!-~]{0,1000}")
+"""Of a System: what stands in a request line without escapes (RFC 9112 §3.2)."""
 SECONDS = 30.0
 """For which one command may take: a real BMC answers in tenths of one."""
 TRIES = 3
 PAUSE = 2.0
-MOST = 1 << 20
-"""Bytes of an answer."""
+MOST, MOST_LISTED = 1 << 20, 64 << 10
+"""Bytes of an answer; of the list of systems, which alone is decoded, on the event loop."""
 BAD_REQUEST = 400
 
 
@@ -100,15 +103,24 @@ class _Redfish:
                 raise
 
     async def _system(self) -> str:
-        listed = await self._call("GET", "/redfish/v1/Systems", None)
+        body = await self._call("GET", "/redfish/v1/Systems", None, most=MOST_LISTED)
+        try:
+            listed = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            message = f"BMC of {self.machine.name}: its list of systems is not JSON"
+            raise ProviderError(message) from error
+        if not isinstance(listed, dict):
+            listed = {}
         members = listed.get("Members")
         first = members[0] if isinstance(members, list) and members else {}
         path = first.get("@odata.id", "") if isinstance(first, dict) else ""
-        if not isinstance(path, str) or not path.startswith("/"):
+        if not isinstance(path, str) or not _PATH.fullmatch(path):
             raise ProviderError(f"BMC of {self.machine.name}: no System")
         return path
 
-    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, most: int = MOST
+    ) -> bytes:
         """Certificates of BMCs are their own: none is verified."""
         machine = self.machine
         host = f"[{machine.address}]" if ":" in machine.address else machine.address
@@ -121,12 +133,8 @@ class _Redfish:
             headers.append(("Content-Type", "application/json"))
         answer = await request(
             method, f"{scheme}://{host}:{machine.port}{path}", content,
-            headers=headers, verify=False, patience=SECONDS, reach=self.reach, most=MOST,
+            headers=headers, verify=False, patience=SECONDS, reach=self.reach, most=most,
         )  # fmt: skip
         if answer.status >= BAD_REQUEST:
             raise ProviderError(f"BMC of {machine.name}: {method} {path}: HTTP {answer.status}")
-        try:
-            value = json.loads(answer.body) if answer.body.strip() else {}
-        except (ValueError, RecursionError) as error:
-            raise ProviderError(f"BMC of {machine.name}: {path} is not JSON") from error
-        return value if isinstance(value, dict) else {}
+        return answer.body

@@ -38,8 +38,8 @@ follows: Ironic looks at those of the last one.
 """
 LONGEST_LABEL, LONGEST_NAME, LOGGED = 100, 255, 64 << 10
 """Characters of a command with its step, of ids and tokens, and of what it said."""
-LONGEST_ANSWER = 1 << 20
-"""Bytes that are read of what an API tells of a node."""
+LONGEST_ANSWER, MOST_VALUES = 1 << 20, 1 << 14
+"""Bytes and values of what an API tells of a node: it is decoded on the event loop."""
 _INSPECTING = "lookup_bmc_addresses"
 """What Ironic notes of a node in `driver_internal_info` while it is inspected."""
 
@@ -397,7 +397,8 @@ def _error(refused: Refused, label: str) -> dict[str, Any]:
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    if len(body) > LONGEST_ANSWER:
+    values = sum(body.count(mark) for mark in (b",", b"[", b"{"))
+    if len(body) > LONGEST_ANSWER or values > MOST_VALUES:
         return {}
     try:
         return _mapping(json.loads(body))
