@@ -34,6 +34,7 @@ from nospoon.lab.provision import cluster_name, cluster_of
 from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
+from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
 from nospoon.store.crypt import Cipher
@@ -43,6 +44,10 @@ from nospoon.store.operations import OperationRow, OperationState
 log = structlog.get_logger()
 AT_ONCE = 8
 """Clusters of one owner of labs that are made or removed at a time."""
+BMCS_AT_ONCE = 4
+"""BMCs of registered machines of one owner of labs that are called at a time: each call of IPMI is
+a process.
+"""
 AGAIN = 10.0
 """Seconds until a removal that failed is begun again."""
 BUSY = 1.0
@@ -88,6 +93,10 @@ class Racks:
     _places: defaultdict[int, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
+    _calls: defaultdict[int, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(BMCS_AT_ONCE))
+    )
+    _turns: Turns = field(default_factory=Turns)
 
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
         """All machines of a set are made, and then started together. Raises `NotMade`."""
@@ -128,11 +137,19 @@ class Racks:
                 f"machine {machine.name} is a registered one, which knows no {command}",
                 hint="Registered machines know on, off, cycle and reset.",
             )
-        if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
-            await self.machines.stop(machine)
-        if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
-            await self.machines.start(machine, installs=False)
+        turn = self._turn_of(known, machine)
+        if turn.locked():  # one that waited could meet the machine of the next lease
+            raise Conflict(f"another command for machine {machine.name} is under way")
+        async with turn, self._calls[known.uid]:
+            if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
+                await self.machines.stop(machine)
+            if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
+                await self.machines.start(machine, installs=False)
         return "done"
+
+    def _turn_of(self, known: KnownLab, machine: Registered) -> asyncio.Lock:
+        """One call of a BMC at a time; other users' labs may name the same BMC."""
+        return self._turns.of(str(known.uid), machine.address, str(machine.port))
 
     async def purge(self, found: RecipeSet, known: KnownLab) -> None:
         """The console logs of a set that has ended."""
@@ -204,7 +221,9 @@ class Racks:
                 await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
             elif run.machine in registered:
                 installs = bool(run.asked.distro or run.asked.kickstart)
-                await self.machines.start(registered[run.machine], installs=installs)
+                machine = registered[run.machine]
+                async with self._turn_of(known, machine), self._calls[known.uid]:
+                    await self.machines.start(machine, installs=installs)
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)
 
@@ -214,8 +233,10 @@ class Racks:
         on: dict[str, str] = {}
         for run in found.runs:
             if run.machine in registered:
+                machine = registered[run.machine]
                 try:
-                    await self.machines.stop(registered[run.machine])
+                    async with self._turn_of(known, machine), self._calls[known.uid]:
+                        await self.machines.stop(machine)
                 except NospoonError as error:
                     log.warning("a machine is not off", machine=run.machine, why=str(error))
                     on[run.machine] = str(error)

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,10 @@ SECONDS = 10.0
 MOST_WAITING = 1000
 """Events of one hook: the oldest is left out for one more."""
 MOST_ANSWER = 1 << 16
+AT_ONCE = 8
+"""Requests to hooks of one owner of labs, who may have thousands of them."""
+MOST_OF_OWNER = 4 * MOST_WAITING
+"""Events of one owner's hooks that wait; further ones are left out."""
 ACCEPTED = 300
 SIGNATURE, DELIVERY = "X-Nospoon-Signature", "X-Nospoon-Delivery"
 
@@ -44,7 +48,7 @@ def signature(secret: str, body: bytes) -> str:
 
 @dataclass(slots=True)
 class _Line:
-    waiting: deque[bytes] = field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    waiting: deque[bytes] = field(default_factory=deque)
     busy: bool = False
 
 
@@ -56,12 +60,24 @@ class Webhooks:
     reach: Reach
     pauses: tuple[float, ...] = PAUSES
     _lines: dict[tuple[str, Webhook], _Line] = field(default_factory=dict)
+    _waiting: Counter[str] = field(default_factory=Counter)
+    _places: defaultdict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+    )
 
     def send(self, lab: str, hooks: tuple[Webhook, ...], event: Mapping[str, Any]) -> None:
         """Deliver an event in the order of events; `lab`: its key."""
-        body = json.dumps(event).encode()
+        body, owner = json.dumps(event).encode(), _owner(lab)
         for hook in hooks:
-            line = self._lines.setdefault((lab, hook), _Line())
+            line = self._lines.get((lab, hook)) or _Line()
+            if len(line.waiting) == MOST_WAITING:
+                line.waiting.popleft()
+            elif self._waiting[owner] == MOST_OF_OWNER:
+                log.warning("an event is left out", url=hook.url, why="too many wait")
+                continue
+            else:
+                self._waiting[owner] += 1
+            self._lines[lab, hook] = line
             line.waiting.append(body)
             if not line.busy:
                 line.busy = True
@@ -70,12 +86,22 @@ class Webhooks:
     async def _deliver(self, lab: str, hook: Webhook, line: _Line) -> None:
         try:
             while line.waiting:
-                await self._surely(hook, line.waiting.popleft())
+                body = line.waiting.popleft()
+                self._forget(lab, 1)
+                await self._surely(_owner(lab), hook, body)
         finally:
             line.busy = False
+            self._forget(lab, len(line.waiting))
             self._lines.pop((lab, hook), None)
 
-    async def _surely(self, hook: Webhook, body: bytes) -> None:
+    def _forget(self, lab: str, events: int) -> None:
+        """So many wait no more."""
+        owner = _owner(lab)
+        self._waiting[owner] -= events
+        if self._waiting[owner] <= 0:
+            del self._waiting[owner]
+
+    async def _surely(self, owner: str, hook: Webhook, body: bytes) -> None:
         headers = [
             ("Content-Type", "application/json"),
             (SIGNATURE, signature(hook.secret, body)),
@@ -83,10 +109,11 @@ class Webhooks:
         ]
         for pause in (*self.pauses, None):
             try:
-                answer = await request(
-                    "POST", hook.url, body, headers=headers, verify=True, patience=SECONDS,
-                    reach=self.reach, most=MOST_ANSWER,
-                )  # fmt: skip
+                async with self._places[owner]:
+                    answer = await request(
+                        "POST", hook.url, body, headers=headers, verify=True, patience=SECONDS,
+                        reach=self.reach, most=MOST_ANSWER,
+                    )  # fmt: skip
                 if answer.status < ACCEPTED:
                     return
                 why = f"HTTP {answer.status}"
@@ -96,3 +123,8 @@ class Webhooks:
                 log.warning("an event is not delivered", url=hook.url, why=why)
                 return
             await asyncio.sleep(pause)
+
+
+def _owner(lab: str) -> str:
+    """The user of a lab, by its key."""
+    return lab.partition(":")[0]
