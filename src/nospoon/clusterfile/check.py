@@ -10,6 +10,7 @@ from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.hosts import connections_of
+from nospoon.clusterfile.labs import MOST_MACS, MOST_TOGETHER
 from nospoon.clusterfile.models import HostSection
 from nospoon.clusterfile.references import (
     LocalFile,
@@ -46,6 +47,7 @@ def check(
         yield from unusable_pair(sections, local_pair)
     yield from addresses(sections, expansion)
     yield from _hosts(sections)
+    yield from _labs(sections)
     yield from _hardware(sections)
     yield from _duplicate_nodes(expansion)
     yield from _portgroups(expansion)
@@ -181,6 +183,19 @@ def _of_cloud(name: str, host: HostSection) -> Iterator[Complaint]:
     if "overcommit" in host.model_fields_set:
         message = "what a cloud gives is its project's quota, which is given once"
         yield Complaint(("hosts", name, "overcommit"), message, "Drop `overcommit`")
+
+
+def _labs(sections: Sections) -> Iterator[Complaint]:
+    """Together: the event loop goes through all of them when a file is brought up."""
+    machines = [each for lab in sections.labs.values() for each in lab.machines.values()]
+    macs = sum(len(each.macs) for each in machines)
+    for count, most, what in (
+        (len(machines), MOST_TOGETHER, "registered machines"),
+        (macs, MOST_MACS, "MAC addresses of registered machines"),
+    ):
+        if count > most:
+            message = f"expected at most {most} {what} in all labs together, got {count}"
+            yield Complaint(("labs",), message, "Make several clusters of it")
 
 
 def _hosts(sections: Sections) -> Iterator[Complaint]:

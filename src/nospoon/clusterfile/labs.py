@@ -39,6 +39,8 @@ ATTRIBUTES = tuple(
 )
 """What filters may compare besides memory, CPUs, disks and architecture."""
 MOST_MACHINES = 1000
+MOST_TOGETHER, MOST_MACS = 5000, 20_000
+"""Registered machines of a file, and their MAC addresses."""
 MOST_PATTERN = 200
 
 
@@ -57,7 +59,10 @@ def _attributes(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-Several = Annotated[list[Text], BeforeValidator(listed), OneOrMore()]
+Value = Annotated[Text, Field(max_length=255)]
+"""Requests are compared with it, and answers have it."""
+Several = Annotated[list[Value], BeforeValidator(listed), OneOrMore()]
+Values = Annotated[list[Value], Field(max_length=256), BeforeValidator(listed), OneOrMore()]
 
 
 class LabLimitsSection(Section):
@@ -141,12 +146,12 @@ class LabMachineSection(Section):
     hypervisor: Text = Field(
         "", max_length=64, description="`KVM` of a virtual machine; default: none."
     )
-    attributes: Annotated[dict[str, Several], AfterValidator(_attributes)] = Field(
+    attributes: Annotated[dict[str, Values], AfterValidator(_attributes)] = Field(
         default_factory=dict,
         description="What filters compare besides, by element: `system/vendor`, `cpu/model_name`, "
         "`hostname`, `pool` …; a text or a list of them.",
     )
-    key_values: dict[str, Several] = Field(
+    key_values: dict[Value, Values] = Field(
         default_factory=dict, max_length=256, description="Keys of `key_value`."
     )
 

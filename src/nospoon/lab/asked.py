@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nospoon.lab.compare import Op, holds
 from nospoon.lab.element import Element
-from nospoon.lab.grammar import Wrong
+from nospoon.lab.grammar import MOST_DIGITS, Wrong
 from nospoon.lab.recipe import LOGIC, RECIPE, REQUIRES, SET, Recipe, recipes
 from nospoon.lab.work import Asked
 from nospoon.model.lab import Distro
@@ -26,7 +26,7 @@ MOST_SETS = 1000
 MOST_TOGETHER = 1000
 """Recipes of one request."""
 MOST_KICKSTART = 256 << 10
-MOST_CMDLINE = 2048
+MOST_CMDLINE, MOST_ROLE = 2048, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,8 @@ def _of_element(element: Element) -> Iterator[Wrong]:
                 known = ", ".join(each.capitalize() for each in PRIORITIES)
                 yield Wrong(element, f"priority: expected one of {known}, got {priority[:40]!r}")
         case "recipe":
+            if len(given.get("role", "")) > MOST_ROLE:
+                yield Wrong(element, f"role: expected at most {MOST_ROLE} characters")
             yield from _of_cmdline(element, given.get("kernel_options", ""))
         case "reservesys":
             yield from _of_duration(element, given.get("duration", "0"))
@@ -123,7 +125,8 @@ def _of_cmdline(element: Element, text: str) -> Iterator[Wrong]:
 
 
 def _of_duration(element: Element, text: str) -> Iterator[Wrong]:
-    if not (text.isascii() and text.isdigit() and int(text[:12]) <= MOST_SECONDS):
+    whole = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    if not (whole and int(text) <= MOST_SECONDS):
         message = f"duration: expected seconds, at most {MOST_SECONDS}, got {text[:40]!r}"
         yield Wrong(element, message)
 

@@ -45,13 +45,34 @@ def holds(op: Op, have: Iterable[str], wanted: str) -> bool:
 
 
 def like(text: str, pattern: str) -> bool:
-    """SQL's LIKE: `%` is any text, `_` any character. In time of text times pattern."""
-    reachable = {0}
-    for letter in pattern:
-        if letter == "%":
-            reachable = set(range(min(reachable), len(text) + 1)) if reachable else set()
-        else:
-            reachable = {at + 1 for at in reachable if at < len(text) and letter in ("_", text[at])}
-        if not reachable:
+    """SQL's LIKE: `%` is any text, `_` any character. Each text between two `%` is looked for where
+    the one before it ends, the first time that it is there: no later place leaves more to the rest.
+    """
+    first, *others = pattern.split("%")
+    if len(first) + sum(map(len, others)) > len(text) or not _alike(text[: len(first)], first):
+        return False
+    if not others:
+        return len(first) == len(text)
+    *middle, last = others
+    at, end = len(first), len(text) - len(last)
+    if not _alike(text[end:], last):
+        return False
+    for part in middle:
+        found = _find(text, part, at, end)
+        if found < 0:
             return False
-    return len(text) in reachable
+        at = found + len(part)
+    return True
+
+
+def _find(text: str, part: str, start: int, end: int) -> int:
+    if "_" not in part:
+        return text.find(part, start, end)
+    places = range(start, end - len(part) + 1)
+    return next((at for at in places if _alike(text[at : at + len(part)], part)), -1)
+
+
+def _alike(text: str, part: str) -> bool:
+    return text == part or (
+        "_" in part and all(b in ("_", a) for a, b in zip(text, part, strict=True))
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 
 from nospoon.lab.compare import NUMERIC, Op, holds
 from nospoon.lab.element import Element
@@ -13,7 +14,10 @@ from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks
 
 MIB, GIB = 1 << 20, 1 << 30
-MOST_LISTED = 8
+MOST_LISTED, MOST_SHOWN = 8, 60
+"""Values that a reason lists, and characters of each."""
+MOST_REASONS = 20
+"""Of one filter."""
 ARCHES = ("x86_64", "i386")
 """Of dynamic machines: each runs both."""
 TYPES = ("Machine",)
@@ -91,7 +95,7 @@ def judge(requires: Element, offer: Offer) -> Verdict:
     """The answer to a filter in which `grammar.wrong` finds nothing."""
     force = requires.attributes.get("force", "")
     if force:
-        why = f"force={force!r} names one machine, which is not dynamic"
+        why = f"force={force[:MOST_SHOWN]!r} names one machine, which is not dynamic"
         return Verdict(Answer.PRECLUDED, reasons=(Reason(requires, why),))
     left = _Judge(offer).all_of(requires, "host")
     if not left.capable:
@@ -132,7 +136,7 @@ class _Judge:
     def _apart(self, element: Element, parts: Sequence[_Left]) -> str:
         leave = (
             f"<{child.name}> {_listed([f.name for f in self._usable if f.id in each.ids])}"
-            for child, each in zip(element.children, parts, strict=True)
+            for child, each in zip(element.children[:MOST_LISTED], parts, strict=False)
         )
         return f"each of these has a flavor, but none has all: {'; '.join(leave)}"
 
@@ -201,7 +205,7 @@ class _Judge:
         if holds(op, have, wanted):
             return _Left(capable=True, ids=self._every)
         why = f"{element.name} of dynamic machines here is {' or '.join(have)}"
-        return _precluded(element, f"{why}: expected {op} {wanted!r}")
+        return _precluded(element, f"{why}: expected {op} {wanted[:MOST_SHOWN]!r}")
 
 
 def _precluded(element: Element, why: str) -> _Left:
@@ -209,7 +213,7 @@ def _precluded(element: Element, why: str) -> _Left:
 
 
 def _together(parts: Iterable[_Left]) -> tuple[Reason, ...]:
-    return tuple(reason for each in parts for reason in each.reasons)
+    return tuple(islice((reason for each in parts for reason in each.reasons), MOST_REASONS))
 
 
 def _listed(values: Sequence[object]) -> str:

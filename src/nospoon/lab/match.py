@@ -10,6 +10,8 @@ from nospoon.lab.filter import ARCHES, Reason
 from nospoon.lab.grammar import MOST_DIGITS, ROWS, UNITS, Means, Row
 from nospoon.model.lab import Registered
 
+MOST_LISTED, MOST_SHOWN = 8, 60
+"""Values that a reason lists, and characters of each."""
 _OTHER_NAMES: Mapping[str, str] = {
     "host/hostname": "hostname",
     "host/host": "hostname",
@@ -27,7 +29,7 @@ def mismatches(requires: Element, machine: Registered, lab: str) -> tuple[Reason
     force = requires.attributes.get("force", "")
     if force:
         same = force in (machine.name, *machine.values.get("hostname", ()))
-        return () if same else (Reason(requires, f"it is not {force!r}"),)
+        return () if same else (Reason(requires, f"it is not {_short(force)}"),)
     return tuple(_Matcher(machine, lab).all_of(requires, "host"))
 
 
@@ -134,7 +136,9 @@ def _texts(element: Element, have: tuple[str, ...]) -> Iterator[Reason]:
     op = Op.read(element.attributes.get("op", "="))
     wanted = element.attributes["value"]
     if not holds(op, have, wanted):
-        yield Reason(element, f"its {element.name} is {_listed(have)}: expected {op} {wanted!r}")
+        yield Reason(
+            element, f"its {element.name} is {_listed(have)}: expected {op} {_short(wanted)}"
+        )
 
 
 def _values(element: Element, have: tuple[str, ...], *, number: bool) -> Iterator[Reason]:
@@ -151,7 +155,9 @@ def _values(element: Element, have: tuple[str, ...], *, number: bool) -> Iterato
         )
         right = right or (op is Op.UNEQUAL and not have)
     if not right:
-        yield Reason(element, f"its {element.name} is {_listed(have)}: expected {op} {wanted!r}")
+        yield Reason(
+            element, f"its {element.name} is {_listed(have)}: expected {op} {_short(wanted)}"
+        )
 
 
 def _whole(text: str) -> int | None:
@@ -160,4 +166,12 @@ def _whole(text: str) -> int | None:
 
 
 def _listed(have: tuple[str, ...]) -> str:
-    return " or ".join(map(repr, have)) or "not known"
+    shown = [_short(each) for each in have[:MOST_LISTED]]
+    if len(have) > MOST_LISTED:
+        shown.append(f"{len(have) - MOST_LISTED} others")
+    return " or ".join(shown) or "not known"
+
+
+def _short(text: str) -> str:
+    """A reason is kept for each machine and recipe."""
+    return repr(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…")

@@ -18,6 +18,8 @@ CONSOLE: Mapping[str, str] = {
     "aarch64": "console=tty0 console=ttyAMA0,115200n8",
 }
 """Serial console by architecture (Linux, Documentation/admin-guide/serial-console.rst)."""
+MOST_PLACES = 256
+"""Of a text, that are filled in: each may be a URL of 8,000 characters."""
 EVENTS = ("install_start", "install_done", "install_fail")
 _PLACEHOLDER = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 
@@ -35,15 +37,15 @@ def filled_in(text: str, values: Mapping[str, str]) -> str:
 
 def filling_in(text: str, values: Mapping[str, str]) -> Iterator[str]:
     """The same piece by piece, of which some are empty: a kickstart may have 50,000 of them."""
-    done, at = 0, text.find("{{")
-    while at >= 0:
+    done, at, places = 0, text.find("{{"), 0
+    while at >= 0 and places < MOST_PLACES:
         found = _PLACEHOLDER.match(text, at)
         if found is None:
             yield ""
             at = text.find("{{", at + 1)
             continue
         yield text[done:at] + values.get(found[1], found[0])
-        done = found.end()
+        done, places = found.end(), places + 1
         at = text.find("{{", done)
     yield text[done:]
 

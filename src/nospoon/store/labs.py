@@ -92,6 +92,22 @@ def ended_before(connection: Connection, created: float, *, most: int) -> list[S
     return _rows(connection, query, ordered=True)
 
 
+def ended_beyond(connection: Connection, kept: int, *, most: int) -> list[SetRow]:
+    """The oldest sets that ended of a user who has more than `kept` of them; [] for no such user.
+    The last one of all is not among them, as `kept` is more than 0.
+    """
+    ended = recipe_sets.c.state == "ended"
+    amount = func.count(recipe_sets.c.id)
+    query = select(recipe_sets.c.uid, amount).where(ended).group_by(recipe_sets.c.uid)
+    found = connection.execute(query.having(amount > kept)).first()
+    if found is None:
+        return []
+    uid, count = found
+    of_user = select(recipe_sets).where(ended, recipe_sets.c.uid == uid)
+    oldest = of_user.order_by(recipe_sets.c.number).limit(min(most, count - kept))
+    return _rows(connection, oldest, ordered=True)
+
+
 def forget(connection: Connection, ids: Collection[str]) -> None:
     connection.execute(delete(recipe_sets).where(recipe_sets.c.id.in_(list(ids))))
 

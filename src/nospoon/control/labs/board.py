@@ -43,8 +43,10 @@ AGAIN = 10.0
 TIDY = 3600.0
 """Seconds between two looks for sets that ended long ago."""
 FORGET_AT_ONCE = 20
-KEPT = 30 * 86400.0
-"""Seconds for which sets that ended are shown."""
+KEPT, MOST_ENDED = 30 * 86400.0, 10_000
+"""Seconds for which sets that ended are shown, and how many of one user."""
+TIDY_AFTER = 1000
+"""Sets that ended, after which it is looked at once for those of users who have too many."""
 MOST_HISTORY = 2000
 """Events of one set that are kept: the last ones."""
 MOST_EXTENDED = 200
@@ -54,6 +56,8 @@ MOST_QUEUED = 10_000
 MOST_WEIGHT = 64 << 20
 """Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
 MOST_WHY = 2000
+MOST_LABS, MOST_REGISTERED = 200, 20_000
+"""Labs and registered machines of one member."""
 BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 """Seconds; upper bounds of the histograms (Prometheus, histograms)."""
 
@@ -121,6 +125,8 @@ class Board:
         self._building: dict[str, asyncio.Task[None]] = {}
         self.trouble: dict[str, str] = {}
         """Id of a set that is being removed -> why something of it is still there."""
+        self._ended = 0
+        self._many_ended = asyncio.Event()
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._followers: dict[str, set[asyncio.Event]] = {}
@@ -134,10 +140,10 @@ class Board:
             if key not in keys:
                 self._drop(key)
         for key, lab in keys.items():
+            self._forget_macs(key)
             self.known[key] = KnownLab(key, uid, cluster, lab)
             self._clusters[key] = cluster_id
             self.scheduler.put_lab(key, lab)
-            self._forget_macs(key)
             for machine in lab.machines:
                 for mac in machine.macs:
                     self._of_mac.setdefault(mac, {})[key] = machine.name
@@ -151,15 +157,20 @@ class Board:
 
     def _drop(self, key: str) -> None:
         """Sets that it leaves are ended by the loop."""
-        del self._clusters[key], self.known[key]
         self._forget_macs(key)
+        del self._clusters[key], self.known[key]
         self.scheduler.drop_lab(key)
         self._labs_left = True
         self._wake.set()
 
     def _forget_macs(self, key: str) -> None:
-        for mac in [mac for mac, labs in self._of_mac.items() if labs.pop(key, "") and not labs]:
-            del self._of_mac[mac]
+        known = self.known.get(key)
+        for machine in known.lab.machines if known is not None else ():
+            for mac in machine.macs:
+                labs = self._of_mac.get(mac, {})
+                labs.pop(key, None)
+                if not labs:
+                    self._of_mac.pop(mac, None)
 
     def registered(self, mac: str) -> tuple[KnownLab, str] | None:
         """The lab and the name of the machine that has a MAC address: of several labs, the one that
@@ -183,6 +194,23 @@ class Board:
                             hint="A machine is registered in the labs of one cluster.",
                         )
 
+    def require_few(self, uid: int, cluster_id: UUID, labs: Sequence[Lab]) -> None:
+        """Raises `Conflict` where a member would have more labs, or registered machines, than one
+        may: all callers go through them.
+        """
+        others = [
+            each.lab
+            for key, each in self.known.items()
+            if each.uid == uid and self._clusters[key] != cluster_id
+        ]
+        machines = sum(len(each.machines) for each in (*others, *labs))
+        for count, most, what in (
+            (len(others) + len(labs), MOST_LABS, "labs"),
+            (machines, MOST_REGISTERED, "registered machines"),
+        ):
+            if count > most:
+                raise Conflict(f"you would have {count} {what}: a user has {most} at most")
+
     def known_of(self, found: RecipeSet) -> KnownLab:
         """Where a set has its machines; the file of that lab may be gone."""
         if found.lab in self.known:
@@ -194,11 +222,18 @@ class Board:
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None:
         """Raises `Conflict` for labs of a cluster, but those that stay, that have sets."""
         names = set(staying)
-        for key, id_ in self._clusters.items():
-            if id_ != cluster_id or self.known[key].lab.name in names:
-                continue
-            sets = [each.id for each in self.scheduler.sets.values() if _is_of(each, key)]
-            if sets:
+        gone = [
+            key
+            for key, id_ in self._clusters.items()
+            if id_ == cluster_id and self.known[key].lab.name not in names
+        ]
+        if not gone:
+            return
+        of_labs: dict[str, list[str]] = {}
+        for each in self.scheduler.sets.values():  # of which there may be tens of thousands
+            of_labs.setdefault(_only_lab(each), []).append(each.id)
+        for key in gone:
+            if sets := of_labs.get(key):
                 raise Conflict(
                     f"lab {self.known[key].lab.name} has {counted(len(sets), 'recipe set')} that "
                     f"did not end: {', '.join(sets[:5])}",
@@ -222,7 +257,13 @@ class Board:
         rows = await self._database.call(stored.active)
         sets = []
         for row in rows:
-            sets.append(self._opened(row))
+            try:
+                sets.append(self._opened(row))
+            except (msgspec.DecodeError, NospoonError) as error:
+                # one record must not keep the daemon from starting; its machines stay
+                log.error("a recipe set cannot be read: it is left as it is", set=row.id,
+                          why=str(error))  # fmt: skip
+                continue
             self._history[row.id] = list(row.history)
             self._note(sets[-1], row.request)
         self._effects += self.scheduler.restore(sets)
@@ -265,11 +306,19 @@ class Board:
                 log.warning("old recipe sets stay", why=str(error))
             except Exception:  # whatever it is, they are looked for again
                 log.exception("old recipe sets stay")
-            await asyncio.sleep(TIDY)
+            self._ended = 0
+            self._many_ended.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TIDY):
+                    await self._many_ended.wait()
 
     async def forget_old(self, before: float) -> int:
-        """Some of those that were submitted before that and have ended. Returns how many."""
+        """Some of those that were submitted before that and have ended, or are of a user who has
+        too many. Returns how many.
+        """
         rows = await self._database.read(stored.ended_before, before, most=FORGET_AT_ONCE)
+        if not rows:
+            rows = await self._database.read(stored.ended_beyond, MOST_ENDED, most=FORGET_AT_ONCE)
         for row in rows:
             if row.lab in self.known:
                 await self._racks.purge(self._opened(row), self.known[row.lab])
@@ -434,6 +483,9 @@ class Board:
             by_id.pop(found.id, None)
         self._keys.pop((found.uid, found.key), None)
         self.scheduler.forget_ended([found.id])
+        self._ended += 1
+        if self._ended == TIDY_AFTER:
+            self._many_ended.set()
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
         lab = self.known[found.lab].shown if found.lab in self.known else ""
@@ -674,8 +726,9 @@ def storable(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text[:MOST_WHY])
 
 
-def _is_of(found: RecipeSet, key: str) -> bool:
-    return found.lab == key if found.lab else found.labs == (key,)
+def _only_lab(found: RecipeSet) -> str:
+    """The key of the lab that has it, or is the only one that may; "" for none."""
+    return found.lab or (found.labs[0] if len(found.labs) == 1 else "")
 
 
 def key_of(uid: int, cluster: str, lab: str) -> str:

@@ -10,7 +10,9 @@ from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
-from nospoon.lab.filter import Offer, Reason, Verdict
+from nospoon.lab.compare import Op
+from nospoon.lab.element import Element
+from nospoon.lab.filter import MOST_REASONS, Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
 from nospoon.lab.recipe import Recipe, verdict
 from nospoon.lab.scheduler import fits_ever
@@ -20,8 +22,8 @@ from nospoon.model.lab import Lab
 
 MOST_COMPARED = 4_000_000
 """Elements of filters, times machines and flavors: some ten seconds of a thread."""
-MOST_REASONS = 20
-"""Reasons that an answer lists for one recipe of one lab."""
+MOST_ANSWERS = 20_000
+"""Recipes times labs: each has an answer, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,14 @@ def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
     """
     sets = read_asked(data, file=file)
     each = sum(len(known.lab.machines) + len(known.lab.flavors) + 1 for known in labs)
-    elements = sum(
-        sum(1 for _ in recipe.requires.walk()) for asked in sets for recipe in asked.recipes
-    )
+    recipes = [recipe for asked in sets for recipe in asked.recipes]
+    if len(recipes) * len(labs) > MOST_ANSWERS:
+        raise TooLarge(
+            f"{len(recipes)} recipes would be compared with {len(labs)} labs: {MOST_ANSWERS} "
+            "comparisons may be made",
+            hint="Submit fewer recipes at a time, or name one lab (`--lab`).",
+        )
+    elements = sum(_cost(element) for recipe in recipes for element in recipe.requires.walk())
     if elements * each > MOST_COMPARED:
         raise TooLarge(
             f"{elements} elements of filters would be compared with {each} machines and flavors: "
@@ -64,6 +71,13 @@ def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
             hint="Submit fewer recipe sets at a time, or name one lab (`--lab`).",
         )
     return [_judged(asked, labs) for asked in sets]
+
+
+def _cost(element: Element) -> int:
+    """Comparisons that an element counts for: a pattern is looked for at each place of a text."""
+    given = element.attributes
+    pattern = given.get("value", "") if given.get("op") == Op.LIKE else ""
+    return 1 + (len(pattern) if "_" in pattern else len(pattern) // 64)
 
 
 def _judged(asked: AskedSet, labs: Sequence[KnownLab]) -> Judged:
@@ -122,7 +136,7 @@ def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason
         wrong = mismatches(recipe.requires, each, lab.name)
         if not wrong:
             names.append(each.name)
-        else:
+        elif len(reasons) < MOST_REASONS:
             first = wrong[0]
             reasons.append(Reason(first.at, f"machine {each.name}: {first.why}"))
     return tuple(names), tuple(reasons)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from nospoon.lab.scheduler import Effect
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 
 MOST_LISTED = 1000
@@ -56,12 +57,19 @@ class Labs:
     people: People
     workers: Workers
     clock: Clock
+    lists: Turns = field(default_factory=Turns)
+    """Of one user one list of sets is made at a time: it is read from the store."""
 
     async def rows(self, uid: int) -> list[dict[str, Any]]:
         """A row a lab that the caller may use."""
         person = await self.people.of(uid)
         seen = [each for each in self.board.known.values() if person.may_use(each)]
-        return [views.lab_row(self.board, each) for each in sorted(seen, key=lambda k: k.shown)]
+        turn, rows = self.board.slices.begin(uid), []
+        for each in sorted(seen, key=lambda known: known.shown):
+            await turn.rest()
+            if each.key in self.board.known:  # it may be gone meanwhile
+                rows.append(views.lab_row(self.board, each))
+        return rows
 
     async def show(self, uid: int, name: str) -> dict[str, Any]:
         """All of one lab but passwords, with its machines and what waits for it."""
@@ -157,7 +165,11 @@ class Labs:
         """JSON with the caller's sets, newest last; of those who operate a lab, all of it with
         `everyone`.
         """
-        person = await self.people.of(uid)
+        async with self.lists.of(str(uid)):
+            return await self._requests(await self.people.of(uid), everyone=everyone)
+
+    async def _requests(self, person: Person, *, everyone: bool) -> bytes:
+        uid = person.uid
         if everyone:
             rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
         else:
@@ -256,7 +268,11 @@ class Labs:
         """For Prometheus (exposition format 0.0.4). They name labs of all: for administrators."""
         if not (await self.people.of(uid)).admin:
             raise Forbidden("metrics are for administrators of the daemon")
-        return views.metrics(self.board)
+        turn, lines = self.board.slices.begin(uid), []
+        for line in views.metrics(self.board):
+            lines.append(f"{line}\n")
+            await turn.rest()
+        return "".join(lines)
 
     async def _details(self, set_id: str) -> dict[str, Any]:
         known = await self.board.find(set_id)

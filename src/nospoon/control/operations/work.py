@@ -94,6 +94,7 @@ class LabBoard(Protocol):
     def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None: ...
     def drop(self, cluster_id: UUID) -> None: ...
     def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
+    def require_few(self, uid: int, cluster_id: UUID, labs: Sequence[Lab]) -> None: ...
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
 
 
@@ -295,10 +296,12 @@ class Work:
         refuse_anothers_bridges(seen.cluster, seen.id, self._fleet.bridges(but=seen.id))
         self._labs.require_unused(seen.id, [lab.name for lab in seen.cluster.labs])
         self._labs.require_own_macs(seen.id, seen.cluster.labs)
+        limited = not self._planner.access.is_admin(row.uid)
+        if limited:
+            self._labs.require_few(row.uid, seen.id, seen.cluster.labs)
         held, space = text_of(row.id), self._files.space
         space.refuse_full(len(row.text))
         space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
-        limited = not self._planner.access.is_admin(row.uid)
         most = self._planner.member_nodes
         others = await self._database.read(stored.holdings)
         compared = await self._planner.workers.run(row.uid, refuse_collisions, row, others)
