@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nospoon.lab import scheduler as module
 from nospoon.lab.assign import Free, assign
 from nospoon.lab.scheduler import ATTEMPTS, LOOPS, Build, Effect, Happened, Remove, Scheduler
 from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Run, SetState, Size, Stage
@@ -122,6 +123,23 @@ def test_extending_sets_or_adds_and_zero_ends() -> None:
     assert labs.sets[found.id].runs[0].expires == 110
     assert not removals(labs.expire(60))
     assert removals(labs.extend(found.id, 0, 70, add=False)) == [found.id]
+
+
+def test_a_lease_that_is_extended_for_ever_takes_no_more_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_DEADLINES", 10)
+    labs = scheduler()
+    first, second = recipe_set(ONE), recipe_set(ONE)
+    for each in (first, second):
+        labs.submit(each, 0)
+        labs.started(each.id, 0)
+    for now in range(1000):
+        labs.extend(first.id, 7200, now, add=False)
+        assert len(labs._deadlines) <= 21
+    assert removals(labs.expire(3600)) == [second.id]
+    assert not removals(labs.expire(7200 + 998))
+    assert removals(labs.expire(7200 + 999)) == [first.id]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ BACKOFF = 15.0
 """Seconds until the second start; doubled for the third."""
 _GONE = Lab("gone")
 """In place of a lab whose file is gone: only removals are left of its sets."""
+MOST_DEADLINES = 10_000
+"""After which those that are not any more are forgotten."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
@@ -104,6 +106,7 @@ class Scheduler:
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
         self._deadlines: list[tuple[float, str]] = []
+        self._most_deadlines = MOST_DEADLINES
 
     # what there is
 
@@ -641,6 +644,21 @@ class Scheduler:
         for run in found.runs:
             if not run.over and run.expires:
                 heapq.heappush(self._deadlines, (run.expires, found.id))
+        if len(self._deadlines) > self._most_deadlines:
+            self._forget_deadlines()
+
+    def _forget_deadlines(self) -> None:
+        """Those that are not any more: a client may extend a lease for ever."""
+        self._deadlines = [(each.not_before, each.id) for each in self.sets.values()
+                           if each.state is SetState.QUEUED and each.not_before]  # fmt: skip
+        self._deadlines += [
+            (run.expires, each.id)
+            for each in self.sets.values()
+            for run in each.runs
+            if run.expires and not run.over
+        ]
+        heapq.heapify(self._deadlines)
+        self._most_deadlines = max(MOST_DEADLINES, 2 * len(self._deadlines))
 
 
 @dataclass(slots=True)
