@@ -6,7 +6,7 @@ import pytest
 
 from nospoon.cli.commands.distro import found_at
 from nospoon.errors import NotFound
-from nospoon.lab.trees import name_of
+from nospoon.lab.trees import NoTree, name_of, of_treeinfo
 
 FEDORA = """
 [general]
@@ -103,3 +103,9 @@ def test_any_text_becomes_a_name() -> None:
     assert name_of("CentOS Stream 10 / x86_64") == "centos-stream-10-x86-64"
     assert name_of("…") == "distro"
     assert len(name_of("x" * 100)) == 63
+
+
+def test_a_line_without_an_end_is_refused_at_once() -> None:
+    """It took hours."""
+    with pytest.raises(NoTree, match="lines of more than"):
+        of_treeinfo("[tree]\na" + " " * 1_000_000, "http://x/")

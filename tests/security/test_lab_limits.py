@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -16,7 +19,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 from nospoon.clusterfile import check, requests
 from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
-from nospoon.control.labs import webhooks
+from nospoon.control.labs import watch, webhooks
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import RegisteredBmcs
 from nospoon.control.labs.racks import BMCS_AT_ONCE, Racks
@@ -30,8 +33,11 @@ from nospoon.lab.work import RecipeSet, Run, SetState
 from nospoon.model.lab import Distro, Lab, Registered, Webhook
 from nospoon.model.machine import PowerCommand
 from nospoon.protocols.agent import agent
+from nospoon.runtime.clock import unix
 from nospoon.runtime.reach import ANYWHERE
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
 
 LAB = """cluster: {cluster}
@@ -355,6 +361,45 @@ async def test_few_webhooks_of_an_owner_are_called_at_a_time(
                 await asyncio.sleep(0.005)
     assert (most, len(got)) == (webhooks.AT_ONCE, 20)
     assert not hooks._waiting
+
+
+async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were looked at before any was looked at again: a guest that writes as fast as it is read
+    kept panics of other users' machines from being seen.
+    """
+    monkeypatch.setattr(watch, "LOOK", 0)
+    machines, read, often = {OWNER: UUID(int=1), OTHER: UUID(int=2)}, list[UUID](), asyncio.Event()
+
+    class Consoles:
+        async def read(self, machine: UUID, **_: Any) -> AsyncIterator[bytes]:
+            read.append(machine)
+            if read.count(machines[OTHER]) == 3:
+                often.set()
+            if machine == machines[OWNER]:
+                await asyncio.Event().wait()
+            yield b"line\n"
+
+    sets, known = {}, {}
+    for uid in (OWNER, OTHER):
+        run = Run(AskedRecipe("recipe"), {}, node="recipe-0")
+        sets[f"{uid}.1"] = RecipeSet(
+            f"{uid}.1", uid, uid, "x", (run,), state=SetState.RUNNING, lab=str(uid)
+        )
+        known[str(uid)] = KnownLab(str(uid), uid, "c", Lab("dev"))
+    board = SimpleNamespace(
+        scheduler=SimpleNamespace(sets=sets), known=known, slices=Slices(),
+        known_of=lambda found: known[found.lab],
+    )  # fmt: skip
+    workers = Workers("test", 2)
+    watching = watch.Watch(
+        cast("Any", board), cast("Any", Consoles()), lambda uid, _: machines[uid], workers, unix
+    )
+    async with Tasks("test") as tasks:
+        tasks.start(watching.keep(), name="watch")
+        async with asyncio.timeout(PATIENCE):
+            await often.wait()
+    workers.close()
+    assert read.count(machines[OWNER]) == 1
 
 
 async def test_what_labs_keep_of_mac_addresses_follows_their_files(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from nospoon.model.lab import Distro
 ARCHES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 """Architecture -> Debian's name of it."""
 PRESEED = "auto=true priority=critical url={{kickstart}}"
-MOST = 1 << 20
-"""Bytes of a file that describes a tree."""
+MOST, MOST_LINE = 1 << 20, 1024
+"""Bytes of a file that describes a tree, and characters of a line of it."""
 
 
 class NoTree(ValueError):
@@ -110,6 +110,9 @@ def name_of(text: str) -> str:
 
 
 def _parsed(text: str) -> configparser.ConfigParser:
+    if any(len(line) > MOST_LINE for line in text.splitlines()):
+        # configparser takes time in proportion to the square of a line
+        raise NoTree(f"it has lines of more than {MOST_LINE} characters")
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)

@@ -320,8 +320,13 @@ class Board:
         if not rows:
             rows = await self._database.read(stored.ended_beyond, MOST_ENDED, most=FORGET_AT_ONCE)
         for row in rows:
-            if row.lab in self.known:
+            if row.lab not in self.known:
+                continue
+            try:
                 await self._racks.purge(self._opened(row), self.known[row.lab])
+            except (msgspec.DecodeError, NospoonError) as error:
+                # sets of other users are behind it
+                log.warning("console logs of a recipe set stay", set=row.id, why=str(error))
         await self._database.call(stored.forget, [row.id for row in rows])
         return len(rows)
 

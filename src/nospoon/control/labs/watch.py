@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -15,18 +15,22 @@ from nospoon.lab.consoles import Detector, Finding, Sign
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.work import RecipeSet, SetState, Stage
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.service import ConsoleService
 
 log = structlog.get_logger()
 LOOK = 2.0
 """Seconds between two looks at a console."""
-AT_ONCE = 16
+AT_ONCE = 8
+"""Consoles of one owner of labs that are read at a time."""
 MOST_A_LOOK = 1 << 20
 """Bytes of one console that one look reads: a guest that never stops has its turn again."""
 
 MachineOf = Callable[[int, str], UUID | None]
 """(uid, CLUSTER/NODE) -> its machine; None while there is none."""
+_Consoles = dict[tuple[str, int], UUID]
+"""(set, recipe) -> its machine."""
 
 
 @dataclass(slots=True)
@@ -45,23 +49,33 @@ class Watch:
     workers: Workers
     clock: Clock
     _seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
-    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def keep(self) -> None:
-        """For ever."""
-        while True:
-            await asyncio.sleep(LOOK)
-            try:
-                await self.look()
-            except Exception:  # whatever it is, other consoles are looked at
-                log.exception("consoles of labs are not looked at now")
+        """For ever. The consoles of one owner of labs are looked at together, and hold up those of
+        no other: a guest may write as fast as it is read.
+        """
+        pending: dict[int, asyncio.Task[None]] = {}
+        async with Tasks("consoles of labs") as tasks:
+            while True:
+                await asyncio.sleep(LOOK)
+                try:
+                    running = await self._running()
+                except Exception:  # whatever it is, consoles are looked at again
+                    log.exception("consoles of labs are not looked at now")
+                    continue
+                for uid, consoles in running.items():
+                    if uid not in pending or pending[uid].done():
+                        pending[uid] = tasks.start(self._look_at(consoles), name=f"user {uid}")
+                pending = {uid: task for uid, task in pending.items() if not task.done()}
 
     async def look(self) -> None:
         """Once at the consoles of all recipes that run."""
-        running = dict(self._running())
-        for gone in self._seen.keys() - running.keys():
-            del self._seen[gone]
-        looks = (self._look(*key, machine) for key, machine in running.items())
+        for consoles in (await self._running()).values():
+            await self._look_at(consoles)
+
+    async def _look_at(self, consoles: _Consoles) -> None:
+        places = asyncio.Semaphore(AT_ONCE)
+        looks = (self._look(*key, machine, places) for key, machine in consoles.items())
         for result in await asyncio.gather(*looks, return_exceptions=True):
             if isinstance(result, NospoonError | OSError):
                 log.debug("a console cannot be read now", why=str(result))
@@ -70,22 +84,32 @@ class Watch:
             elif isinstance(result, BaseException):
                 raise result
 
-    def _running(self) -> Iterator[tuple[tuple[str, int], UUID]]:
-        for found in self.board.scheduler.sets.values():
-            if found.state is not SetState.RUNNING or found.lab not in self.board.known:
+    async def _running(self) -> dict[int, _Consoles]:
+        """Of each owner of labs."""
+        turn, found = self.board.slices.begin("consoles"), dict[int, _Consoles]()
+        for each in list(self.board.scheduler.sets.values()):
+            await turn.rest()
+            if each.state is not SetState.RUNNING or each.lab not in self.board.known:
                 continue
-            for number, run in enumerate(found.runs):
-                machine = self._machine(found, number) if run.node and not run.over else None
+            for number, run in enumerate(each.runs):
+                machine = self._machine(each, number) if run.node and not run.over else None
                 if machine is not None:
-                    yield (found.id, number), machine
+                    consoles = found.setdefault(self.board.known[each.lab].uid, {})
+                    consoles[each.id, number] = machine
+        running = {key for consoles in found.values() for key in consoles}
+        for gone in self._seen.keys() - running:
+            del self._seen[gone]
+        return found
 
     def _machine(self, found: RecipeSet, number: int) -> UUID | None:
         known = self.board.known[found.lab]
         cluster = cluster_name(known.lab.name, found.id)
         return self.machine_of(known.uid, f"{cluster}/{found.runs[number].node}")
 
-    async def _look(self, set_id: str, number: int, machine: UUID) -> None:
-        async with self._places:
+    async def _look(
+        self, set_id: str, number: int, machine: UUID, places: asyncio.Semaphore
+    ) -> None:
+        async with places:
             found = self.board.scheduler.sets.get(set_id)
             if found is None:
                 return

@@ -39,7 +39,7 @@ follows: Ironic looks at those of the last one.
 LONGEST_LABEL, LONGEST_NAME, LOGGED = 100, 255, 64 << 10
 """Characters of a command with its step, of ids and tokens, and of what it said."""
 LONGEST_ANSWER, MOST_VALUES = 1 << 20, 1 << 14
-"""Bytes and values of what an API tells of a node: it is decoded on the event loop."""
+"""Bytes and values of what an API answers about a node: it is decoded on the event loop."""
 _INSPECTING = "lookup_bmc_addresses"
 """What Ironic notes of a node in `driver_internal_info` while it is inspected."""
 
