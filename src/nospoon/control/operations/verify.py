@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -26,12 +26,15 @@ from nospoon.probe.build import Probe, command_line, marked
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Finder, Record, decode
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.store.operations import OperationState
 
+MOST_AT_ONCE, MOST_LISTED = 512, 20
+"""Nodes that are verified at a time, and that a message lists."""
 OFF_WITHIN = 30.0
 """Seconds until a machine that was told to power off must be observed off."""
 NETWORK_ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
@@ -90,23 +93,36 @@ class Verifier:
         """Boot and compare; the result lists every node with its findings."""
         self._refuse_running(members, reboot_running=reboot_running)
         probes = await self._probes(running, members)
-        sizes = _sizes(desired)
-        turn = asyncio.Semaphore(await self._at_once(members))
+        served = {
+            each.shape.bridge
+            async for each in paced(list(desired.values()))
+            if isinstance(each.shape, NetbootService)
+        }
+        sizes = await _sizes(desired)
+        at_once = min(await self._at_once(members), MOST_AT_ONCE, len(members))
         done = _Count(running, len(members))
 
         async def one(member: Member) -> Verdict:
             probe = probes[member.uuid]
-            if probe is not None and (hopeless := _hopeless(member, desired)):
+            if probe is not None and (hopeless := _hopeless(member, served)):
                 return Verdict(member, problem=hopeless)
-            async with turn:
-                done.began(member)
-                verdict = await self._one(member, probe, sizes.get(member.uuid, {}), timeout)
+            done.began(member)
+            verdict = await self._one(member, probe, sizes.get(member.uuid, {}), timeout)
             done.ended(verdict)
             return verdict
 
+        waiting, verdicts = iter(members), dict[UUID, Verdict]()
+
+        async def work() -> None:
+            async for member in paced(waiting):
+                verdicts[member.uuid] = await one(member)
+
+        # not a task for each of the thousands that wait: all of them begin, and are cancelled, at
+        # once, and nothing else runs meanwhile
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(member), name=member.path) for member in members]
-        return _ended([task.result() for task in tasks])
+            for number in range(at_once):
+                group.create_task(work(), name=f"verify {number}")
+        return await _ended([verdicts[member.uuid] for member in members])
 
     async def _probes(
         self, running: Running, members: Sequence[Member]
@@ -129,7 +145,7 @@ class Verifier:
         on = [m.node for m in members if self._is_on(m.uuid)]
         if on and not reboot_running:
             raise UsageError(
-                f"verify would reset nodes that are on: {', '.join(on)}",
+                f"verify would reset nodes that are on: {_listed(on)}",
                 hint="Power them off first, or add --reboot-running.",
             )
 
@@ -287,14 +303,20 @@ def _profile(member: Member, probe: Probe | None, run: str) -> ServedProfile:
     )
 
 
-def _hopeless(member: Member, desired: Mapping[Key, Resource]) -> str:
-    """Why the probe cannot reach a node, whatever happens; "" when it can."""
+def _listed(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - MOST_LISTED} more" if len(nodes) > MOST_LISTED else ""
+    return f"{', '.join(nodes[:MOST_LISTED])}{more}"
+
+
+def _hopeless(member: Member, served: Collection[str]) -> str:
+    """Why the probe cannot reach a node, whatever happens; "" when it can. `served`: bridges over
+    which it comes.
+    """
     if member.machine.adopted:
         return "it is an adopted machine: its hardware is not declared in the file"
-    served = {r.shape.bridge for r in desired.values() if isinstance(r.shape, NetbootService)}
     bridges = {nic.bridge for nic in member.machine.nics}
     declares = member.host.declares
-    if not declares.has_networks or declares.has_boot_image or bridges & served:
+    if not declares.has_networks or declares.has_boot_image or not bridges.isdisjoint(served):
         return ""
     return "it is on no network with `netboot: builtin`, over which the probe comes"
 
@@ -305,24 +327,24 @@ def _problems(verdict: Verdict) -> str:
     return "; ".join(filter(None, [verdict.problem, *texts]))
 
 
-def _sizes(desired: Mapping[Key, Resource]) -> Mapping[UUID, Mapping[str, int]]:
-    """Machine -> its disks' volumes -> their bytes, as its BMC's inventory tells them."""
+async def _sizes(desired: Mapping[Key, Resource]) -> Mapping[UUID, Mapping[str, int]]:
+    """Machine -> its disks' volumes -> their bytes, as its BMC's inventory has them."""
     shapes = [each.shape for each in desired.values()]
-    told = {each.uuid: each.disk_sizes for each in shapes if isinstance(each, Bmc)}
+    listed = {each.uuid: each.disk_sizes async for each in paced(shapes) if isinstance(each, Bmc)}
     return {
         each.uuid: dict(
-            zip((disk.volume for disk in each.disks), told.get(each.uuid, ()), strict=False)
+            zip((disk.volume for disk in each.disks), listed.get(each.uuid, ()), strict=False)
         )
-        for each in shapes
+        async for each in paced(shapes)
         if isinstance(each, Machine)
     }
 
 
-def _ended(verdicts: list[Verdict]) -> Ended:
+async def _ended(verdicts: list[Verdict]) -> Ended:
     good = sum(1 for verdict in verdicts if verdict.good)
     message = f"{good} of {counted(len(verdicts), 'node')} as declared"
     state = OperationState.DONE if good == len(verdicts) else OperationState.FAILED
-    return Ended(state, message, {"nodes": [_row(verdict) for verdict in verdicts]})
+    return Ended(state, message, {"nodes": [_row(each) async for each in paced(verdicts)]})
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
