@@ -58,7 +58,7 @@ from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections
 from nospoon.daemon.enrolling import Enrolling
 from nospoon.daemon.fenced import fenced
-from nospoon.daemon.grants import read_grants
+from nospoon.daemon.grants import GrantsFile
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
@@ -292,7 +292,7 @@ class Daemon:
         admins = frozenset({0, os.getuid()})
         self.access = Access(
             admins,
-            partial(read_grants, settings.grants, owners=admins),
+            GrantsFile(settings.grants, admins).read,
             str(settings.grants),
             may_manage,
         )

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from uuid import UUID
 
 from nospoon.clusterfile.host_at import host_at
@@ -90,19 +91,21 @@ class Survey:
     async def known(self) -> Scope:
         """The hosts and Ironics of all clusters, and this machine."""
         hosts, ironics = [host_at("here", self._default_uri)], []
-        access, owner = self._planner.access, dict[UUID, int]()
+        why_not, owner = cache(self._planner.access.why_not), dict[UUID, int]()
         owners: dict[tuple[str, ...], frozenset[int]] = {}
         for row in await self._database.read(stored.all_clusters):
             owner[row.id] = row.uid
             known = await self._planner.hosts_of(row)
-            hosts += [host for host in known if not access.why_not(row.uid, host)]
+            hosts += [host for host in known if not why_not(row.uid, host)]
             for host in known:
                 _add_owner(owners, host, row.uid)
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
-        for node in nodes:
-            _add_owner(owners, node.host, owner[node.cluster_id])
-        hosts += [row.host for row in nodes if not access.why_not(owner[row.cluster_id], row.host)]
+        async for node in paced(nodes):
+            uid = owner[node.cluster_id]
+            _add_owner(owners, node.host, uid)
+            if not why_not(uid, node.host):
+                hosts.append(node.host)
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)
 
