@@ -167,6 +167,37 @@ async def test_what_somebody_is_about_to_name_stays_when_others_go(files: Files)
     assert all_in(files) == []
 
 
+async def test_what_left_with_its_cluster_goes_unless_a_later_request_named_it(
+    files: Files,
+) -> None:
+    await files.receive(SHA256, chunks(CONTENT), owner=1)
+    files.stored([SHA256])
+    assert files.wanted(SHA256, owner=1)  # another `up`, which waits to be confirmed
+    files.release_unasked([SHA256], 1)
+    assert files.has(SHA256)
+    files.stored([SHA256])
+    files.release_unasked([SHA256], 1)
+    assert not files.has(SHA256)
+    await files.receive(SHA256, chunks(CONTENT), owner=1)
+    later = Files.at(files.directory)  # of a daemon that started since
+    later.release_unasked([SHA256], 1)
+    assert all_in(later) == []
+
+
+async def test_what_was_never_named_is_removed_without_a_down(files: Files) -> None:
+    async def named() -> list[str]:
+        looks.append(len(all_in(files)))
+        if len(looks) == 3:
+            raise LookupError
+        return []
+
+    looks: list[int] = []
+    await files.receive(SHA256, chunks(CONTENT))
+    with pytest.raises(LookupError):
+        await files.tidy(named, every=0, kept=0)
+    assert looks == [1, 0, 0]
+
+
 async def test_an_upload_under_way_is_not_taken_for_a_leftover(files: Files) -> None:
     digest = sha256(CONTENT).hexdigest()
 

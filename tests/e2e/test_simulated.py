@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from datetime import datetime
+from hashlib import sha256
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,23 @@ def test_an_edited_boot_profile_is_taken_over(shared: Rack) -> None:
     assert "Nothing to do" in shared.run("up", "--yes", file).stderr
 
 
+def test_a_purge_removes_uploads_that_no_other_cluster_names(rack: Rack) -> None:
+    contents = {each: sha256(each.encode()).hexdigest() for each in ("kernel", "initrd")}
+    for each in contents:
+        (rack.directory / each).write_text(each)
+    kept = rack.directory / "state" / "files"
+    both = "boot: {p: {kernel: kernel, initrd: initrd}}\nnodes: [{boot: p}]"
+    first, file = simulated(rack, both)
+    other, others = simulated(rack, "boot: {p: {kernel: kernel}}\nnodes: [{boot: p}]")
+    rack.run("up", "--yes", file)
+    rack.run("up", "--yes", others)
+    rack.run("up", "--yes", file)  # nothing to do
+    rack.run("down", "--yes", "--purge", first)
+    assert {each.name for each in kept.iterdir() if each.is_file()} == {contents["kernel"]}
+    rack.run("down", "--yes", "--purge", other)
+    assert not [each for each in kept.iterdir() if each.is_file()]
+
+
 def test_a_smaller_disk_is_a_new_one_in_the_plan(shared: Rack) -> None:
     _, file = simulated(shared, "nodes: [{count: 1, disks: [2GiB]}]")
     shared.run("up", "--yes", file)
@@ -140,6 +158,7 @@ def test_without_a_terminal_nobody_confirms(shared: Rack) -> None:
 
 def test_wrong_files_are_refused_with_every_place(shared: Rack) -> None:
     file = shared.file("cluster: X\nnodes: [{cpus: two}]\nnodse: 1\n")
+    shared.run("daemon", "start")
     refused = shared.run("up", "--yes", file, status=2)
     assert [line.split(":")[1] for line in refused.stderr.splitlines()] == ["1", "2", "3"]
 

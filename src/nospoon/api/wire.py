@@ -187,7 +187,8 @@ class MachineRequest(Wire):
 
 
 class DownRequest(Wire):
-    """`purge` removes console records too. `force`: also nodes that are in use in Ironic.
+    """`purge` removes console records and uploads too. `force`: also nodes that are in use in
+    Ironic.
 
     `enrolment`: what is in Ironic is removed, kept there, or was lost with it.
     """

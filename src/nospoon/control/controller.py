@@ -156,6 +156,7 @@ class Controller:
         prepared = await self.planner.prepare(request, cluster)
         plan = prepared.plan
         if plan.empty and not plan.remembers:
+            self.files.stored(prepared.seen.uploads.values())
             held = [prepared]
             del cluster, prepared
             await free(held)

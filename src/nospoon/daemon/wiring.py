@@ -492,6 +492,7 @@ class Daemon:
         self._tasks.start(self.simulations.keep(), name="keep simulations")
         self._tasks.start(self.hosts.tidy(), name="close idle connections")
         self._tasks.start(self._heap.keep_tidy(), name="collect garbage")
+        self._tasks.start(self.files.tidy(self._named_files), name="remove files no one names")
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         await self.database.call(self._restore_logins)
@@ -598,6 +599,9 @@ class Daemon:
             self.files.space.hold(row.uid, text_of(row.id), row.text)
         self.files.space.begin(owned)
         self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)
+
+    async def _named_files(self) -> set[str]:
+        return await self.database.read(stored.digests)
 
     def _machine_of(self, uid: int, reference: str) -> UUID | None:
         try:

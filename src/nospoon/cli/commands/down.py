@@ -15,7 +15,7 @@ from nospoon.errors import UsageError
 @click.command("down")
 @click.argument("cluster")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--purge", is_flag=True, help="Remove console records too.")
+@click.option("--purge", is_flag=True, help="Remove console records and uploads too.")
 @click.option("--force", is_flag=True, help="Also nodes that are in use in Ironic.")
 @click.option("--keep-enrolment", is_flag=True, help="Leave in Ironic what is there.")
 @click.option("--forget-enrolment", is_flag=True, help="Ironic is gone for good: do not ask it.")

@@ -7,11 +7,12 @@ import errno
 import hashlib
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO
 from weakref import WeakValueDictionary
@@ -27,6 +28,8 @@ from nospoon.runtime.turns import Turns
 
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
+TIDY = 600.0
+"""Seconds between two looks for such files that are older."""
 PARTIAL = ".partial"
 THREADS = 32
 """Files of cluster files that are fetched at a time; more wait."""
@@ -59,6 +62,7 @@ class Files:
     space: Space
     reach: Reach = ANYWHERE
     _arrived: dict[str, float] = field(default_factory=dict)
+    _stored: dict[str, float] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     pace: Pace = PACE
     _fetching: Turns = field(default_factory=Turns)
@@ -112,6 +116,32 @@ class Files:
         if not self.space.owned(sha256):
             self.drop(sha256)
 
+    def stored(self, digests: Collection[str]) -> None:
+        """A cluster that names these is stored: the request that brought them waits no more."""
+        self._stored.update(dict.fromkeys(digests, clock.monotonic()))
+
+    def release_unasked(self, digests: Collection[str], owner: int | None) -> None:
+        """`owner` removed its cluster for good. What a later request named stays for it, for as
+        long as `keep_only` says: another `up` of the same file may wait to be confirmed.
+        """
+        for each in digests:
+            if self._arrived.get(each, -inf) <= self._stored.get(each, -inf):
+                self.release(each, owner)
+
+    async def tidy(
+        self,
+        named: Callable[[], Awaitable[Collection[str]]],
+        *,
+        every: float = TIDY,
+        kept: float = KEPT_UNNAMED,
+    ) -> None:
+        """For ever, remove what no cluster names and no request named of late. `named`: what
+        clusters name. `every`, `kept`: seconds.
+        """
+        while True:
+            await asyncio.sleep(every)
+            await asyncio.to_thread(self.keep_only, await named(), kept=kept)
+
     def begin(self, digests: Collection[str]) -> None:
         """At start-up: remove every file that is not among these, and what never became whole."""
         if self.directory.exists():
@@ -120,9 +150,11 @@ class Files:
             path.unlink(missing_ok=True)
         self.keep_only(digests)
 
-    def keep_only(self, digests: Collection[str]) -> None:
-        """Remove every whole file that is not among these and did not arrive of late."""
-        since = clock.monotonic() - KEPT_UNNAMED
+    def keep_only(self, digests: Collection[str], *, kept: float = KEPT_UNNAMED) -> None:
+        """Remove every whole file that is not among these and did not arrive in the last `kept`
+        seconds.
+        """
+        since = clock.monotonic() - kept
         for path in self.directory.glob("*"):
             late = self._arrived.get(path.name, since) > since
             if path.is_file() and path.name not in digests and not late:
@@ -166,6 +198,7 @@ class Files:
     def drop(self, sha256: str) -> None:
         """Remove a file; one that is gone already is no error."""
         self._arrived.pop(sha256, None)
+        self._stored.pop(sha256, None)
         self.space.gone(sha256)
         (self.directory / sha256).unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ import structlog
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.content.certificates import certificate_files
-from nospoon.control.content.files import Files
+from nospoon.control.content.files import Files, is_url
 from nospoon.control.content.space import text_of
 from nospoon.control.fleet.authority import Publish
 from nospoon.control.fleet.enrolment import FORGET
@@ -69,8 +69,8 @@ FetchRecords = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """How `down` goes about it. `purge`: console records too; `force`: also nodes that are in use
-    in Ironic.
+    """How `down` goes about it. `purge`: console records and uploads too; `force`: also nodes that
+    are in use in Ironic.
     """
 
     purge: bool = False
@@ -184,7 +184,7 @@ class Work:
         held = [plan]
         del plan
         await free(held)
-        await self._forget(row)
+        await self._forget(row, purge=purge)
         await self._fetch_records()
         if purge:
             await self._records.purge(record_group(uid, name))
@@ -316,6 +316,7 @@ class Work:
             compared=compared,
         )
         space.hold(row.uid, held, len(row.text))
+        self._files.stored(row.uploads.values())
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._labs.put(row.id, row.uid, row.name, seen.cluster.labs)
         self._give_certificate(seen.cluster, seen.uploads)
@@ -410,7 +411,10 @@ class Work:
         hosts = [host.name for host in prepared.seen.cluster.hosts]
         await self._database.call(stored.keep_hosts, prepared.seen.id, hosts)
 
-    async def _forget(self, row: ClusterRow) -> None:
+    async def _forget(self, row: ClusterRow, *, purge: bool) -> None:
+        """`purge`: of what was uploaded for it, too, at once. Downloads are kept for a while: the
+        next cluster may name the same URL.
+        """
         async for node in paced(await self._database.read(stored.nodes_of, row.id)):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
@@ -426,6 +430,9 @@ class Work:
         given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
             self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
+        if purge:
+            uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
+            await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.uid)
 
     def _cluster_of(self, row: ClusterRow) -> Cluster:
         return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
