@@ -228,8 +228,35 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
     said = {"minSizeGigabytes": 10, "vendor": "ACME", "model": "QEMU"}
     assert result.value[1]["spec"]["rootDeviceHints"] == said
     assert [each for each in result.left_out if each.startswith("root device hint")] == [
-        "root device hint by_path of node-0: Metal3 has none like 'x'"
+        "root device hint by_path of node-0: Metal3 has none like 'x'",
+        "root device hint model of node-0: Metal3 takes it for a part of the model",
+        "root device hint vendor of node-0: Metal3 takes it for a part of the vendor",
     ]
+
+
+PATH = "/dev/disk/by-path/pci-0000:01:00.0-scsi-0:2:0:0"
+
+
+@pytest.mark.parametrize(
+    ("hints", "said", "left"),
+    [
+        ({"model": "<in> QEMU"}, {"model": "QEMU"}, []),
+        ({"vendor": "<in> ACME"}, {"vendor": "ACME"}, []),
+        ({"wwn": "<in> 0x5"}, {}, ["wwn"]),
+        ({"by_path": PATH}, {"deviceName": PATH}, []),
+        ({"by_path": f"s== {PATH}"}, {"deviceName": PATH}, []),
+        ({"name": "/dev/vda", "by_path": PATH}, {"deviceName": "/dev/vda"}, ["by_path"]),
+        ({"name": PATH}, {}, ["name"]),
+    ],
+)
+def test_metal3_makes_the_same_hints_of_it_for_ironic(
+    made: Make, hints: dict[str, str], said: dict[str, str], left: list[str]
+) -> None:
+    made_of = FORMATS["bmh"].make(
+        made(f"nodes: [{{count: 1, ironic: {{root_device: {json.dumps(hints)}}}}}]")
+    )
+    assert made_of.value[1]["spec"].get("rootDeviceHints", {}) == said
+    assert [each.split()[3] for each in made_of.left_out if "root device" in each] == left
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ BOOT_MODES = {
 }
 HINTS: Mapping[str, tuple[str, type]] = {
     "name": ("deviceName", str),
+    "by_path": ("deviceName", str),
     "hctl": ("hctl", str),
     "model": ("model", str),
     "vendor": ("vendor", str),
@@ -33,6 +34,12 @@ HINTS: Mapping[str, tuple[str, type]] = {
 """Ironic's hints for the root device -> Metal3's, and what those are."""
 _OPERATOR = re.compile(r"(<in>|<all-in>|<or>|s?(==|!=|>=|<=|>|<)|=) ")
 """With what Ironic's hints may begin, and Metal3's may not (oslo.utils, specs_matcher)."""
+PART_OF = frozenset({"model", "vendor"})
+"""Metal3 makes Ironic's hint `<in> …` of these, and `s== …` of all other text (MakeHintMap in
+api/metal3.io/v1alpha1 of its baremetal-operator).
+"""
+BY_PATH = "/dev/disk/by-path/"
+"""Of a deviceName there it makes Ironic's hint by_path, in place of name."""
 AT_LEAST = re.compile(r"(?:>=|=) (\d+)")
 """A size in GiB that Metal3 can say: minSizeGigabytes becomes Ironic's hint `>= N`."""
 MEDIA, VIRTUAL_MEDIA = "redfish-virtual-media", "redfish-virtualmedia"
@@ -126,7 +133,7 @@ def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
     said, and of the first disk where there are none, for the default is /dev/sda.
     """
     given = found.properties.get("root_device") or {}
-    said = {name: _hint(name, value) for name, value in given.items()}
+    said = _said(given)
     yield from (each for each in said.values() if each is not None)
     if None in said.values() or not given:
         disks = known_disks(place.machine, place.bmc.disk_sizes)
@@ -135,8 +142,15 @@ def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
             yield "serialNumber", chosen.serial
 
 
+def _said(given: Mapping[str, Any]) -> dict[str, tuple[str, Any] | None]:
+    """Ironic's hints -> those of Metal3; None for what it cannot say."""
+    said = {name: _hint(name, value) for name, value in given.items()}
+    if said.get("name") and said.get("by_path"):  # both would be its deviceName
+        said["by_path"] = None
+    return said
+
+
 def _hint(name: str, value: Any) -> tuple[str, Any] | None:
-    """Metal3's hint; None for what it cannot say."""
     if name == "size":
         least = AT_LEAST.fullmatch(str(value))
         return ("minSizeGigabytes", int(least[1])) if least is not None else None
@@ -144,17 +158,23 @@ def _hint(name: str, value: Any) -> tuple[str, Any] | None:
         return None
     label, kind = HINTS[name]
     if kind is str and isinstance(value, str):
-        value = value.removeprefix("s== ")  # Metal3 compares text alone in the same way
+        part = name in PART_OF and value.startswith("<in> ")
+        value = value.removeprefix("<in> " if part else "s== ")
     known = type(value) is kind and not _OPERATOR.match(str(value))
+    if name in ("name", "by_path"):
+        known &= str(value).startswith(BY_PATH) is (name == "by_path")
     return (label, value) if known else None
 
 
 def _unsaid(place: Place, found: Registered, *, media: bool) -> Iterator[str]:
     """`media`: its address tells that it boots from virtual media."""
     hints = found.properties.get("root_device") or {}
-    for name, value in hints.items():
-        if _hint(name, value) is None:
-            yield f"root device hint {name} of {place.name}: Metal3 has none like {value!r}"
+    for name, said in _said(hints).items():
+        hint, value = f"root device hint {name} of {place.name}", hints[name]
+        if said is None:
+            yield f"{hint}: Metal3 has none like {value!r}"
+        elif name in PART_OF and not value.startswith("<in> "):
+            yield f"{hint}: Metal3 takes it for a part of the {name}"
     if not found.boot_mac:
         yield f"bootMACAddress of {place.name}: it boots from none of its ports"
     elif len(found.ports) > 1:
