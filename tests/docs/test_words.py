@@ -24,6 +24,7 @@ WORDS = (
     "bad days", "on demand", "ha(?:s|ve) a word for", "only so (?:often|long)", "standings?",
     "enrols?", "enrolment", "whoever", "whom", "strangers?", "at it", "asleep", "misses",
     "also (?:while|when|where|if)", "throwaway", "half-made", "borne out", "bears? out",
+    r"(?<=  )Which(?=\.)", "Write it there",
 )  # fmt: skip
 """Regular expressions of what shared plain English says otherwise: "reports", "another user",
 "again", "repair", "skipped", "capacity" and so on.

@@ -123,6 +123,20 @@ def test_apply_shows_the_daemons_plan_and_reads_the_file_itself(shared: Rack) ->
     assert {row["name"] for row in shared.json("status")} & {name, f"other-{name}"} == {name}
 
 
+def test_a_dash_is_standard_output_and_input(shared: Rack) -> None:
+    name, file = simulated(shared)
+    saved = shared.run("plan", file, "-o", "-")
+    assert "machine node-0" in saved.stderr
+    assert json.loads(saved.stdout)["plan"]["cluster"] == name
+    refused = shared.run("apply", "-", stdin=saved.stdout, status=2)
+    assert "--yes" in refused.stderr
+    shared.run("apply", "--yes", "-", stdin=saved.stdout)
+    to = ("export", "--to", "ansible", name)
+    assert shared.run(*to, "-o", "-").stdout == shared.run(*to).stdout
+    assert not (shared.directory / "-").exists()
+    assert not Path("-").exists()
+
+
 def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
     name, file = simulated(shared)
     shared.run("up", "--yes", file)

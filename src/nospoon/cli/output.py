@@ -140,11 +140,19 @@ def report(error: NospoonError) -> None:
     echo(str(error) if isinstance(error, SpecError) else f"Error: {error}", err=True)
 
 
+STANDARD_OUTPUT = Path("/dev/stdout")
+"""What `--out -` names."""
+
+
 def write_private(target: Path, content: bytes) -> None:
     """For its owner alone, also where there was a file that others could read, or have open: a new
-    file takes its place. What is no file, such as /dev/stdout, is written to. Raises `UsageError`
+    file takes its place. What is no file, such as a pipe, is written to. Raises `UsageError`
     for what another user put there instead, as into /tmp.
     """
+    if target == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        return
     place = _followed(target)
     if target.exists() and not target.is_file():
         with os.fdopen(os.open(target, os.O_WRONLY), "wb") as opened:
@@ -196,7 +204,11 @@ def _is_foreign(place: Path, found: os.stat_result) -> bool:
 
 
 def writable(path: str) -> Path:
-    """Where a command is to write its answer. Raises `UsageError` before any work is done."""
+    """Where a command is to write its answer; `-` is standard output. Raises `UsageError` before
+    any work is done.
+    """
+    if path == "-":
+        return STANDARD_OUTPUT
     target = Path(path)
     _followed(target)
     why = ""

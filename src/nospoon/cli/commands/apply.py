@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from nospoon.errors import UsageError
 
 
 @click.command("apply")
-@click.argument("plan", type=click.Path(exists=True, dir_okay=False))
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Undeploy nodes that left its file, too.")
 @output_options
@@ -31,7 +32,10 @@ def command(
     format_: str,
     columns: tuple[str, ...],
 ) -> None:
-    """Carry out a plan saved with `nospoon plan -o PLAN`; refused when it is stale."""
+    """Carry out a plan saved with `nospoon plan -o PLAN`; refused when it is stale.
+
+    PLAN may be `-`, with --yes: standard input.
+    """
     check_columns(columns, COLUMNS)
     path, agreed = _read(plan)
     client = connect.client()
@@ -58,7 +62,8 @@ def _read(plan: str) -> tuple[str, dict[str, Any]]:
     they could say anything, so that the daemon's own plan is shown before it is confirmed.
     """
     try:
-        request = json.loads(Path(plan).read_text())["request"]
+        text = sys.stdin.read() if plan == "-" else Path(plan).read_text()
+        request = json.loads(text)["request"]
         agreed = {name: request[name] for name in AGREED}
         path = request["path"]
     except (ValueError, KeyError, TypeError) as error:

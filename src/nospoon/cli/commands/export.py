@@ -7,7 +7,7 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.files import cluster_name
-from nospoon.cli.output import writable, write_private
+from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
 from nospoon.exports.formats import FORMATS
 
 LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
@@ -19,14 +19,16 @@ LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
     "Most have the passwords of BMCs in them; a file is readable by you only.",
 )
 @click.argument("cluster")
-@click.option("--to", required=True, type=click.Choice(list(FORMATS)), help="Which.")
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
+@click.option("--to", required=True, type=click.Choice(list(FORMATS)), help="Output format.")
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False), help="Output file; -: standard output."
+)
 def command(cluster: str, to: str, out: str | None) -> None:
-    target = writable(out) if out is not None else None
+    target = writable(out) if out is not None else STANDARD_OUTPUT
     answer = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/export/{to}")
     for each in answer["left_out"]:
         echo(f"Left out: {each}", err=True)
-    if target is None:
+    if target == STANDARD_OUTPUT:
         echo_file(answer["text"])
     else:
         write_private(target, answer["text"].encode())

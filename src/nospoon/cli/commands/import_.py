@@ -11,7 +11,7 @@ import click
 
 from nospoon.cli import ansible
 from nospoon.cli.echo import echo, echo_file
-from nospoon.cli.output import writable, write_private
+from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
 from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
 
@@ -55,7 +55,9 @@ MOST_DOMAINS = 10_000
     help="sushy-tools: directory of virtualbmc, which serves IPMI of the same machines.",
 )
 @click.option("--name", default="imported", show_default=True, help="Name of the cluster.")
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Write it there.")
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False), help="Output file; -: standard output."
+)
 def command(
     file: str,
     tool: str,
@@ -80,7 +82,7 @@ def command(
         raise click.UsageError("--env and --role go with --from ovb")
     if virtualbmc is not None and tool != "sushy-tools":
         raise click.UsageError("--virtualbmc goes with --from sushy-tools")
-    target = _new(out) if out is not None else None
+    target = _new(out) if out is not None else STANDARD_OUTPUT
     listed = {} if inventory is None else _listed(Path(inventory))
     beside = Path(file).with_name("state.yml")
     if state is None and tool == "tenks" and beside.is_file():
@@ -106,7 +108,7 @@ def command(
     imported = READERS[tool](source)
     for each in imported.left_out:
         echo(f"Not carried over: {each}", err=True)
-    if target is None:
+    if target == STANDARD_OUTPUT:
         echo_file(imported.text)
         return
     write_private(target, imported.text.encode())
@@ -130,7 +132,7 @@ def _configurations(directory: Path) -> dict[str, str]:
 def _new(path: str) -> Path:
     """A file that was made here may have been worked on since."""
     target = writable(path)
-    if target.is_file() and target.stat().st_size:
+    if target != STANDARD_OUTPUT and target.is_file() and target.stat().st_size:
         raise UsageError(f"{path} is there already", hint="Remove it, or name another.")
     return target
 

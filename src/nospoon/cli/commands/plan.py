@@ -10,7 +10,7 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import cluster_name, read_request
-from nospoon.cli.output import report, writable, write_private
+from nospoon.cli.output import STANDARD_OUTPUT, report, writable, write_private
 from nospoon.errors import NospoonError, UsageError
 
 FAILED, CHANGES = 1, 2
@@ -23,7 +23,12 @@ PLANNING = "Planning: the hosts, and Ironic where the file names one, are asked 
 @click.command("plan")
 @click.argument("file")
 @click.option("-f", "--format", "format_", type=click.Choice(["text", "json"]), default="text")
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Save it for `nospoon apply`.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False),
+    help="Save it for `nospoon apply`; -: on standard output.",
+)
 @click.option("--down", "removal", is_flag=True, help="Show what `down` would remove.")
 @click.option("--rebalance", is_flag=True, help="Place all nodes again, existing ones too.")
 @click.option("-t", "--target", "targets", multiple=True, help="Only this node; again for more.")
@@ -82,7 +87,8 @@ def _show(
         with report_if_long(PLANNING):
             answer = client.post("/v1/plan", body)
     plan = answer["plan"]
-    echo(json.dumps(plan, indent=2) if format_ == "json" else answer["text"])
+    shown = json.dumps(plan, indent=2) if format_ == "json" else answer["text"]
+    echo(shown, err=target == STANDARD_OUTPUT)
     if target is not None and body is not None:
         saved = {
             "path": str(Path(file).resolve()),
