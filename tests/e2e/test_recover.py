@@ -286,6 +286,20 @@ def test_running_machines_of_libvirt_are_recovered_and_go_on(rack: Rack) -> None
     rack.run("snapshot", "delete", name, "first")
 
 
+def test_a_database_without_its_key_is_refused_until_the_key_is_back(rack: Rack) -> None:
+    name, _ = up(rack, SIMULATED + NODES)
+    before = rack.bmcs(name)
+    rack.run("daemon", "stop")
+    key = rack.directory / "state" / "nospoon.key"
+    kept = key.read_bytes()
+    key.unlink()
+    said = rack.run("status", status=1).stderr
+    assert f"the key {key} is not the one that encrypted the database. Restore it" in said
+    assert "Traceback" not in said
+    key.write_bytes(kept)
+    assert rack.bmcs(name) == before
+
+
 def started(name: str) -> list[str]:
     """The pids of its QEMUs, once there are some: a BMC acknowledges power-on before it is done."""
     deadline = time.monotonic() + 120

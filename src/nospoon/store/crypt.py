@@ -10,15 +10,21 @@ import hmac
 import os
 from pathlib import Path
 
-from cryptography.fernet import Fernet
+from cryptography.fernet import Fernet, InvalidToken
 
 from nospoon.errors import NospoonError
 
+RESTORE = (
+    "Restore it from a backup. Without one, move it away together with the database, and run "
+    "`nospoon recover` with each cluster's file: nodes are kept, and get new passwords."
+)
+
 
 class Cipher:
-    """Encrypts and decrypts with the key of one file."""
+    """Encrypts and decrypts with the key of one file. `name`: of the key, for messages."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, name: str = "") -> None:
+        self._name = name
         self._fernet = Fernet(key)
         self._digest_key = hashlib.sha256(b"nospoon digest" + key).digest()
 
@@ -29,27 +35,28 @@ class Cipher:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             try:
-                return cls(path.read_bytes())
+                return cls(path.read_bytes(), str(path))
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else "it is not a whole key"
-                raise NospoonError(
-                    f"cannot use the key {path}: {why}",
-                    hint="Restore it from a backup. Without one, move it away together with the "
-                    "database, and run `nospoon recover` with each cluster's file: nodes are kept, "
-                    "and get new passwords.",
-                ) from error
+                raise NospoonError(f"cannot use the key {path}: {why}", hint=RESTORE) from error
         key = Fernet.generate_key()
         with os.fdopen(descriptor, "wb") as file:
             file.write(key)
             file.flush()
             os.fsync(file.fileno())
-        return cls(key)
+        return cls(key, str(path))
 
     def encrypt(self, text: str) -> bytes:
         return self._fernet.encrypt(text.encode())
 
     def decrypt(self, data: bytes) -> str:
-        return self._fernet.decrypt(data).decode()
+        """Raises `NospoonError` for what another key encrypted."""
+        try:
+            return self._fernet.decrypt(data).decode()
+        except InvalidToken as error:
+            raise NospoonError(
+                f"the key {self._name} is not the one that encrypted the database", hint=RESTORE
+            ) from error
 
     def derived(self, purpose: str) -> bytes:
         """A key of its own for this purpose, the same after a restart."""
