@@ -208,6 +208,24 @@ def test_commands_that_no_agent_has_or_that_take_no_time_are_refused() -> None:
     assert "'sync' takes no time; there are apply_configuration" in found[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a" * 70, "nodes[0].name: expected at most 63 characters, got 70"),
+        (
+            "a" * 62 + "-{n}",
+            f"nodes[0].name: makes the name '{'a' * 56}…': expected at most 63 characters, got 64",
+        ),
+        ("A", "nodes[0].name: expected lower-case letters, digits and hyphens, got 'A'"),
+        ("A-{n}", "nodes[0].name: makes the name 'A-0': expected lower-case letters, digits and h"),
+    ],
+)
+def test_a_name_that_no_node_may_have_is_quoted_whole_or_measured(name: str, said: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        read(f"cluster: dev\nnodes: [{{name: '{name}'}}]\n")
+    assert said in str(raised.value)
+
+
 @pytest.mark.parametrize("name", ["A", "a b", "é", "1" * 80])
 def test_a_section_name_that_cannot_be_is_told_beside_all_other_mistakes(name: str) -> None:
     with pytest.raises(SpecError) as raised:

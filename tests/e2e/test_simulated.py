@@ -108,7 +108,7 @@ def test_a_purge_removes_uploads_that_no_other_cluster_names(rack: Rack) -> None
     both = "boot: {p: {kernel: kernel, initrd: initrd}}\nnodes: [{boot: p}]"
     first, file = simulated(rack, both)
     other, others = simulated(rack, "boot: {p: {kernel: kernel}}\nnodes: [{boot: p}]")
-    rack.run("up", "--yes", file)
+    assert "Uploading kernel (1 KiB)" in rack.run("up", "--yes", file).stderr
     rack.run("up", "--yes", others)
     rack.run("up", "--yes", file)  # nothing to do
     rack.run("down", "--yes", "--purge", first)

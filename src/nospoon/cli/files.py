@@ -193,7 +193,8 @@ def _upload(client: Client, files: dict[str, Path]) -> None:
     for digest in chain.from_iterable(asked):
         path = files[digest]
         size = path.stat().st_size
-        echo(f"Uploading {path.name} ({size >> 20} MiB)", err=True)
+        amount = f"{size >> 20} MiB" if size >> 20 else f"{-(-size >> 10)} KiB"
+        echo(f"Uploading {path.name} ({amount})", err=True)
         with path.open("rb") as content:
             client.upload(digest, content, size)
 

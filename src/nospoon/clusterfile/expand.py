@@ -134,7 +134,10 @@ def _names(
             wrong = "lower-case letters, digits and hyphens"
             if len(name) > MAX_NAME:
                 wrong = f"at most {MAX_NAME} characters, got {len(name)}"
-            message = f"makes the name {shown(name)}: expected {wrong}"
+            made = "" if name == group.name else f"makes the name {shown(name)}: "
+            message = f"{made}expected {wrong}"
+            if not made and len(name) <= MAX_NAME:
+                message += f", got {shown(name)}"
             result.complaints.append(Complaint(("nodes", index, "name"), message))
             return
         yield name

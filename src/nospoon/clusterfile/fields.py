@@ -231,7 +231,7 @@ def parse_trait(value: Any) -> str:
         return value
     own = re.sub(r"[^A-Z0-9_]", "_", value.upper())[:MAX_TRAIT] if isinstance(value, str) else ""
     raise ValueError(
-        f"expected a trait: CUSTOM_… or one of os-traits', got {shown(value)}"
+        f"expected a trait, CUSTOM_… or one that os-traits has, got {shown(value)}"
         + (f". Write CUSTOM_{own}" if own else "")
     )
 

@@ -23,7 +23,8 @@ def shown(value: object) -> str:
     if value is None:
         return "nothing"
     text = repr(value) if isinstance(value, str) else str(value).lower()
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    quote = text[-1] if isinstance(value, str) else ""
+    return text if len(text) <= 60 else f"{text[:57]}…{quote}"
 
 
 def parse_whole(value: Any) -> Any:
