@@ -43,6 +43,7 @@ BEGINNINGS: dict[str, str] = {
     "docs/howto/bmc-tools.md": "nospoon up --yes dev.yaml",
     "docs/howto/export.md": "nospoon up --yes dev.yaml",
     "docs/howto/fault-injection.md": "nospoon up --yes dev.yaml",
+    "docs/howto/install.md": "",
     "docs/howto/lab-requests.md": "",
     "docs/howto/labs.md": "",
     "docs/howto/media-and-http-boot.md": "nospoon up --yes dev.yaml; truncate -s 1M debian-12.iso",

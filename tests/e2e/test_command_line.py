@@ -137,6 +137,32 @@ def test_a_dash_is_standard_output_and_input(shared: Rack) -> None:
     assert not Path("-").exists()
 
 
+def completed(rack: Rack, *words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    asked = {
+        "_NOSPOON_COMPLETE": "bash_complete",
+        "COMP_WORDS": "\n".join(("nospoon", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    return replace(rack, environment={**rack.environment, **asked}).run().stdout.split()
+
+
+def test_a_shell_completes_names_that_a_running_daemon_knows_and_files(rack: Rack) -> None:
+    assert completed(rack, "node", "power", "x") == []
+    assert completed(rack, "down", "x") == ["file,x"]
+    assert not (rack.directory / "state").exists(), "no daemon was started"
+    name, file = simulated(rack)
+    rack.run("up", "--yes", file)
+    assert completed(rack, "down", name[:2]) == [f"plain,{name}"]
+    both = [f"plain,{name}/node-0", f"plain,{name}/node-1"]
+    assert completed(rack, "node", "power", name[:2]) == both
+    assert completed(rack, "node", "console", f"{name}/node-1") == both[1:]
+    assert completed(rack, "node", "power", "nope/") == []
+    assert completed(rack, "node", "list", "--cluster", name[:2]) == [f"plain,{name}"]
+    for command in ("up", "plan", "apply"):
+        assert completed(rack, command, "clu") == ["file,clu"]
+
+
 def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
     name, file = simulated(shared)
     shared.run("up", "--yes", file)

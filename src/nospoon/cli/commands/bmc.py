@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters
 from nospoon.cli.output import check_columns, output_options, print_rows
 
 COLUMNS = (
@@ -21,7 +22,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--cluster", default="", help="Only of this cluster.")
+@click.option("--cluster", default="", help="Only of this cluster.", shell_complete=clusters)
 @click.option("--show-secrets", is_flag=True, help="Show passwords, too.")
 @output_options
 def list_(

@@ -6,6 +6,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
@@ -13,7 +14,7 @@ from nospoon.errors import UsageError
 
 
 @click.command("down")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--purge", is_flag=True, help="Remove console records and uploads too.")
 @click.option("--force", is_flag=True, help="Also nodes that are in use in Ironic.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.files import cluster_name
 from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
@@ -18,7 +19,7 @@ LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
     help=f"Write CLUSTER, by its name or its file, as what another tool reads.\n\n\b\n{LIST}\n\n"
     "Most have the passwords of BMCs in them; a file is readable by you only.",
 )
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.option("--to", required=True, type=click.Choice(list(FORMATS)), help="Output format.")
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False), help="Output file; -: standard output."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nospoon.cli import ansible, connect
+from nospoon.cli.completion import files
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
@@ -35,7 +36,7 @@ def list_(format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("check")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @output_options
 def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
     """Look at the hosts of FILE: programs, KVM, capacity, bridges, clock. Changes nothing.
@@ -49,7 +50,7 @@ def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("setup")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @click.option("--undo", is_flag=True, help="Put back what an earlier setup changed.")
 @click.option("-H", "--host", "chosen", multiple=True, help="Only this host; again for more.")
 @click.option("--package", "packages", multiple=True, help="Install this Debian package, too.")

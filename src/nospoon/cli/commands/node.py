@@ -10,6 +10,7 @@ import click
 
 from nospoon.bmc.faults import Kind
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters, files, nodes
 from nospoon.cli.echo import echo
 from nospoon.cli.files import upload
 from nospoon.cli.numbers import FINITE, FiniteRange
@@ -29,7 +30,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--cluster", default="", help="Only of this cluster.")
+@click.option("--cluster", default="", help="Only of this cluster.", shell_complete=clusters)
 @output_options
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List your nodes."""
@@ -38,7 +39,7 @@ def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("show")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @output_options
 def show(node: str, format_: str, columns: tuple[str, ...]) -> None:
     """Show one node: shape, power, BMC, boot."""
@@ -47,7 +48,7 @@ def show(node: str, format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("power")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @click.argument("what", type=click.Choice([*map(str, PowerCommand), "status"]))
 def power(node: str, what: str) -> None:
     """Give NODE's BMC a chassis command, or show its power."""
@@ -60,7 +61,7 @@ def power(node: str, what: str) -> None:
 
 
 @command.command("boot")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @click.argument("target", type=click.Choice([*map(str, BootDevice), "none"]))
 @click.option("--persistent", is_flag=True, help="Until changed, not only for the next boot.")
 @click.option(
@@ -75,7 +76,7 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
 
 
 @command.command("fault")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @click.argument("kind", type=click.Choice([*map(str, Kind)]), required=False)
 @click.option("--for", "for_", type=FINITE, metavar="SECONDS", help="Duration of the fault.")
 @click.option("--probability", type=FiniteRange(0, 1, min_open=True), default=1.0)
@@ -115,8 +116,8 @@ def media() -> None:
 
 
 @media.command("insert")
-@click.argument("node")
-@click.argument("image")
+@click.argument("node", shell_complete=nodes)
+@click.argument("image", shell_complete=files)
 @click.option("--username", default="", help="For a URL that wants basic authentication.")
 @click.option("--password-file", type=click.File(), help="File with its password.")
 @click.option("--insecure", is_flag=True, help="Take any certificate of its server.")
@@ -139,7 +140,7 @@ def insert(
 
 
 @media.command("eject")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 def eject(node: str) -> None:
     """Empty NODE's CD drive."""
     answer = connect.client().delete(f"/v1/nodes/{node}/media")
@@ -147,7 +148,7 @@ def eject(node: str) -> None:
 
 
 @command.command("console")
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @click.option("--log", is_flag=True, help="Print the record instead of attaching.")
 @click.option("--follow", is_flag=True, help="With --log: go on as it grows.")
 def console(node: str, log: bool, follow: bool) -> None:  # noqa: FBT001

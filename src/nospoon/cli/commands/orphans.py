@@ -8,6 +8,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.completion import files
 from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.follow import finish, follow
@@ -18,7 +19,7 @@ COLUMNS = ("host", "kind", "name", "cluster", "owner", "running", "cluster_id")
 
 
 @click.command("orphans")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=files)
 @click.option("--host", "hosts", multiple=True, help="Look at this one: [NAME=]URI; repeatable.")
 @click.option("--reap", is_flag=True, help="Remove them.")
 @click.option(

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import cluster_name, read_request
 from nospoon.cli.output import STANDARD_OUTPUT, report, writable, write_private
@@ -21,7 +22,7 @@ PLANNING = "Planning: the hosts, and Ironic where the file names one, are asked 
 
 
 @click.command("plan")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @click.option("-f", "--format", "format_", type=click.Choice(["text", "json"]), default="text")
 @click.option(
     "-o",

@@ -10,6 +10,7 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.completion import files
 from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
@@ -35,7 +36,7 @@ NO_FILE = (
 
 
 @click.command("recover")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=files)
 @click.option("--host", "hosts", multiple=True, help="Look at this one: [NAME=]URI; repeatable.")
 @click.option("--deployment", default="", help="Become this deployment, whose state is lost.")
 @output_options

@@ -8,6 +8,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.commands.up import confirm
+from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
@@ -22,7 +23,7 @@ def command() -> None:
 
 
 @command.command("create")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.argument("name", required=False)
 def create(cluster: str, name: str | None) -> None:
     """Keep disks and firmware variables of all nodes of CLUSTER, as they are now, as NAME.
@@ -37,7 +38,7 @@ def create(cluster: str, name: str | None) -> None:
 
 
 @command.command("list")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @output_options
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List the snapshots of CLUSTER, oldest first."""
@@ -48,7 +49,7 @@ def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
 
 
 @command.command("restore")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.argument("name")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def restore(cluster: str, name: str, yes: bool) -> None:  # noqa: FBT001  (click passes by name)
@@ -61,7 +62,7 @@ def restore(cluster: str, name: str, yes: bool) -> None:  # noqa: FBT001  (click
 
 
 @command.command("delete")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.argument("name")
 def delete(cluster: str, name: str) -> None:
     """Delete the snapshot NAME of CLUSTER."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.output import output_options, print_rows
@@ -17,7 +18,7 @@ NESTING = frozenset({"json", "yaml"})
 
 
 @click.command("status")
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, shell_complete=clusters)
 @output_options
 def command(cluster: str | None, format_: str, columns: tuple[str, ...]) -> None:
     """Show desired and observed state, and drift, node by node; without CLUSTER, all clusters."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
 
 
 @click.command("support-bundle")
-@click.argument("cluster", required=False, default="")
+@click.argument("cluster", required=False, default="", shell_complete=clusters)
 @click.option(
     "-o", "--out", default="nospoon-support.tar.gz", show_default=True,
     help="Output file; -: standard output.",

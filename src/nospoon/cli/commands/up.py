@@ -11,6 +11,7 @@ from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.commands.bmc import COLUMNS, SECRET
 from nospoon.cli.commands.plan import PLANNING
+from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import INTERRUPTED, finish, follow
@@ -19,7 +20,7 @@ from nospoon.errors import UsageError
 
 
 @click.command("up")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Undeploy nodes that left FILE, too.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nospoon.cli import connect
+from nospoon.cli.completion import clusters
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_rows
@@ -24,7 +25,7 @@ COLUMNS = (
 
 
 @click.command("verify")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=clusters)
 @click.option("-n", "--node", "nodes", multiple=True, help="Only this node; again for more.")
 @click.option("--reboot-running", is_flag=True, help="Also nodes that are on: they are reset.")
 @click.option("--timeout", type=float, default=240.0, show_default=True, help="Seconds a node.")
