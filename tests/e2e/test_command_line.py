@@ -172,6 +172,20 @@ def test_a_removal_is_not_saved_and_says_so(shared: Rack) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    "edited",
+    [{"fingerprint": ""}, {"fingerprint": None}, {"targets": "n"}, {"targets": [1]}, {"path": 1}],
+)
+def test_a_saved_plan_that_was_edited_is_refused(shared: Rack, edited: dict[str, object]) -> None:
+    name, file = simulated(shared)
+    path = shared.directory / "plan.json"
+    shared.run("plan", file, "-o", str(path))
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps({**saved, "request": {**saved["request"], **edited}}))
+    assert "is not a saved plan" in shared.run("apply", "--yes", str(path), status=2).stderr
+    assert name not in {row["name"] for row in shared.json("status")}
+
+
 @pytest.mark.parametrize("content", [{"request": {}}, {"request": []}, [], "request"])
 def test_what_is_not_a_saved_plan_is_refused_with_what_to_do(
     shared: Rack, tmp_path: Path, content: object

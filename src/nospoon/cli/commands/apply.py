@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import check_columns, output_options
 from nospoon.errors import UsageError
+
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 @click.command("apply")
@@ -66,11 +69,26 @@ def _read(plan: str) -> tuple[str, dict[str, Any]]:
         request = json.loads(text)["request"]
         agreed = {name: request[name] for name in AGREED}
         path = request["path"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _no_plan(plan) from error
-    if not isinstance(path, str):
+    if not (isinstance(path, str) and _is_whole(agreed)):
         raise _no_plan(plan)
     return path, agreed
+
+
+def _is_whole(agreed: dict[str, Any]) -> bool:
+    """Whether it is what `plan` writes. Without a fingerprint, whatever the file says now would be
+    carried out.
+    """
+    targets, id_, fingerprint = (agreed[n] for n in ("targets", "cluster_id", "fingerprint"))
+    return (
+        isinstance(agreed["rebalance"], bool)
+        and isinstance(targets, list)
+        and all(isinstance(each, str) for each in targets)
+        and isinstance(id_, str)
+        and isinstance(fingerprint, str)
+        and bool(_FINGERPRINT.fullmatch(fingerprint))
+    )
 
 
 def _no_plan(plan: str) -> UsageError:
