@@ -66,11 +66,14 @@ async def nothing(resource: Resource) -> None:
 
 
 @asynccontextmanager
-async def place(records: Path, *, boot: float = 0.0) -> AsyncIterator[Place]:
+async def place(
+    records: Path, *, boot: float = 0.0, world: World | None = None
+) -> AsyncIterator[Place]:
     guests, how = Noted(), Simulation(boot=boot, agents=Agents(api="http://h"))
     connection = SimulatedConnection(
-        "sim", "kit", lambda: 0.0, simulation=how, records=records, guests=guests
-    )
+        "sim", "kit", lambda: 0.0, simulation=how, records=records, guests=guests,
+        world=world, resumes=world is not None,
+    )  # fmt: skip
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
         connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
@@ -111,6 +114,30 @@ async def test_a_guest_that_is_not_up_yet_never_is_when_its_machine_is_switched_
         await asyncio.sleep(0.15)
         assert here.guests.began.empty()
         assert here.rack.uuid in here.guests.gone
+
+
+async def test_a_guest_of_the_network_boots_again_with_the_next_daemon_and_another_does_not(
+    tmp_path: Path,
+) -> None:
+    async def seen(here: Place) -> None:
+        async for _ in here.connection.machine_driver.watch():
+            break
+
+    async with place(tmp_path, boot=60) as here:
+        await here.power(PowerCommand.ON)
+        first, killed = here.rack.uuid, here.connection.world.dump()
+    async with place(tmp_path, world=World.load(killed)) as here:
+        await seen(here)
+        assert (await here.guest()).machine == first
+        await seen(here)  # the watch begins again after an error
+        await here.connection.machine_driver.power(first, PowerCommand.CYCLE, DISK)
+        on_disk = here.connection.world.dump()
+        await here.power(PowerCommand.ON)
+        assert (await here.guest()).machine == here.rack.uuid, "and none before it"
+    async with place(tmp_path, world=World.load(on_disk)) as here:
+        await seen(here)
+        await here.power(PowerCommand.ON)
+        assert (await here.guest()).machine == here.rack.uuid, "and none before it"
 
 
 async def test_a_guest_tells_and_changes_its_machine(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Simulations:
             simulation=simulated.simulation,
             guests=self._guests,
             is_probed=self._is_probed,
+            resumes=host.name not in self._connections,
         )
         self._connections[host.name] = made
         return made

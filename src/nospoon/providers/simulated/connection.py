@@ -48,7 +48,8 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 class SimulatedConnection:
     """A `Connection`. `world`: state to go on from; `records`: directory for console records,
     `record_space`: what they share with those of other hosts; `guests`: runs what machines boot
-    from network and media; `is_probed`: as `Surroundings` has it.
+    from network and media; `is_probed`: as `Surroundings` has it; `resumes`: an earlier daemon left
+    `world`, and what booted from the network boots again.
 
     `around` lets a test or a fault command arrange bad days: no space, away, errors to come.
     """
@@ -65,6 +66,7 @@ class SimulatedConnection:
         record_space: RecordSpace | None = None,
         guests: Guests | None = None,
         is_probed: Callable[[UUID], bool] = nothing_probes,
+        resumes: bool = False,
     ) -> None:
         self.around = Surroundings(
             host=host,
@@ -75,7 +77,7 @@ class SimulatedConnection:
             guests=guests,
             is_probed=is_probed,
         )
-        self._machines = SimulatedMachines(self.around, records, record_space)
+        self._machines = SimulatedMachines(self.around, records, record_space, resumes=resumes)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
         self._drivers: dict[Kind, Driver] = {
             **{kind: SimulatedDriver(kind, self.around) for kind in simple},

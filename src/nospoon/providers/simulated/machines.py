@@ -31,13 +31,19 @@ from nospoon.runtime.tasks import Tasks
 
 RAMDISKS = frozenset({BootDevice.NETWORK, BootDevice.HTTP, BootDevice.CDROM})
 """From where machines boot what is not theirs."""
+RESUMED = RAMDISKS - {BootDevice.CDROM}
 
 
 class SimulatedMachines(SimulatedDriver):
     """The machine driver. Its guests do what real ones do: say what they boot, and shut down."""
 
     def __init__(
-        self, around: Surroundings, records: Path | None, record_space: RecordSpace | None = None
+        self,
+        around: Surroundings,
+        records: Path | None,
+        record_space: RecordSpace | None = None,
+        *,
+        resumes: bool = False,
     ) -> None:
         super().__init__(Kind.MACHINE, around)
         self._ports: dict[UUID, SerialPort] = {}
@@ -46,6 +52,7 @@ class SimulatedMachines(SimulatedDriver):
         self._tasks = Tasks(f"simulated {around.host}")
         self._recorder = Recorder(records, self._tasks, record_space)
         self.snapshots = SimulatedSnapshots(around)
+        self._resumes = resumes
 
     @property
     def boot_order(self) -> SimulatedMachines:
@@ -168,6 +175,9 @@ class SimulatedMachines(SimulatedDriver):
 
     async def watch(self) -> AsyncIterator[MachineEvent]:
         with self.around.feed.listen() as queue:
+            if self._resumes:
+                self._resumes = False
+                self._resume()
             for event in [self._event(uuid, MachineChange.OBSERVED) for uuid in self._uuids()]:
                 yield event
             while True:
@@ -292,6 +302,18 @@ class SimulatedMachines(SimulatedDriver):
             loop.call_later(how.boot, self._run_probe, machine, state.boots)
         elif how.agents is not None and state.booted in RAMDISKS:
             loop.call_later(how.boot, self._begin_guest, machine, state.boots)
+
+    def _resume(self) -> None:
+        """Ramdisks of the network that an earlier daemon left boot again. One that had not asked
+        its API yet goes on from there, as if its boot took longer; for the others Ironic refuses a
+        second token, so that they give up. What a medium passed to its kernel is no longer known.
+        """
+        how = self.around.simulation
+        for machine in self._uuids() if how.agents is not None else ():
+            state = self.around.state(machine)
+            if state.power is PowerState.ON and state.booted in RESUMED:
+                loop = asyncio.get_running_loop()
+                loop.call_later(how.boot, self._begin_guest, machine, state.boots)
 
     def _say_boot(self, machine: UUID, state: Running) -> None:
         what = f": {state.image}" if state.booted is BootDevice.DISK and state.image else ""
