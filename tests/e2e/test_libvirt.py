@@ -243,6 +243,8 @@ def test_a_daemon_killed_in_the_middle_of_up_goes_on_without_a_duplicate(rack: R
     rack.run("daemon", "start")
     rack.run("up", "--yes", "--no-wait", file)
     kill(rack.daemon_pid(), signal.SIGKILL)
+    (killed,) = [row for row in rack.json("operation", "list") if row["cluster"] == name]
+    assert killed["state"] == "interrupted"
     rack.run("up", "--yes", file)
     domains = [d for d in virsh("list", "--all", "--name").split() if name in d]
     assert len(domains) == 8
