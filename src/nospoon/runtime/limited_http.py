@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Hashable, MutableMapping
+from email.utils import formatdate
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from nospoon.runtime.clock import unix
 from nospoon.runtime.handshakes import forget
 from nospoon.runtime.http_limits import LIMITS, Connection, HttpLimits
 from nospoon.runtime.log_rate import RateLimitedLog
@@ -49,12 +51,29 @@ def logged_in(scope: MutableMapping[str, Any], account: Hashable) -> None:
     scope[_LOGGED_IN] = account
 
 
+Header = tuple[bytes, bytes]
+
+
 class LimitedState(ServerState):
     """What the connections of a server share."""
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
+        self._second, self._same, self._headers = -1, list[Header](), list[Header]()
         super().__init__()
         self.limits = limits
+
+    @property
+    def default_headers(self) -> list[Header]:
+        """With `Date` (RFC 9110 §6.6.1), made when it is asked for in another second."""
+        now = int(unix())
+        if now != self._second:
+            date = (b"date", formatdate(now, usegmt=True).encode())
+            self._second, self._headers = now, [date, *self._same]
+        return self._headers
+
+    @default_headers.setter
+    def default_headers(self, headers: list[Header]) -> None:
+        self._second, self._same = -1, headers
 
 
 class _Phase(Enum):

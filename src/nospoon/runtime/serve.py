@@ -84,6 +84,23 @@ class _Server(uvicorn.Server):
         self._limits, self._connections, self._identify = limits, connections, identify
         self._authorize = authorize
         self.contexts: _Contexts | None = None
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """uvicorn's looks ten times a second whether it is to end, each listener of thousands."""
+        await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's sleeps, also where there is no connection to wait for."""
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
+            return
+        for each in (*self.servers, *(sockets or ())):
+            each.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -95,6 +112,7 @@ class _Server(uvicorn.Server):
             return made
 
         self.contexts = _Contexts(self.config) if self.config.ssl is not None else None
+        self.server_state.default_headers = self.config.encoded_headers
         self.servers = [self._acceptor(each, make) for each in sockets or ()]
         self.started = True
 
@@ -173,7 +191,7 @@ class HttpServer:
             self._server.contexts.renew(pem)
 
     async def close(self) -> None:
-        self._server.should_exit = True
+        self._server.end()
         if self._task is not None:
             await asyncio.wait([self._task])
         for each in self._sockets:
