@@ -103,14 +103,14 @@ def _prepare(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | None) -> None:
-    from nospoon.daemon.wiring import Daemon  # noqa: PLC0415  (heavy: only when it really runs)
-
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ending.set)
     async with contextlib.AsyncExitStack() as end:
         with starting():
+            from nospoon.daemon.wiring import Daemon  # noqa: PLC0415  (heavy: if it really runs)
+
             daemon = await end.enter_async_context(Daemon(settings, listener, ending))
         log.info("ready", version=__version__, socket=str(settings.socket), pid=os.getpid())
         _tell(ready_fd, f"{READY}\n")
