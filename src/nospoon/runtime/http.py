@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from asyncio import sslproto
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from traceback import clear_frames
+from typing import Any
 from urllib.parse import urlsplit
 
 import httptools
@@ -16,9 +20,16 @@ from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import client_context
 
+_AsAsyncio: Any = sslproto.SSLProtocol
+"""typeshed's is that of Python 3.10."""
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 PORTS = {"http": 80, "https": 443}
-_PIECE = 1 << 16
+_PIECE = 2048
+"""Bytes of an answer that are looked at in one go: chunks of one byte each take half a
+millisecond.
+"""
+READ = 1024
+"""Bytes of TLS that are read in one go."""
 LONGEST_ANSWER, LONGEST_HEAD = 1 << 24, 1 << 16
 """Bytes; who answers with more is no partner of ours."""
 
@@ -58,10 +69,13 @@ async def request(
         raise ProviderError(f"{url} did not answer within {patience:.0f} s") from None
     except _Unusable as error:
         raise ProviderError(f"{url} does not answer: {error}") from error
+    except (
+        OSError,
+        httptools.HttpParserError,
+    ) as error:  # a wrong certificate is a ValueError, too
+        raise ProviderError(f"{url} does not answer: {reason(error)}") from error
     except ValueError as error:  # of what takes URLs apart
         raise ProviderError(f"{url!r} is not a URL: its host or port is wrong") from error
-    except (OSError, httptools.HttpParserError) as error:
-        raise ProviderError(f"{url} does not answer: {reason(error)}") from error
 
 
 def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
@@ -76,12 +90,49 @@ async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> 
     trouble: OSError | None = None
     for place in await places_of(host, port, reach):
         try:
-            return await asyncio.open_connection(
-                place, port, ssl=context, server_hostname=host if context is not None else None
-            )
+            if context is None:
+                return await asyncio.open_connection(place, port)
+            return await _secured(place, port, context, host)
         except OSError as error:
             trouble = error
     raise trouble or OSError(f"{host} has no address")
+
+
+class _Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
+    """asyncio's own takes 256 KiB at a time. BMC clients choose servers, and those send what costs
+    more than it has bytes, as changes of keys do (RFC 8446 §4.6.3), on many connections at once.
+    """
+
+    max_size = READ
+
+
+class _Kept(asyncio.StreamReaderProtocol):
+    """Knows its transport also when that is lost already."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = transport  # type: ignore[assignment]  # asyncio's type is too wide
+
+
+async def _secured(place: str, port: int, context: ssl.SSLContext, host: str) -> _Connection:
+    """As `asyncio.open_connection` does it, but for what `_Tls` is about."""
+    loop = asyncio.get_running_loop()
+    reader, shaken = asyncio.StreamReader(loop=loop), loop.create_future()
+    protocol = _Kept(reader, loop=loop)
+
+    make = partial(_Tls, loop, protocol, context, shaken, server_side=False, server_hostname=host)
+    raw, _ = await loop.create_connection(make, place, port)
+    try:
+        await shaken
+    except BaseException as error:
+        raw.abort()
+        clear_frames(error.__traceback__)  # which are cycles, with all that TLS took
+        raise
+    finally:
+        del make, shaken
+    return reader, asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
 
 
 async def _exchange(connection: _Connection, asked: bytes, most: int) -> Answer:
@@ -112,6 +163,7 @@ class _Reading:
             if self._head > LONGEST_HEAD + _PIECE:
                 raise _Unusable(f"its headers are longer than {LONGEST_HEAD} bytes")
             self._parser.feed_data(data)
+            await asyncio.sleep(0)  # of many servers, each has a little of a turn of the loop
         if not self._whole and not (self._headed and self._until_end):
             raise _Unusable("it hung up before the end of its answer")
         return Answer(self._parser.get_status_code(), b"".join(self._body))

@@ -39,8 +39,18 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def restrict(context: ssl.SSLContext) -> None:
-    """What a listener's clients may choose."""
+    """What the other side may choose: a listener's client, or a server that is connected to."""
     context.set_ecdh_curve(GROUP)
+
+
+def _connecting(context: ssl.SSLContext) -> ssl.SSLContext:
+    """A server of TLS 1.2 may choose any prime for a finite field, too (RFC 5246 §7.4.3): one of
+    10,000 bits takes a second, for each connection.
+    """
+    restrict(context)
+    wanted = (each["name"] for each in context.get_ciphers() if each["kea"] == "kx-ecdhe")
+    context.set_ciphers(":".join(wanted))
+    return context
 
 
 def client_context(*, verify: bool) -> ssl.SSLContext:
@@ -55,7 +65,7 @@ def _trusting() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return context
+    return _connecting(context)
 
 
 @lru_cache(maxsize=1)
@@ -64,7 +74,7 @@ def _verifying(authorities: Hashable) -> ssl.SSLContext:
     is held in `SSL_CTX_set_default_verify_paths`), and 700 KiB.
     """
     del authorities
-    return ssl.create_default_context()
+    return _connecting(ssl.create_default_context())
 
 
 def _authorities() -> Hashable:
