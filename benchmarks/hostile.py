@@ -169,6 +169,23 @@ def handshakes(to: BmcConfig) -> None:
         each.close()
 
 
+def chunks(to: BmcConfig) -> None:
+    """Bodies in chunks of one byte, on as many connections as a source may have, at one moment."""
+    head = f"POST {ROOT}/SessionService/Sessions HTTP/1.1\r\nHost: b\r\n".encode()
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    held = []
+    for _ in range(OF_SOURCE):
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection((to.bmc.address, to.bmc.redfish_port), 5))
+            held[-1].setblocking(False)  # noqa: FBT003  (socket's own signature)
+    for each in held:
+        with contextlib.suppress(OSError):
+            each.send(head + b"1\r\na\r\n" * 60_000)
+    time.sleep(1.0)
+    for each in held:
+        each.close()
+
+
 def guesses(to: BmcConfig) -> None:
     """Eight at once: they wait for one another."""
     wrong = replace(to, password="wrong")
@@ -274,6 +291,7 @@ ATTACKS: tuple[tuple[str, Attack], ...] = (
     ("64 Ki headers", headers),
     (f"{IDLE} idle connections", idle),
     (f"{IDLE} idle handshakes of TLS", handshakes),
+    (f"chunks of one byte on {OF_SOURCE} connections", chunks),
     ("wrong passwords", guesses),
     ("many sessions", sessions),
     ("$select, only and excerpt of a long list", selected),
