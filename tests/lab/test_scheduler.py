@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from nospoon.lab import scheduler as module
 from nospoon.lab.assign import Free, assign
-from nospoon.lab.scheduler import ATTEMPTS, LOOPS, Build, Effect, Happened, Remove, Scheduler
+from nospoon.lab.scheduler import (
+    ATTEMPTS,
+    LOOKAHEAD,
+    LOOPS,
+    Build,
+    Effect,
+    Happened,
+    Remove,
+    Scheduler,
+)
 from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Run, SetState, Size, Stage
 from nospoon.model.lab import Lab, Limits, Prefer, Registered, Timeouts
 
@@ -123,6 +132,32 @@ def test_extending_sets_or_adds_and_zero_ends() -> None:
     assert labs.sets[found.id].runs[0].expires == 110
     assert not removals(labs.expire(60))
     assert removals(labs.extend(found.id, 0, 70, add=False)) == [found.id]
+
+
+def test_what_waits_in_one_lab_holds_up_no_other() -> None:
+    """Any user may make a lab, and have sets wait there, in front of all others."""
+    labs = scheduler()
+    labs.put_lab("mine", Lab("mine", limits=Limits(machines=1)))
+    for _ in range(LOOKAHEAD + 2):
+        labs.submit(recipe_set(ONE, owner="eve", priority=3, lab="mine"), 0)
+    other = recipe_set(ONE, owner="bob")
+    assert builds(labs.submit(other, 1)) == [other.id]
+
+
+def test_machines_in_another_lab_do_not_count_to_an_owners_turn() -> None:
+    """Who operates a lab of his own acts there for any owner."""
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    labs.put_lab("mine", Lab("mine"))
+    for _ in range(5):
+        labs.submit(recipe_set(ONE, owner="ada", lab="mine"), 0)
+    runs = recipe_set(ONE, owner="carl")
+    labs.submit(runs, 1)
+    first, second = recipe_set(ONE, owner="ada"), recipe_set(ONE, owner="bob")
+    labs.submit(first, 2)
+    labs.submit(second, 3)
+    labs.started(runs.id, 4)
+    labs.release(runs.id, None, 5)
+    assert builds(labs.removed(runs.id, 6)) == [first.id]
 
 
 def test_a_lease_that_is_extended_for_ever_takes_no_more_memory(

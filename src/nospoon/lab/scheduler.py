@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.lab.assign import Free, Grant, assign
@@ -27,7 +27,9 @@ from nospoon.lab.work import (
 from nospoon.model.lab import GIB, Lab
 
 LOOKAHEAD = 64
-"""Sets that cannot start, behind which others are looked at: what they need is kept for them."""
+"""Sets of a lab that cannot start, behind which others are looked at: what they need is kept for
+them.
+"""
 ATTEMPTS = 3
 """Starts of a set whose machines cannot be made."""
 BACKOFF = 15.0
@@ -96,7 +98,7 @@ class Scheduler:
         self.drained: set[str] = set()
         self.changed: set[str] = set()
         self.changed_machines: set[tuple[str, str]] = set()
-        self._waiting: dict[str, list[tuple[int, int, str]]] = {}
+        self._waiting: dict[_Queue, list[tuple[int, int, str]]] = {}
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
         self._idle_in: dict[str, frozenset[str]] = {}
@@ -214,18 +216,23 @@ class Scheduler:
         """
         self.undecided = False
         held = _Held(dict(self._free), {key: self._idle(key) for key in self.labs})
-        passed = 0
+        passed, left = Counter[str](), set(self._queued)
         for set_id in self.in_order():
             found = self.sets[set_id]
-            if passed >= LOOKAHEAD or held.exhausted:
+            if held.exhausted or not left:
                 break
-            if found.not_before > now:
-                passed += 1
-                self._why[found.id] = found.why
+            labs = [key for key in found.labs if key in left]
+            place = None
+            if not labs:  # of another lab: what waits there holds up no other one
+                yield
                 continue
-            place = self._place(found, held)
+            if found.not_before > now:
+                self._why[found.id] = found.why
+            else:
+                place = self._place(found, labs, held)
             if place is None:
-                passed += 1
+                passed.update(labs)
+                left -= {key for key in labs if passed[key] >= LOOKAHEAD}
             else:
                 self._dequeue(found)
                 effects.extend(self._start(found, *place, now, held))
@@ -418,29 +425,35 @@ class Scheduler:
 
     def in_order(self) -> Iterator[str]:
         """Ids of those that wait when it begins: priorities first; among equals, owners with fewer
-        machines; then who came first.
+        machines in the labs that they wait for, as any user may act for any owner in a lab of his;
+        then who came first.
         """
-        queues = {owner: list(waiting) for owner, waiting in self._waiting.items()}
-        using = Counter[str]()
-        for owned in self._owned.values():
-            using.update(owned)
+        queues = {queue: list(waiting) for queue, waiting in self._waiting.items()}
+        using = {
+            (owner, labs): sum(self._owned[key][owner] for key in labs if key in self._owned)
+            for owner, labs in queues
+        }
         heads = [
-            (waiting[0][0], using[owner], waiting[0][1], owner, 0)
-            for owner, waiting in queues.items()
+            (waiting[0][0], using[queue], waiting[0][1], queue, 0)
+            for queue, waiting in queues.items()
         ]
         heapq.heapify(heads)
         while heads:
-            *_, owner, at = heapq.heappop(heads)
-            waiting = queues[owner]
+            *_, queue, at = heapq.heappop(heads)
+            waiting = queues[queue]
             if at + 1 < len(waiting):
                 priority, number, _ = waiting[at + 1]
-                heapq.heappush(heads, (priority, using[owner] + at + 1, number, owner, at + 1))
+                heapq.heappush(heads, (priority, using[queue] + at + 1, number, queue, at + 1))
             yield waiting[at][2]
 
-    def _place(self, found: RecipeSet, held: _Held) -> tuple[str, list[Grant]] | None:
-        """A lab and the grants there; what cannot be placed has its need kept in `held`."""
+    def _place(
+        self, found: RecipeSet, labs: Sequence[str], held: _Held
+    ) -> tuple[str, list[Grant]] | None:
+        """One of these labs and the grants there; what cannot be placed has its need kept in
+        `held`.
+        """
         why, first = "no lab has such machines now", ""
-        for key in found.labs:
+        for key in labs:
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
@@ -578,16 +591,16 @@ class Scheduler:
         self.changed.add(found.id)
 
     def _enqueue(self, found: RecipeSet) -> None:
-        insort(self._waiting.setdefault(found.owner, []), (*found.order, found.id))
+        insort(self._waiting.setdefault(_queue(found), []), (*found.order, found.id))
         self._queued.update(found.labs)
 
     def _dequeue(self, found: RecipeSet) -> None:
-        waiting = self._waiting[found.owner]
+        waiting = self._waiting[_queue(found)]
         at = bisect_left(waiting, (*found.order, found.id))
         assert waiting[at][2] == found.id, "what is queued is in its owner's queue"
         del waiting[at]
         if not waiting:
-            del self._waiting[found.owner]
+            del self._waiting[_queue(found)]
         self._queued.subtract(found.labs)
         for key in found.labs:
             if not self._queued[key]:
@@ -691,6 +704,14 @@ class _Held:
             else:
                 idle = next((name for name in each.machines if name in self.machines[key]), None)
                 self.machines[key] -= {idle} if idle is not None else set()
+
+
+_Queue = tuple[str, tuple[str, ...]]
+"""An owner, and the labs that sets of him wait for."""
+
+
+def _queue(found: RecipeSet) -> _Queue:
+    return found.owner, found.labs
 
 
 def _all_over(found: RecipeSet, stage: Stage, now: float) -> RecipeSet:
