@@ -265,6 +265,17 @@ def test_reasons_are_short_and_few() -> None:
     assert max(len(each.why) for each in (*answer.reasons, *answer.verdict.reasons)) < 1000
 
 
+def test_reasons_of_all_answers_are_few() -> None:
+    labs = [known_of(Lab(f"l{each}", machines=(Registered("m"),))) for each in range(40)]
+    wrong = "<system><vendor value='x'/><model value='y'/></system>" * 20
+    recipe = f"<recipe><hostRequires>{wrong}</hostRequires></recipe>"
+    found = judge(f"<recipeSet>{recipe * 50}</recipeSet>".encode(), labs, file="r")
+    answers = [each for judged in found for of_recipe in judged.answers for each in of_recipe]
+    assert len(answers) == 2000
+    assert sum(len(each.reasons) for each in answers) <= MOST_ANSWERS
+    assert all(each.reasons for each in answers)
+
+
 def test_recipes_are_compared_with_few_labs() -> None:
     labs = [known_of(Lab(f"l{each}")) for each in range(MOST_ANSWERS // 100 + 1)]
     data = f"<recipeSet>{ANY * 100}</recipeSet>".encode()

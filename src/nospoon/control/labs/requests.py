@@ -23,7 +23,7 @@ from nospoon.model.lab import Lab
 MOST_COMPARED = 4_000_000
 """Elements of filters, times machines and flavors: some ten seconds of a thread."""
 MOST_ANSWERS = 20_000
-"""Recipes times labs: each has an answer, with reasons."""
+"""Recipes times labs: each has an answer. So many reasons they have together, or one each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
             f"{MOST_COMPARED} comparisons may be made",
             hint="Submit fewer recipe sets at a time, or name one lab (`--lab`).",
         )
-    return [_judged(asked, labs) for asked in sets]
+    most = max(1, min(MOST_REASONS, MOST_ANSWERS // max(1, len(recipes) * len(labs))))
+    return [_judged(asked, labs, most) for asked in sets]
 
 
 def _cost(element: Element) -> int:
@@ -80,8 +81,9 @@ def _cost(element: Element) -> int:
     return 1 + (len(pattern) if "_" in pattern else len(pattern) // 64)
 
 
-def _judged(asked: AskedSet, labs: Sequence[KnownLab]) -> Judged:
-    answers = tuple(tuple(_answer(each, known) for known in labs) for each in asked.recipes)
+def _judged(asked: AskedSet, labs: Sequence[KnownLab], most: int) -> Judged:
+    """`most`: reasons of each answer."""
+    answers = tuple(tuple(_answer(each, known, most) for known in labs) for each in asked.recipes)
     fitting = [
         number
         for number, known in enumerate(labs)
@@ -110,13 +112,14 @@ def _why(labs: Sequence[KnownLab], answers: Sequence[Sequence[Answer]]) -> str:
     return "no lab has a machine for each of its recipes"
 
 
-def _answer(recipe: Recipe, known: KnownLab) -> Answer:
+def _answer(recipe: Recipe, known: KnownLab, most: int) -> Answer:
     lab = known.lab
     distro, no_distro = distro_of(recipe.at, lab.distros)
     if not lab.dynamic:
         found = Verdict.none(recipe.requires, "this lab makes no dynamic machines")
     else:
         found = verdict(recipe, offer_of(lab))
+        found = replace(found, reasons=found.reasons[:most])
     machines, reasons = _registered(recipe, lab)
     if no_distro:
         reason = Reason(recipe.at, no_distro)
@@ -126,7 +129,7 @@ def _answer(recipe: Recipe, known: KnownLab) -> Answer:
         Size(each.name, by_name[each.name].cpus, by_name[each.name].memory)
         for each in found.flavors
     )
-    why = () if sizes or machines else (*found.reasons, *reasons)[:MOST_REASONS]
+    why = () if sizes or machines else (*found.reasons, *reasons)[:most]
     return Answer(known, found, Options(sizes, machines), why, distro)
 
 

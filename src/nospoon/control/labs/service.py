@@ -29,7 +29,8 @@ from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 
-MOST_LISTED = 1000
+MOST_LISTED, MOST_OWNER = 1000, 64
+"""Sets of a list, and characters of an owner: what every store takes."""
 NORMAL_PRIORITY = PRIORITIES[NORMAL]
 """The highest of users who are no operators: others would wait for theirs."""
 encode = msgspec.json.encode
@@ -136,7 +137,7 @@ class Labs:
         set can never start.
         """
         judged, person = await self._judged(uid, submission)
-        owner = submission.owner or person.name or str(uid)
+        owner = (submission.owner or person.name or str(uid))[:MOST_OWNER]
         if not owner.isprintable():
             raise UsageError("owner: expected printable characters")
         labs = [
@@ -144,7 +145,7 @@ class Labs:
             for key in sorted({key for each in judged for key in each.labs})
             if key in self.board.known
         ]
-        if owner != (person.name or str(uid)):
+        if owner != (person.name or str(uid))[:MOST_OWNER]:
             for each in labs:
                 require_operator(person, each)
         most = max(PRIORITIES.values()) if all(map(person.may_operate, labs)) else NORMAL_PRIORITY
