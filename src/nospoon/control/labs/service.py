@@ -29,8 +29,8 @@ from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 
-MOST_LISTED, MOST_OWNER = 1000, 64
-"""Sets of a list, and characters of an owner: what every store takes."""
+MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
+"""Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
 NORMAL_PRIORITY = PRIORITIES[NORMAL]
 """The highest of users who are no operators: others would wait for theirs."""
 encode = msgspec.json.encode
@@ -151,7 +151,10 @@ class Labs:
         most = max(PRIORITIES.values()) if all(map(person.may_operate, labs)) else NORMAL_PRIORITY
         reasons = [reason for each in judged for reason in _reasons(submission.file, each)]
         if reasons:
-            raise PlanRefused(reasons)
+            more = len(reasons) - MOST_REFUSED
+            raise PlanRefused(
+                reasons if more <= 0 else [*reasons[:MOST_REFUSED], f"{more} more reasons"]
+            )
         sets = [
             RecipeSet(
                 id="", number=0, uid=uid, owner=owner, runs=each.runs, labs=each.labs,
