@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.terminal import terminal
 
 
 def simulated(rack: Rack, count: int = 2) -> tuple[str, str]:
@@ -135,6 +136,21 @@ def test_a_dash_is_standard_output_and_input(shared: Rack) -> None:
     assert shared.run(*to, "-o", "-").stdout == shared.run(*to).stdout
     assert not (shared.directory / "-").exists()
     assert not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "styled"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_headings_are_bold_only_where_a_terminal_may_show_it(
+    shared: Rack, more: dict[str, str], *, styled: bool
+) -> None:
+    name, file = simulated(shared, 1)
+    shared.run("up", "--yes", file)
+    environment = {each: v for each, v in shared.environment.items() if each != "NO_COLOR"}
+    argv = ["nospoon", "node", "list", "--cluster", name, "-c", "node"]
+    with terminal(argv, env={**environment, "TERM": "xterm", **more}) as shown:
+        shown.shows(b"\x1b[1mNODE" if styled else b"NODE\r\nnode-0")
+        assert shown.ends() == 0
 
 
 def completed(rack: Rack, *words: str) -> list[str]:

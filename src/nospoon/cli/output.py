@@ -105,11 +105,16 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> None:
     cells = [[_cell(row[name]) for name in names] for row in rows]
     titles = [name.replace("_", " ").upper() for name in names]
     widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(names))]
-    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    bold = sys.stdout.isatty() and _styles(os.environ)
     heading = "  ".join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
     echo_colours(click.style(heading, bold=True) if bold else heading)
     for line in cells:
         echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+
+
+def _styles(environment: Mapping[str, str]) -> bool:
+    """Whether a terminal is to get escape sequences (https://no-color.org, terminfo's `dumb`)."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def _cell(value: Any) -> str:
