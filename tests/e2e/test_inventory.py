@@ -52,6 +52,14 @@ def test_what_is_wrong_with_an_inventory_is_told_where_the_file_names_it(shared:
     _, file = with_hosts(shared, "nothing.ini")
     missing = shared.run("plan", file, status=2).stderr
     assert f"{file}:2:8: hosts: cannot read the inventory" in missing
+    assert "{here:" not in missing
+    for meant, wanted in (
+        ("simulated", "simulated"),
+        ("'qemu:///session'", "{libvirt: 'qemu:///session'}"),
+    ):
+        _, file = with_hosts(shared, meant)
+        said = shared.run("plan", file, status=2).stderr
+        assert f"Write `hosts: {{here: {wanted}}}`" in said
     _, file = with_hosts(shared, "racks.ini#nobody")
     assert "no group 'nobody'. It has" in shared.run("plan", file, status=2).stderr.replace(
         " in the inventory", ""

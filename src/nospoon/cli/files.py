@@ -27,6 +27,11 @@ _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 _FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
 """Keys that may name files. Without any it is the daemon alone who reads the cluster file."""
 _CLOUD = re.compile(r"\bcloud\W*:")
+_NO_INVENTORY = {
+    "simulated": "simulated",
+    **{uri: f"{{libvirt: '{uri}'}}" for uri in ("qemu:///system", "qemu:///session")},
+}
+"""What is meant as the only host, where no such file exists -> what to write."""
 _INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
 
 
@@ -106,7 +111,8 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
     path, _, group = hosts.partition("#")
     why = _why_unreadable(base / path)
     if why and not (base / path).is_dir():
-        raise SpecError([document.problem(("hosts",), f"cannot read the inventory {why}")])
+        hint = f"Write `hosts: {{here: {_NO_INVENTORY[hosts]}}}`" if hosts in _NO_INVENTORY else ""
+        raise SpecError([document.problem(("hosts",), f"cannot read the inventory {why}", hint)])
     found = ansible.hosts_of(ansible.inventory(str(base / path)), group or "all")
     return document.replaced(("hosts",), json.dumps(found))
 
