@@ -85,6 +85,7 @@ def test_a_bmc_port_that_is_taken_before_the_first_up_is_passed_over(shared: Rac
 
 def test_a_redfish_port_in_use_is_refused_by_the_plan(shared: Rack) -> None:
     name, file = simulated(shared)
+    shared.run("daemon", "start")
     with taken(TCP, redfish_port(file)):
         refused = shared.run("plan", "--detailed-exitcode", file, status=1).stderr
         assert US in refused
