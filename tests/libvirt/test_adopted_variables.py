@@ -27,6 +27,7 @@ from nospoon.providers.libvirt.varstore import (
     with_variable,
     without_variable,
 )
+from nospoon.runtime.telling import listen
 from nospoon.testing.libvirtd import OwnLibvirt
 
 pytestmark = pytest.mark.libvirt
@@ -160,7 +161,7 @@ async def test_variables_that_libvirt_places_by_itself_are_found_and_given_back(
     machine = await claimed(connection, domain)
     machines = connection.machine_driver
     assert list(await machines.firmware_keys.key_databases(machine.uuid)) == [], "never started"
-    off, variable = BootPlan(ORDER, ORDER, secure_boot=False), AdoptedVariables()
+    off, variable = BootPlan(ORDER, ORDER, secure_boot=False), AdoptedVariables("here")
 
     def found() -> dict[str, bytes]:
         flash = variable.read(domain.connect(), domain)
@@ -215,10 +216,30 @@ async def test_a_machine_that_runs_keeps_its_variables_when_it_is_released(
     machine = await claimed(connection, domain)
     off = BootPlan(ORDER, ORDER, secure_boot=False)
     await connection.machine_driver.power(machine.uuid, PowerCommand.ON, off)
+    heard = list[str]()
+    listen(heard.append)
     await release(connection, domain, machine)
+    assert [each.partition(",")[0] for each in heard] == [
+        f"machine {domain.name()} runs with the secure boot settings that its BMC set"
+    ]
     assert domain.isActive()
     assert stored(place)["SecureBootEnable", SECURE_BOOT_ENABLE] == b"\0"
     assert domain.XMLDesc(INACTIVE) == xml, "no note is left"
+
+
+async def test_a_file_that_its_owner_replaced_by_another_keeps_no_machine_from_its_release(
+    connection: LibvirtConnection, define: Define, place: Path
+) -> None:
+    domain = define(f"<nvram>{place}</nvram>")
+    xml = domain.XMLDesc(INACTIVE)
+    machine = await claimed(connection, domain)
+    off = BootPlan(ORDER, ORDER, secure_boot=False)
+    await connection.machine_driver.power(machine.uuid, PowerCommand.ON, off)
+    await connection.machine_driver.power(machine.uuid, PowerCommand.OFF, PLAIN)
+    place.write_bytes(b"\xee" * place.stat().st_size)
+    await release(connection, domain, machine)
+    assert set(place.read_bytes()) == {0xEE}
+    assert domain.XMLDesc(INACTIVE) == xml
 
 
 async def test_a_daemon_that_ends_between_its_note_and_the_change_has_changed_nothing(

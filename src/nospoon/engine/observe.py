@@ -25,7 +25,7 @@ async def observe(drivers: Drivers, cluster: UUID | None) -> list[Observed]:
 async def observe_reachable(
     drivers: Drivers, cluster: UUID | None, looks: Looks | None = None
 ) -> tuple[list[Observed], dict[str, str]]:
-    """As `observe`, and host -> reason for those that nobody could look at. `looks`: shared with
+    """As `observe`, and host -> reason for those that cannot be looked at. `looks`: shared with
     others who look meanwhile.
     """
     once = _each_once(drivers)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
@@ -25,7 +25,7 @@ import libvirt
 from nospoon.errors import ProviderError
 from nospoon.providers.libvirt.elements import element, leaf, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA, NO_STORAGE_POOL
-from nospoon.providers.libvirt.flash import download, upload
+from nospoon.providers.libvirt.flash import Edit, download, edited, upload
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.key_databases import DATABASES, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
@@ -50,7 +50,6 @@ SECURE_BOOT: Sequence[tuple[str, UUID]] = (
     ("SecureBootEnable", SECURE_BOOT_ENABLE),
 )
 """Name and vendor of each variable that is given back."""
-Edit = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A variable as it was before, b"" where there was none, and the digest of what it is to be."""
+    """A variable as it was before, b"" if it was not there, and the digest of what replaces it."""
 
     original: bytes
     digest: str
@@ -83,6 +82,7 @@ class _Noted:
 class AdoptedVariables:
     """Of the domains of one host."""
 
+    host: str
     _turn: Lock = field(default_factory=Lock)
 
     def read(self, connect: Connect, domain: Domain) -> bytes | None:
@@ -102,7 +102,7 @@ class AdoptedVariables:
         """
         places = _places(domain)
         if not places.file or (resets and not places.template):
-            places = _places_by_a_start(domain)
+            places = self._places_by_a_start(domain)
         if resets:
             edits = (partial(with_keys_of, template=self._template(connect, places)), *edits)
         with self._file(connect, places.file) as volume:
@@ -110,16 +110,21 @@ class AdoptedVariables:
                 _start_and_end(domain)
         with self._file(connect, places.file) as volume:
             if volume is None:
-                raise ProviderError(f"libvirt made no {places.file} for the domain {domain.name()}")
+                raise ProviderError(
+                    f"host {self.host}: libvirt made no {places.file} for the domain "
+                    f"{domain.name()}",
+                    hint="See `virsh dumpxml`: where does its <nvram> lie?",
+                )
             before = download(connect, volume)
-            after = _edited(places.file, before, edits)
+            after = edited(f"host {self.host}: {places.file}", before, edits)
             if after != before:
                 _note(domain, places.file, before, after)
                 upload(connect, volume, before, after)
 
     def give_back(self, connect: Connect, domain: Domain) -> bool:
-        """Secure boot's variables are as they were, but for those that others changed
-        meanwhile. Returns false, and changes nothing, while the domain runs with them.
+        """Secure boot's variables are as they were, but for those that others changed meanwhile,
+        and a file that is no store of variables any more. Returns false, and changes nothing, while
+        the domain runs with them.
         """
         noted = _noted(domain)
         if noted is None:
@@ -129,8 +134,8 @@ class AdoptedVariables:
         with self._file(connect, noted.file) as volume:
             if volume is not None:
                 before = download(connect, volume)
-                after = _edited(noted.file, before, [partial(_as_before, noted=noted.changed)])
-                upload(connect, volume, before, after)
+                with suppress(BadVariables):
+                    upload(connect, volume, before, _as_before(before, noted.changed))
         return True
 
     def _template(self, connect: Connect, places: Places) -> bytes:
@@ -139,9 +144,24 @@ class AdoptedVariables:
                 if volume is not None:
                     return download(connect, volume)
         raise ProviderError(
-            f"what the keys in {places.file} were at first is not known: libvirt names no template "
-            "of its firmware that is there"
+            f"host {self.host}: what the keys in {places.file} were at first is not known: libvirt "
+            "names no template of its firmware that is there",
+            hint="Name one in the domain: `<nvram template='…'>`.",
         )
+
+    def _places_by_a_start(self, domain: Domain) -> Places:
+        """libvirt chooses both when it starts a domain whose definition leaves them open."""
+        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+        try:
+            places = _places(domain)
+        finally:
+            domain.destroy()
+        if not places.file:
+            raise ProviderError(
+                f"host {self.host}: UEFI variables of the domain {domain.name()} are in no file",
+                hint="Secure boot and setup need them in one: see its <nvram> in `virsh dumpxml`.",
+            )
+        return places
 
     @contextmanager
     def _file(self, connect: Connect, path: str) -> Iterator[VirVolume | None]:
@@ -188,34 +208,10 @@ def _named(root: ET.Element) -> Places:
     return Places(path if path.startswith("/") else "", found.get("template", ""))
 
 
-def _places_by_a_start(domain: Domain) -> Places:
-    """libvirt chooses both when it starts a domain whose definition leaves them open."""
-    domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-    try:
-        places = _places(domain)
-    finally:
-        domain.destroy()
-    if not places.file:
-        raise ProviderError(f"the UEFI variables of the domain {domain.name()} are in no file")
-    return places
-
-
 def _start_and_end(domain: Domain) -> None:
     """The file is made by that, from the template."""
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
     domain.destroy()
-
-
-def _edited(path: str, flash: bytes, edits: Sequence[Edit]) -> bytes:
-    try:
-        for each in edits:
-            flash = each(flash)
-    except BadVariables as error:
-        raise ProviderError(
-            f"{path}: {error}",
-            hint="Start the machine once: the firmware then makes what it lacks.",
-        ) from error
-    return flash
 
 
 def _secure_boot(flash: bytes) -> Mapping[tuple[str, UUID], bytes]:
@@ -240,7 +236,8 @@ def _changes(
     return changed
 
 
-def _as_before(flash: bytes, *, noted: Mapping[tuple[str, UUID], _Changed]) -> bytes:
+def _as_before(flash: bytes, noted: Mapping[tuple[str, UUID], _Changed]) -> bytes:
+    """Raises `BadVariables`."""
     now = _secure_boot(flash)
     for (name, vendor), change in noted.items():
         if _digest(now.get((name, vendor), b"")) != change.digest:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import libvirt
 
+from nospoon.errors import ProviderError
 from nospoon.providers.libvirt.hypervisor import Connect
 from nospoon.providers.libvirt.pools import VirVolume
-from nospoon.providers.libvirt.varstore import LARGEST
+from nospoon.providers.libvirt.varstore import LARGEST, BadVariables
 
 CHUNK = 1 << 18
+Edit = Callable[[bytes], bytes]
 
 
 def download(connect: Connect, volume: VirVolume) -> bytes:
@@ -44,3 +48,16 @@ def upload(connect: Connect, volume: VirVolume, before: bytes, after: bytes) -> 
     except libvirt.libvirtError:
         stream.abort()
         raise
+
+
+def edited(where: str, flash: bytes, edits: Iterable[Edit]) -> bytes:
+    """What is in the file at `where` after some edits. Raises `ProviderError`."""
+    try:
+        for each in edits:
+            flash = each(flash)
+    except BadVariables as error:
+        raise ProviderError(
+            f"{where}: {error}",
+            hint="Start the machine once without setup: the firmware then makes what it lacks.",
+        ) from error
+    return flash

@@ -23,6 +23,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
+from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
@@ -45,6 +46,7 @@ from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
 from nospoon.providers.libvirt.volumes import named_as_earlier
 from nospoon.runtime.runner import Runner
+from nospoon.runtime.telling import tell
 
 UNDEFINE = (
     libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
@@ -106,7 +108,7 @@ class MachineDriver:
         self._presence = Presence(
             hypervisor, self._roster, settled=self._settled, finish=self._finish
         )
-        self._nvram = Nvram(hypervisor, self._roster)
+        self._nvram = Nvram(hypervisor, self._roster, AdoptedVariables(hypervisor.host))
         self._boots = Boots(
             hypervisor,
             self._roster,
@@ -320,20 +322,27 @@ class MachineDriver:
         assert isinstance(observed.shape, Machine)
         machine = observed.shape
         async with self._locks[machine.uuid]:
-            await self._hypervisor.work(
+            whole = await self._hypervisor.work(
                 lambda connect: self._release(connect, machine),
                 f"release machine {machine.adopted}",
+            )
+        if not whole:
+            tell(
+                f"machine {machine.adopted} runs with the secure boot settings that its BMC set, "
+                "and keeps them; one that is off gets back what it had"
             )
         self._locks.pop(machine.uuid, None)
         self._boots.pending.pop(machine.uuid, None)
 
-    def _release(self, connect: Connect, machine: Machine) -> None:
+    def _release(self, connect: Connect, machine: Machine) -> bool:
+        """Whether all that was changed is as it was."""
+        whole = True
         with ignoring(NO_DOMAIN), contextlib.suppress(Gone):  # undefined, or released already
             self.drives.take_out(connect, machine.uuid)
-            if not self._nvram.give_back(connect, machine.uuid):
-                log.warning("runs with the UEFI variables that its BMC set", node=machine.adopted)
+            whole = self._nvram.give_back(connect, machine.uuid)
             release(connect, machine, self._setup.deployment)
         self._roster.forget(machine.uuid)
+        return whole
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
         await self._presence.ready()

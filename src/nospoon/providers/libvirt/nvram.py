@@ -6,6 +6,7 @@ that is paused and ended at once makes it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,9 +18,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.libvirt.adopted_variables import AdoptedVariables, Edit
+from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
-from nospoon.providers.libvirt.flash import download, upload
+from nospoon.providers.libvirt.flash import Edit, download, edited, upload
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
@@ -55,7 +56,9 @@ class Nvram:
 
     hypervisor: Hypervisor
     roster: Roster
-    adopted: AdoptedVariables = field(default_factory=AdoptedVariables)
+    adopted: AdoptedVariables
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """BMC clients ask, as often as they like: no more than one of the threads works for them."""
 
     async def edit(self, machine: UUID, edits: list[Edit]) -> None:
         """Change the variables of a machine that is off. Raises `ProviderError`."""
@@ -66,9 +69,10 @@ class Nvram:
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """Those of secure boot, running or not; none before the firmware's first start."""
-        return await self.hypervisor.ask(
-            lambda connect: self._databases(connect, machine), f"read the keys of {machine}"
-        )
+        async with self._reading:
+            return await self.hypervisor.ask(
+                lambda connect: self._databases(connect, machine), f"read the keys of {machine}"
+            )
 
     def _databases(self, connect: Connect, machine: UUID) -> Sequence[KeyDatabase]:
         flash = self._flash(connect, machine)
@@ -103,10 +107,10 @@ class Nvram:
         domain, pool, file = self._place(connect, machine)
         volume = file_named(pool, file) or self._make(domain, pool, file)
         before = download(connect, volume)
-        upload(connect, volume, before, self._edited(volume, before, edits))
+        upload(connect, volume, before, edited(self._where(volume), before, edits))
 
     def give_back(self, connect: Connect, machine: UUID) -> bool:
-        """Of a machine that somebody else made; see `AdoptedVariables`."""
+        """Of an adopted machine; see `AdoptedVariables`."""
         return self.adopted.give_back(connect, self.roster.find(connect, machine))
 
     async def leave_former(self, machine: UUID) -> None:
@@ -151,7 +155,8 @@ class Nvram:
         volume.delete(0)
         made = self._make(domain, pool, file)
         template = download(connect, made)
-        after = self._edited(made, before, [partial(with_keys_of, template=template)])
+        edits = [partial(with_keys_of, template=template)]
+        after = edited(self._where(made), before, edits)
         upload(connect, made, template, after)
 
     def _place(self, connect: Connect, machine: UUID) -> tuple[Domain, VirPool, str]:
@@ -163,16 +168,8 @@ class Nvram:
         pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
         return domain, refreshed(pool), nvram_file(owner.name, known.firmware)
 
-    def _edited(self, volume: VirVolume, flash: bytes, edits: list[Edit]) -> bytes:
-        try:
-            for each in edits:
-                flash = each(flash)
-        except BadVariables as error:
-            raise ProviderError(
-                f"host {self.hypervisor.host}: {volume.path()}: {error}",
-                hint="Start the machine once without setup: the firmware then makes what it lacks.",
-            ) from error
-        return flash
+    def _where(self, volume: VirVolume) -> str:
+        return f"host {self.hypervisor.host}: {volume.path()}"
 
     def _make(self, domain: Domain, pool: VirPool, file: str) -> VirVolume:
         """From the template, as libvirt does at a start."""
