@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import IO
 from weakref import WeakValueDictionary
 
+import structlog
+
 from nospoon.control.content.fetch import Access, Terms, Transfer, download
 from nospoon.control.content.pace import Pace, watch
 from nospoon.control.content.space import Space
 from nospoon.control.content.verified import expected, promised, refuse_other
-from nospoon.errors import NotFound, OutOfSpace, ProviderError, UsageError
+from nospoon.errors import NospoonError, NotFound, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime import clock
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.turns import Turns
 
+log = structlog.get_logger()
 KEPT_UNNAMED = 3600.0
 """Seconds for which a file is kept that no cluster names yet: its `up` may wait to be confirmed."""
 TIDY = 600.0
@@ -140,7 +143,10 @@ class Files:
         """
         while True:
             await asyncio.sleep(every)
-            await asyncio.to_thread(self.keep_only, await named(), kept=kept)
+            try:
+                await asyncio.to_thread(self.keep_only, await named(), kept=kept)
+            except (NospoonError, OSError) as error:
+                log.warning("files that no cluster names stay for now", why=str(error))
 
     def begin(self, digests: Collection[str]) -> None:
         """At start-up: remove every file that is not among these, and what never became whole."""
