@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.probe.record import LONGEST_LINE, MAX_LINES, MAX_RECORDS, Finder, decode, frame
+from nospoon.providers.base import ConsoleStream
 from nospoon.providers.recorder import MOST_WAITING, Recorder, RecordSpace
+from nospoon.providers.simulated.console import SerialPort
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.consoles.service import BACKLOG, Line, Waiting
+from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.service import (
+    BACKLOG,
+    OF_USER,
+    ConsoleService,
+    Line,
+    Waiting,
+)
 from nospoon.testing.probed import body
 
 FORGED = b"#nospoon 0123456789abcdef %d/%d %s\n"
@@ -61,39 +68,84 @@ async def test_the_record_of_a_simulated_machine_is_its_owners(tmp_path: Path) -
     assert modes == [0o600, 0o600]
 
 
-class Unread(deque[Any]):
-    """Nobody goes through it."""
-
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError
-
-
-async def test_what_waits_to_be_recorded_is_not_counted_again_and_again(tmp_path: Path) -> None:
-    """Hundreds of thousands of bytes, typed one by one, stopped the loop."""
+async def test_what_waits_to_be_recorded_is_joined_and_counted_once(tmp_path: Path) -> None:
+    """Hundreds of thousands of bytes, typed one by one, stopped the loop; millions of them, which
+    wait for disk space, took gigabytes.
+    """
     async with Tasks("test") as tasks:
         recorder = Recorder(tmp_path, tasks)
-        recorder._said = Unread()
         for _ in range(3):
             recorder.take(UUID(int=1), b"ab")
         assert recorder.waiting == 6
+        assert len(recorder._said) == 1
         await recorder.flush()
         assert recorder.waiting == 0
     assert (tmp_path / f"{UUID(int=1)}.log").read_bytes() == b"ababab"
 
 
-def test_a_reader_who_falls_behind_holds_few_bytes() -> None:
+async def test_what_could_not_be_recorded_goes_before_what_is_said_later(tmp_path: Path) -> None:
+    disk, first, second = Disk(full=True), UUID(int=1), UUID(int=2)
+    async with Tasks("test") as tasks:
+        recorder = Recorder(tmp_path, tasks, RecordSpace(disk.lacking))
+        recorder.take(first, b"one ")
+        await recorder.tried()
+        recorder.take(first, b"two ")
+        recorder.take(second, b"other")
+        disk.full = False
+        await recorder.flush()
+        assert recorder.waiting == 0
+    assert (tmp_path / f"{first}.log").read_bytes() == b"one two "
+    assert (tmp_path / f"{second}.log").read_bytes() == b"other"
+
+
+async def test_a_reader_who_falls_behind_holds_few_bytes() -> None:
     """Each of 4,096 chunks was as long as a client cared to make it."""
-    for chunk in (b"x", b"x" * (1 << 16)):
-        behind, ahead = Waiting(), Waiting()
+    for chunk in (b"x" * 4096, b"x" * (1 << 16)):
+        behind, ahead = Waiting(1001, Counter()), Waiting(1001, Counter())
         line = Line(UUID(int=1), {behind, ahead})
         for _ in range(2 * BACKLOG):
             line.spread(chunk)
-            assert ahead.get_nowait() == chunk
+            assert await ahead.take() == chunk
             if behind not in line.readers:
                 break
         assert line.readers == {ahead}
         assert behind.size <= BACKLOG + (1 << 17)
         assert ahead.size == 0
+
+
+async def test_all_readers_of_one_user_hold_few_bytes() -> None:
+    """Each of 256 connections held as much as one may, of a console of its own."""
+    waiting = Counter[int | None]()
+    line = Line(UUID(int=1), {Waiting(1001, waiting) for _ in range(256)})
+    other = Waiting(1002, waiting)
+    line.readers.add(other)
+    for _ in range(BACKLOG >> 16):
+        line.spread(b"x" * (1 << 16))
+    assert line.readers == {other}
+    assert OF_USER <= waiting[1001] <= OF_USER + (1 << 16)
+    other.drop()
+    assert waiting[1002] == 0
+
+
+async def test_what_is_typed_in_small_pieces_is_sent_to_many_readers_in_few(
+    tmp_path: Path,
+) -> None:
+    """With 100 readers, what one client typed byte by byte stopped the loop for half a second."""
+    machine, stream = UUID(int=1), SerialPort(UUID(int=1), Recorder(None, Tasks("none"))).open()
+
+    class Source:
+        async def console(self, machine: UUID) -> ConsoleStream:
+            del machine
+            return stream
+
+    service = ConsoleService(lambda _: Source(), Records(tmp_path))
+    readers = [await service.attach(machine, user=1001) for _ in range(10)]
+    for _ in range(500):
+        await readers[0].write(b"x")
+    for each in readers:
+        assert await anext(aiter(each.output())) == b"x" * 500
+        await each.close()
+    await service.close()
 
 
 async def test_what_is_typed_may_be_text(tmp_path: Path) -> None:

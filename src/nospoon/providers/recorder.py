@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,11 +40,19 @@ class RecordSpace:
     waiting: Counter[int | None] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Said:
+    """What one machine said, joined: each part would be an object and a write, and guests and who
+    types choose how small the parts are.
+    """
+
     path: Path
-    data: bytes
     user: int | None
+    data: bytearray = field(default_factory=bytearray)
+
+
+_Waiting = dict[tuple[UUID, int | None], _Said]
+"""By machine and its user."""
 
 
 class Recorder:
@@ -58,7 +66,7 @@ class Recorder:
     ) -> None:
         self._directory, self._tasks = directory, tasks
         self._space = space if space is not None else RecordSpace()
-        self._said: deque[_Said] = deque()
+        self._said: _Waiting = {}
         self._writing: asyncio.Task[None] | None = None
         self._stuck = asyncio.Event()
 
@@ -77,7 +85,7 @@ class Recorder:
         if path is None or waiting[user] + len(data) > MOST_WAITING:
             return
         waiting[user] += len(data)
-        self._said.append(_Said(path, data, user))
+        self._said.setdefault((machine, user), _Said(path, user)).data += data
         if self._writing is None:
             self._writing = self._tasks.start(self._write(), name="write console records")
 
@@ -97,7 +105,11 @@ class Recorder:
     async def _write(self) -> None:
         try:
             while self._said:
-                why, written = await asyncio.to_thread(_append, self._said, self._space.lacking)
+                said, self._said = self._said, {}
+                try:
+                    why, written = await asyncio.to_thread(_append, said, self._space.lacking)
+                finally:
+                    self._keep(said)
                 self._space.waiting.subtract(written)
                 if not why:
                     self._stuck.clear()
@@ -109,28 +121,33 @@ class Recorder:
             self._writing = None
             self._stuck.clear()
 
+    def _keep(self, said: _Waiting) -> None:
+        """What was not written goes before what was said meanwhile."""
+        for key, later in self._said.items():
+            said.setdefault(key, _Said(later.path, later.user)).data += later.data
+        self._said = said
+
     def close(self) -> None:
         """What still waits is lost, once the tasks have ended."""
-        for each in self._said:
+        for each in list(self._said.values()):
             self._space.waiting[each.user] -= len(each.data)
         self._said.clear()
 
 
-def _append(said: deque[_Said], lacking: Callable[[], int]) -> tuple[str, Counter[int | None]]:
+def _append(said: _Waiting, lacking: Callable[[], int]) -> tuple[str, Counter[int | None]]:
     """Write all there is; why it had to stop, "" when it had not, and the bytes that are written,
     by user. What stopped it stays.
     """
     written = Counter[int | None]()
-    while said:
-        first = said[0]
+    for key, each in list(said.items()):
         try:
             if lacking():  # the rest is for the daemon's store
                 return os.strerror(errno.ENOSPC), written
-            _write_whole(first.path, first.data)
+            _write_whole(each.path, bytes(each.data))
         except OSError as error:
             return str(error), written
-        said.popleft()
-        written[first.user] += len(first.data)
+        del said[key]
+        written[each.user] += len(each.data)
     return "", written
 
 

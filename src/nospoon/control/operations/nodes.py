@@ -157,7 +157,7 @@ class Nodes:
     async def console(self, uid: int, reference: str) -> Attached:
         """Attach to a node's console."""
         member = self.fleet.find(uid, reference)
-        return await self.consoles.attach(member.uuid)
+        return await self.consoles.attach(member.uuid, user=uid)
 
     async def console_log(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]:
         """The record of a node's console; of CLUSTER/NODE also after `down`, until its purge."""

@@ -15,6 +15,7 @@ import libvirt
 from nospoon.errors import Gone, NospoonError, ProviderError
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
+from nospoon.runtime.joined_bytes import JoinedBytes
 from nospoon.runtime.tasks import Tasks
 
 CHUNK = 1 << 16
@@ -46,9 +47,8 @@ class LibvirtConsole:
         self._stream: Any = None
         self._connect: Connect = None
         self._domain: Domain = None
-        self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self._incoming = JoinedBytes()
         self._writable = asyncio.Event()
-        self._ended = False
 
     def open(self, connect: Connect, domain: Domain) -> int:
         """In a worker thread: attach to the first serial port, and keep the connection. The ID of
@@ -81,23 +81,21 @@ class LibvirtConsole:
             if not data:
                 stream.eventRemoveCallback()
                 self._loop.call_soon_threadsafe(self._writable.set)  # nobody writes any more
-            self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
+                self._loop.call_soon_threadsafe(self._incoming.end)
+            else:
+                self._loop.call_soon_threadsafe(self._incoming.put, data)
 
     def _lost(self, _connect: object, _reason: int, _opaque: object) -> None:
         """In libvirt's event thread: the connection is gone. Its streams tell nobody."""
         with suppress(RuntimeError):  # the loop has ended: nobody listens
             self._loop.call_soon_threadsafe(self._writable.set)
-            self._loop.call_soon_threadsafe(self._incoming.put_nowait, b"")
+            self._loop.call_soon_threadsafe(self._incoming.end)
 
     async def read(self) -> bytes:
         """The next bytes; b"" when the machine stopped, the host went away or the stream was
         closed, ever after.
         """
-        if self._ended:
-            return b""
-        data = await self._incoming.get()
-        self._ended = not data
-        return data
+        return await self._incoming.take()
 
     async def write(self, data: bytes) -> None:
         """Type. Raises `Gone` when the stream has ended."""
@@ -140,7 +138,7 @@ class LibvirtConsole:
         finally:
             self._typing.shutdown(wait=False, cancel_futures=True)
             self._closing.shutdown(wait=False)
-        self._incoming.put_nowait(b"")
+        self._incoming.end()
 
     async def _in(self, thread: ThreadPoolExecutor, call: Callable[..., Any], *args: object) -> Any:
         return await self._loop.run_in_executor(thread, call, *args)

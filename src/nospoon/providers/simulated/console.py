@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID
 
 from nospoon.errors import Conflict
 from nospoon.providers.recorder import Recorder
+from nospoon.runtime.joined_bytes import JoinedBytes
 
 
 class SimulatedConsole:
@@ -14,13 +14,13 @@ class SimulatedConsole:
 
     def __init__(self, port: SerialPort) -> None:
         self._port = port
-        self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self._incoming = JoinedBytes()
 
     def push(self, data: bytes) -> None:
-        self._incoming.put_nowait(data)
+        self._incoming.put(data)
 
     async def read(self) -> bytes:
-        return await self._incoming.get()
+        return await self._incoming.take()
 
     async def write(self, data: bytes) -> None:
         self._port.say(data)
@@ -31,7 +31,7 @@ class SimulatedConsole:
 
     async def close(self) -> None:
         self._port.listener = None
-        self.push(b"")
+        self._incoming.end()
 
 
 class SerialPort:

@@ -8,6 +8,7 @@ power cycles: when the machine starts again the stream is opened again.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.base import ConsoleStream
 from nospoon.runtime.clock import monotonic
+from nospoon.runtime.joined_bytes import JoinedBytes
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.capacity import Capacity, make_room
@@ -31,8 +34,8 @@ UNBOUNDED = Capacity()
 CHUNK = 1 << 16
 THREADS = 4
 """Users whose records are read at a time: the default executor is everybody's."""
-BACKLOG, CHUNK_COST = 4 << 20, 128
-"""Bytes that wait for a slow reader before it is let go, and what each chunk counts besides."""
+BACKLOG, OF_USER = 4 << 20, 64 << 20
+"""Bytes that wait for a slow reader, and for all of one user, before it is disconnected."""
 LOOK_SECONDS = 0.2
 """How often a followed record is looked at: files do not tell that they grew."""
 SWEEP_SECONDS = 1.0
@@ -64,19 +67,31 @@ async def _nothing_to_fetch(machine: UUID) -> None:
     del machine  # virtlogd writes here
 
 
-class Waiting(asyncio.Queue[bytes]):
-    """What waits for one reader. `size`: bytes."""
+class Waiting(JoinedBytes):
+    """What waits for one reader. `of_users`: bytes that wait for all readers of each user."""
 
-    size = 0
+    def __init__(self, user: int | None, of_users: Counter[int | None]) -> None:
+        super().__init__()
+        self._user, self._of_users = user, of_users
 
-    def _put(self, item: bytes) -> None:
-        super()._put(item)
-        self.size += len(item) + CHUNK_COST
+    @property
+    def is_behind(self) -> bool:
+        return self.size >= BACKLOG or (self.size > 0 and self._of_users[self._user] >= OF_USER)
 
-    def _get(self) -> bytes:
-        item = super()._get()
-        self.size -= len(item) + CHUNK_COST
-        return item
+    def put(self, data: bytes) -> None:
+        super().put(data)
+        self._of_users[self._user] += len(data)
+
+    async def take(self) -> bytes:
+        data = await super().take()
+        self._of_users[self._user] -= len(data)
+        return data
+
+    def drop(self) -> None:
+        """The reader has gone: nothing waits."""
+        self._of_users[self._user] -= self.size
+        self.clear()
+        self.end()
 
 
 @dataclass(slots=True)
@@ -93,24 +108,27 @@ class Line:
     def spread(self, data: bytes) -> None:
         """Hand data to every reader; one that does not keep up has its queue ended."""
         for queue in list(self.readers):
-            if queue.size >= BACKLOG:
+            if queue.is_behind:
                 self.readers.discard(queue)
-                queue.put_nowait(b"")
+                queue.end()
             else:
-                queue.put_nowait(data)
+                queue.put(data)
 
 
 class Attached:
     """One reader and writer of a console; an async context manager that lets go at its end."""
 
-    def __init__(self, service: ConsoleService, line: Line) -> None:
-        self._service, self._line = service, line
-        self._queue = Waiting()
+    def __init__(self, service: ConsoleService, line: Line, user: int | None) -> None:
+        self._service, self._line, self._user = service, line, user
+        self._queue = Waiting(user, service.waiting)
         line.readers.add(self._queue)
 
     async def output(self) -> AsyncIterator[bytes]:
         """What the machine says from now on; ends when this reader fell too far behind."""
-        while data := await self._queue.get():
+        slice_ = self._service.slices.begin(self._user)
+        while data := await self._queue.take():
+            if not slice_.share():
+                await slice_.rest()
             yield data
 
     async def write(self, data: bytes) -> None:
@@ -127,7 +145,7 @@ class Attached:
 
     async def close(self) -> None:
         self._line.readers.discard(self._queue)
-        self._queue.put_nowait(b"")
+        self._queue.drop()
         await self._service.leave(self._line)
 
     async def __aenter__(self) -> Self:
@@ -155,6 +173,10 @@ class ConsoleService:
     ) -> None:
         self._source_of, self._records, self._fetch = source_of, records, fetch
         self.capacity = capacity
+        self.slices = Slices()
+        """Of what is sent to readers: many may read one console, and all get what it says."""
+        self.waiting: Counter[int | None] = Counter()
+        """Bytes that wait for readers, by user."""
         self._lines: dict[UUID, Line] = {}
         self._tasks = Tasks("consoles")
         self._workers = Workers("console records", THREADS)
@@ -184,13 +206,14 @@ class ConsoleService:
         if line is not None and event.power is PowerState.ON:
             line.runs.set()
 
-    async def attach(self, machine: UUID) -> Attached:
-        """Listen and type. A machine that is off is heard once it runs.
+    async def attach(self, machine: UUID, *, user: int | None = None) -> Attached:
+        """Listen and type. A machine that is off is heard once it runs. `user`: who does; None: a
+        client of its BMC.
 
         Raises `Conflict` when somebody else has the stream, `Gone` for no machine of ours.
         """
         line = self._lines.setdefault(machine, Line(machine))
-        attached = Attached(self, line)
+        attached = Attached(self, line, user)
         try:
             async with line.opening:
                 if line.pump is None:
@@ -217,12 +240,15 @@ class ConsoleService:
             return None
 
     async def _pump(self, line: Line) -> None:
+        slice_ = self.slices.begin(line.machine)
         while True:
             if line.stream is None:
                 await line.runs.wait()
                 line.runs.clear()
             else:
                 while data := await line.stream.read():
+                    if not slice_.share():
+                        await slice_.rest()
                     line.spread(data)
                 stream, line.stream = line.stream, None
                 await stream.close()
