@@ -13,7 +13,7 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -21,11 +21,14 @@ from pathlib import Path
 
 from nospoon.errors import ProviderError
 from nospoon.runtime.clock import Clock, monotonic
+from nospoon.runtime.received import Received
 
 ANY = "0.0.0.0"  # noqa: S104  (asked for by whoever opens such a socket)
 BATCH, SECONDS = 16, 0.002
 """Datagrams taken at once before other work has its turn, and for how long: some take milliseconds.
 """
+TOGETHER = Received()
+"""Of all sockets: what comes at thousands of them at a moment has a few milliseconds of a turn."""
 MAX_DATAGRAM = 2048
 IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)
 _PKTINFO = struct.Struct("=I4s4s")
@@ -56,7 +59,8 @@ Receive = Callable[[bytes, Peer], None]
 class UdpSocket:
     """An open socket. `address` ANY serves all addresses that this machine answers to.
 
-    `fields` of the cluster file choose another port. Raises `CannotServe`.
+    `fields` of the cluster file choose another port. `owner`: whose socket it is; owners take turns
+    where datagrams wait, and so do the sockets of each. Raises `CannotServe`.
     """
 
     def __init__(
@@ -67,8 +71,11 @@ class UdpSocket:
         *,
         fields: str = "other `bmc.ports`",
         now: Clock = monotonic,
+        owner: Callable[[], Hashable] = lambda: None,
+        together: Received = TOGETHER,
     ) -> None:
         self._receive, self._address, self._now = receive, address, now
+        self._owner, self._together, self._closed = owner, together, False
         kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
         self._socket = socket.socket(family_of(address), kind)
         if address == ANY:
@@ -83,18 +90,38 @@ class UdpSocket:
         self._loop.add_reader(self._socket, self._readable)
 
     def _readable(self) -> None:
+        if self._together.may_begin():
+            self._take(BATCH)  # the loop calls again: what is left is still readable
+        else:
+            self._loop.remove_reader(self._socket)
+            self._together.put(self._owner(), self._take_later)
+
+    def _take_later(self) -> bool:
+        """One datagram, in a later turn of the loop. Returns whether there may be more."""
+        if self._closed:
+            return False
+        if self._take(1):
+            return True
+        self._loop.add_reader(self._socket, self._readable)
+        return False
+
+    def _take(self, most: int) -> bool:
+        """Returns whether there may be more."""
         end = self._now() + SECONDS
-        for _ in range(BATCH):
+        for _ in range(most):
             try:
                 data, ancillary, _, (address, port, *rest) = self._socket.recvmsg(MAX_DATAGRAM, 64)
             except (BlockingIOError, InterruptedError):
-                return
+                return False
             except OSError:
                 continue  # an ICMP error of an earlier send; the datagram is not ours
             local = _destination(ancillary) if ancillary else self._address
             self._receive(data, Peer(address, port, local, rest[1] if rest else 0))
+            if self._closed:
+                return False
             if self._now() >= end:
-                return  # the loop calls again: what is left is still readable
+                break
+        return True
 
     def send(self, data: bytes, peer: Peer) -> None:
         """Send, or drop when the kernel has no room: UDP clients try again."""
@@ -108,6 +135,7 @@ class UdpSocket:
             return
 
     def close(self) -> None:
+        self._closed = True
         self._loop.remove_reader(self._socket)
         self._socket.close()
 

@@ -84,9 +84,10 @@ class _Need:
 
 @dataclass(slots=True)
 class _Shared:
-    """A socket or route and the BMCs that use it."""
+    """A socket or route and the BMCs that use it. `owners`: whose these are, or were."""
 
     users: set[UUID] = field(default_factory=set)
+    owners: frozenset[int] = frozenset()
     udp: UdpSocket | None = None
     http: HttpServer | None = None
 
@@ -116,10 +117,12 @@ class Listeners:
         self._connections = Connections()
         self.keys = Worker("certificates")
 
-    async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None) -> None:
-        """As `_open_all`, and the error says who has a port, while few are asked for."""
+    async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None, owner: int = 0) -> None:
+        """As `_open_all`, and the error says who has a port, while few are asked for. `owner`: the
+        user whose BMC it is.
+        """
         try:
-            await self._open_all(bmc, instead_of)
+            await self._open_all(bmc, instead_of, owner)
         except CannotServe as error:
             async with self._naming:
                 raise await self._named(error) from error
@@ -134,7 +137,7 @@ class Listeners:
         self._looked.append(now)
         return await asyncio.to_thread(error.named)
 
-    async def _open_all(self, bmc: Bmc, instead_of: Bmc | None) -> None:
+    async def _open_all(self, bmc: Bmc, instead_of: Bmc | None, owner: int) -> None:
         """Make sure that this BMC can be reached, and no more where it was before.
 
         What it leaves is closed when what it wants is open; only what hinders that (the same port
@@ -152,6 +155,7 @@ class Listeners:
                 await self._clear(left, wanted, bmc.uuid, closed)
                 for need in wanted:
                     await self._join(need, bmc.uuid, joined)
+                    self._open[need].owners |= {owner}
             except BaseException:
                 for need in joined:
                     await self._leave(need, bmc.uuid)
@@ -283,6 +287,7 @@ class Listeners:
             need.port,
             lambda data, peer: _take(shared, datagram, data, peer),
             fields=_fields(need),
+            owner=lambda: shared.owners,
         )
         return shared
 

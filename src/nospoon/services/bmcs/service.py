@@ -169,7 +169,11 @@ class BmcService:
         """
         known = self.registry.status(config.bmc.uuid)
         accounts = self._accounts_of(known) if known is not None else self._accounts_before(config)
-        await self.listeners.open(config.bmc, instead_of=known.bmc if known is not None else None)
+        await self.listeners.open(
+            config.bmc,
+            instead_of=known.bmc if known is not None else None,
+            owner=config.owner,
+        )
         if known is not None and _where(known.bmc) != _where(config.bmc):
             self._hide(known)
         served = known if known is not None else self._new(config)
