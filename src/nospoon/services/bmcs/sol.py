@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import structlog
-
 from nospoon.bmc.runtime import SolSettings
 from nospoon.errors import Gone, NospoonError
 from nospoon.protocols.ipmi.endpoint import Typed
 from nospoon.protocols.ipmi.sol import Retries, Sol
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.ports import ConsoleLine, Consoles
@@ -22,7 +21,7 @@ from nospoon.services.bmcs.ports import ConsoleLine, Consoles
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 Answer = Callable[[bool], None]
 WAITING = 64
 """Packets of one console that wait while the guest does not read; further ones are lost."""

@@ -36,6 +36,8 @@ THREADS = 4
 """Users whose records are read at a time: the default executor is everybody's."""
 BACKLOG, OF_USER = 4 << 20, 64 << 20
 """Bytes that wait for a slow reader, and for all of one user, before it is disconnected."""
+MOST_READERS = 64
+"""Of one console, those that wait until it is opened included."""
 LOOK_SECONDS = 0.2
 """How often a followed record is looked at: files do not tell that they grew."""
 SWEEP_SECONDS = 1.0
@@ -210,9 +212,12 @@ class ConsoleService:
         """Listen and type. A machine that is off is heard once it runs. `user`: who does; None: a
         client of its BMC.
 
-        Raises `Conflict` when somebody else has the stream, `Gone` for no machine of ours.
+        Raises `Conflict` when somebody else has the stream or too many read it, `Gone` for no
+        machine of ours.
         """
         line = self._lines.setdefault(machine, Line(machine))
+        if len(line.readers) >= MOST_READERS:
+            raise Conflict("the console has too many readers", hint=f"At most {MOST_READERS}.")
         attached = Attached(self, line, user)
         try:
             async with line.opening:
@@ -291,8 +296,6 @@ class ConsoleService:
         async with line.opening:
             if line.readers:
                 return
-            if self._lines.get(line.machine) is line:
-                del self._lines[line.machine]
             pump, line.pump = line.pump, None
             if pump is not None:
                 pump.cancel()
@@ -300,6 +303,9 @@ class ConsoleService:
             stream, line.stream = line.stream, None
             if stream is not None:
                 await stream.close()
+            # only now: who attaches meanwhile waits, and does not open it a second time
+            if not line.readers and self._lines.get(line.machine) is line:
+                del self._lines[line.machine]
 
     async def size(self, machine: UUID, *, user: int = 0) -> int:
         """Bytes recorded so far, as an offset: also those that the record has no more."""
