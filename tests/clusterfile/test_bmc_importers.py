@@ -192,6 +192,8 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
     ("text", "message"),
     [
         ("SUSHY_EMULATOR_LISTEN_PORT = \n", "sushy.conf:1: expected assignments in Python"),
+        ("SUSHY_EMULATOR_LISTEN_PORT = " + "-" * 200_000 + "1\n", "sushy.conf"),
+        (f"SUSHY_EMULATOR_X = {'+'.join('1' * 100_000)}\n", "sushy.conf"),
         ("x = 1\n", "expected settings SUSHY_EMULATOR_…, got none"),
         ("SUSHY_EMULATOR_OS_CLOUD = 'c'\n", "instances of a cloud are not adopted yet"),
     ],

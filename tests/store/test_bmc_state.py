@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from uuid import uuid4
+
+import pytest
 
 from nospoon.bmc import octets
 from nospoon.bmc.events import EventSettings, Filter, Subscription
 from nospoon.bmc.log import CAPACITY, Kind, Log
 from nospoon.bmc.runtime import DEFAULTS, Runtime, Settings
 from nospoon.bmc.users import User
+from nospoon.daemon import bmc_state
 from nospoon.daemon.bmc_state import StoredRuntime, opened
+from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources import Machine
@@ -60,6 +66,39 @@ async def test_a_log_survives_and_stays_a_ring(database: Database, tmp_path: Pat
         assert await database.call(bmc_log.records, row.uuid) == [log.records[-1]]
     await database.call(clusters.remove, CLUSTER.id)
     assert await database.call(bmc_log.records, row.uuid) == []
+
+
+class Silent:
+    """A store that does not answer, until it does."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.answers = database, False
+
+    async def call(self, *given: Any) -> Any:
+        if not self.answers:
+            raise ProviderError("the database does not work")
+        return await self.database.call(*given)
+
+
+async def test_a_log_survives_a_store_that_does_not_answer_for_a_while(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was to be written at that moment was lost, erasures too."""
+    monkeypatch.setattr(bmc_state, "AGAIN", 0.0)
+    await database.call(clusters.save, CLUSTER)
+    row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
+    await database.call(clusters.put_nodes, [row])
+    log, silent = Log(), Silent(database)
+    async with Tasks("test") as tasks:
+        cipher = Cipher.from_file(tmp_path / "key")
+        store = StoredRuntime(cast("Database", silent), cipher, tasks)
+        store.append(row.uuid, log.add(Kind.POWER_ON, 1.5, text="why", raw=bytes(16)))
+        await store.flush()  # it does not wait for the store
+        store.append(row.uuid, log.add(Kind.POWER_ON, 2.5, text="why", raw=bytes(16)))
+        silent.answers = True
+        async with asyncio.timeout(20):
+            while await database.call(bmc_log.records, row.uuid) != list(log.records):
+                await store.flush()
 
 
 async def test_passwords_of_further_users_are_encrypted_at_rest(tmp_path: Path) -> None:

@@ -10,10 +10,18 @@ from uuid import UUID
 from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
+from nospoon.errors import ProviderError
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmc_log, clusters, event_services
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+
+log = RateLimitedLog()
+AGAIN, TRIES = 2.0, 30
+"""Seconds until a store that did not take records is tried again, and how often it is."""
+MOST_WAITING = 100_000
+"""Changes of logs that wait for the store; of more, the oldest are lost."""
 
 
 class StoredRuntime:
@@ -23,6 +31,7 @@ class StoredRuntime:
         self._database, self._cipher, self._tasks = database, cipher, tasks
         self._changes: list[bmc_log.Change] = []
         self._writing: asyncio.Task[None] | None = None
+        self._stuck = asyncio.Event()
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
         await self._database.call(clusters.save_runtime, machine, sealed(runtime, self._cipher))
@@ -39,12 +48,25 @@ class StoredRuntime:
             self._writing = self._tasks.start(self._write(), name="write logs")
 
     async def _write(self) -> None:
+        tries = 0
         try:
             while self._changes:
                 changes, self._changes = self._changes, []
-                await self._database.call(bmc_log.write, changes)
+                try:
+                    await self._database.call(bmc_log.write, changes)
+                except ProviderError as error:
+                    tries += 1
+                    log.warning("BMC logs are not stored", why=str(error), tries=tries)
+                    if tries < TRIES:
+                        self._changes = [*changes, *self._changes][-MOST_WAITING:]
+                    self._stuck.set()
+                    await asyncio.sleep(AGAIN)
+                else:
+                    tries = 0
+                    self._stuck.clear()
         finally:
             self._writing = None
+            self._stuck.clear()
 
     async def save_events(self, settings: EventSettings) -> None:
         kept = _with_headers(settings, lambda text: self._cipher.encrypt(text).decode())
@@ -55,9 +77,12 @@ class StoredRuntime:
         return [_with_headers(s, lambda text: self._cipher.decrypt(text.encode())) for s in found]
 
     async def flush(self) -> None:
-        """Until everything is written."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        """Until everything is written, or waits for a store that does not answer."""
+        if self._writing is None:
+            return
+        stuck = self._tasks.start(self._stuck.wait(), name="see whether the store answers")
+        await asyncio.wait([self._writing, stuck], return_when=asyncio.FIRST_COMPLETED)
+        stuck.cancel()
 
 
 def _with_headers(settings: EventSettings, change: Callable[[str], str]) -> EventSettings:

@@ -124,7 +124,7 @@ def _is_uuid(text: str) -> bool:
 def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
     try:
         module = ast.parse(source.text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep, too
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{source.file}{line}: expected assignments in Python") from error
     told: dict[str, Any] = {}
