@@ -93,14 +93,24 @@ async def _outputs(
 ) -> tuple[bytes, bytes]:
     if most is None:
         return await process.communicate(stdin)
-    assert stdin is None, "what is bounded is given nothing"
     assert process.stdout is not None
     assert process.stderr is not None
-    out, err = await asyncio.gather(
-        _at_most(process, process.stdout, most), _at_most(process, process.stderr, most)
+    out, err, _ = await asyncio.gather(
+        _at_most(process, process.stdout, most),
+        _at_most(process, process.stderr, most),
+        _feed(process, stdin),
     )
     await process.wait()
     return out, err
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes | None) -> None:
+    if process.stdin is None or data is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it reads no more
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
 
 
 async def _at_most(

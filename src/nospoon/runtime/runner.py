@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from nospoon.errors import HostUnreachable
+from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.destinations import SshDestination
 from nospoon.runtime import process
-from nospoon.runtime.process import Finished
+from nospoon.runtime.process import Finished, OutputTooLong
 
 SSH_FAILED = 255
+MOST_OUTPUT = 64 << 20
+"""Bytes that a command on another host may write: what answers there may be anyone's by now."""
 NOT_SSHS_OWN = "; status=$?; [ $status -ne 255 ] || status=254; exit $status"
 """What is appended to a command: ssh(1) tells its own failures by 255, as some commands do."""
 LONGEST_SOCKETS = 108 - 1 - len("/ssh-") - 40 - 18
@@ -58,7 +60,13 @@ class SshRunner:
             SshDestination.parse(self.destination)
         except ValueError as error:
             raise HostUnreachable(str(error)) from error
-        done = await process.run(self.command(argv), stdin=stdin, check=False)
+        command = self.command(argv)
+        try:
+            done = await process.run(command, stdin=stdin, check=False, most=MOST_OUTPUT)
+        except OutputTooLong as error:
+            raise ProviderError(
+                f"`{shlex.join(argv)}` on {self.destination} wrote more than {MOST_OUTPUT >> 20}MiB"
+            ) from error
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {done.stderr.strip()}")
         if check and done.status != 0:

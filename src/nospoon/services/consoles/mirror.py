@@ -76,10 +76,13 @@ class Mirror:
         try:
             await self.pull()
             self._away = False
-        except NospoonError as error:
+        except (
+            NospoonError,
+            ValueError,
+        ) as error:  # or what answers there is no list, or no base64
             if not self._away:
                 log.warning("console records are not copied", at=str(self._there), why=str(error))
-            self._away = isinstance(error, HostUnreachable)
+            self._away = isinstance(error, HostUnreachable | ValueError)
 
     async def pull(self) -> None:
         """Copy what is new. Raises `HostUnreachable`."""
