@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
@@ -331,6 +331,8 @@ def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 def make_directory(directory: Path, mode: int) -> None:
     """A directory of one of the settings. Raises `UsageError` when it cannot be used."""
+    if os.geteuid() == 0:
+        _check_links(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=mode)
     except OSError as error:
@@ -347,9 +349,32 @@ def make_directory(directory: Path, mode: int) -> None:
             hint=f"Name another one, or: chown root {directory}",
         )
     if os.geteuid() == 0:
+        _check_links(directory)  # again: one may have come meanwhile
         _check_parents(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to the directory {directory}: Permission denied")
+
+
+def _check_links(directory: Path) -> None:
+    """Where a link leads is its owner's choice. Linux may follow those of others in /tmp, too
+    (proc_sys_fs(5), protected_symlinks).
+    """
+    for link in _links(directory.absolute()):
+        owner = link.lstat().st_uid
+        if owner != 0:
+            raise UsageError(
+                f"{link} is a link of user {owner}: root's daemon writes only where its own links "
+                "lead",
+                hint="Name another directory, or remove the link.",
+            )
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """Those on the way there, and on the ways where these lead."""
+    for each in (path, *path.parents):
+        if each.is_symlink():
+            yield each
+            yield from _links(each.parent / each.readlink())
 
 
 def _check_parents(directory: Path) -> None:

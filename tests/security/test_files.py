@@ -140,6 +140,32 @@ def test_roots_daemon_writes_in_no_directory_that_others_may_replace(
             make_directory(each, 0o711)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user")
+@pytest.mark.parametrize("below", ["", "new"])
+@pytest.mark.parametrize("through", [False, True])
+def test_roots_daemon_follows_no_link_of_another_user(
+    tmp_path: Path, below: str, *, through: bool
+) -> None:
+    """In a sticky directory another user may have made it: root's database and key went where that
+    user wanted, and a directory of the system lost its rights.
+    """
+    target, shared = tmp_path / "target", tmp_path / "shared"
+    target.mkdir(0o755)
+    shared.mkdir()
+    shared.chmod(0o1777)
+    link, own = shared / "link", tmp_path / "own"
+    link.symlink_to(target)
+    own.symlink_to(link)
+    directory = (own if through else link) / below
+    make_directory(directory, 0o711)  # it is root's
+    os.lchown(link, OTHER, -1)
+    if below:
+        directory.rmdir()
+    with pytest.raises(UsageError, match=f"link is a link of user {OTHER}: "):
+        make_directory(directory, 0o711)
+    assert list(target.iterdir()) == []
+
+
 def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) -> None:
     """Reading is enough for flock(2): who waits for the lock has it when the daemon dies."""
     file = tmp_path / "nospoond.pid"
