@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
+import tarfile
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.control.content.images import HEAD, format_of, image_facts
+from nospoon.control.content.images import (
+    GZIP,
+    HEAD,
+    ROOT_HEAD,
+    XZ,
+    format_of,
+    image_facts,
+    refuse_other_root,
+    root_facts,
+)
 from nospoon.errors import UsageError
 
 pytestmark = pytest.mark.tools
@@ -71,3 +83,41 @@ def test_no_bytes_make_it_stumble(rest: bytes, qcow: bool) -> None:  # noqa: FBT
     head = (b"QFI\xfb" + rest if qcow else rest)[:HEAD]
     with suppress(UsageError):
         assert format_of("x", head) in {"raw", "qcow2"}
+
+
+@pytest.mark.parametrize("tool", ["", "gzip", "xz", "zstd"])
+async def test_a_root_file_system_is_a_tar_however_it_is_compressed(
+    tmp_path: Path, tool: str
+) -> None:
+    path = tmp_path / "root.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(Path(__file__), "etc/file")
+    if tool:
+        packed(path, tool)
+    facts = await root_facts(path, "root", "ab")
+    assert (facts.format, facts.virtual_size) == ("tar", path.stat().st_size)
+
+
+@pytest.mark.parametrize("tool", ["", "gzip", "xz"])
+async def test_a_disk_image_is_no_root_file_system(tmp_path: Path, tool: str) -> None:
+    path = made(tmp_path / "image", "raw")
+    if tool:
+        packed(path, tool)
+    with pytest.raises(UsageError, match=r"image seed.img is not a root file system.*Pack one"):
+        await root_facts(path, "seed.img", "ab")
+
+
+@given(st.binary(max_size=2000), st.sampled_from([b"", GZIP, XZ, bytes.fromhex("1f8b0800")]))
+def test_no_bytes_of_a_root_make_it_stumble(rest: bytes, magic: bytes) -> None:
+    with suppress(UsageError):
+        refuse_other_root("x", magic + rest)
+
+
+def test_what_unpacks_to_much_takes_little_memory() -> None:
+    bomb = gzip.compress(bytes(64 << 20))
+    tracemalloc.start()
+    with pytest.raises(UsageError):
+        refuse_other_root("x", bomb[:ROOT_HEAD])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20

@@ -18,7 +18,7 @@ from tests.e2e.standing import Standing, bridges, virsh
 from nospoon.clusterfile import changes
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.cloud import CloudAuthSection, CloudSection
-from nospoon.clusterfile.hardware import DiskSection, NicSection
+from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection
 from nospoon.clusterfile.ironic import (
     ConnectorSection,
     EnrolmentSection,
@@ -35,7 +35,14 @@ from nospoon.clusterfile.labs import (
     LabTimeoutsSection,
     WebhookSection,
 )
-from nospoon.clusterfile.models import AdoptSection, ClusterFile, HostSection, NetworkSection
+from nospoon.clusterfile.models import (
+    AdoptSection,
+    ClusterFile,
+    FlavorSection,
+    HostSection,
+    NetworkSection,
+    NodeGroupSection,
+)
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
@@ -62,6 +69,7 @@ LEFT = (
 ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
+KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
 OF_LABS = (
     LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
@@ -80,6 +88,10 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(OpenStackSection, name): CLOUDS for name in OpenStackSection.model_fields},
     **{(section, name): LABS for section in OF_LABS for name in section.model_fields},
     (NicSection, "pxe"): ENROLLED,
+    (NicSection, "address"): KINDS,
+    **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
+    (FlavorSection, "kind"): KINDS,
+    (NodeGroupSection, "kind"): KINDS,
     (DiskSection, "checksum"): CHECKSUM,
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},
     **{(AdoptSection, name): ADOPTED for name in AdoptSection.model_fields},

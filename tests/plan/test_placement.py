@@ -436,3 +436,20 @@ def test_what_was_never_made_gives_way_where_others_would_be_homeless() -> None:
     before = Allocations(hosts={"small": "b"})
     given, reasons = allocate(cluster, before, Occupied(), facts=known, unmade={"small"})
     assert (given.hosts, reasons) == ({"small": "a", "large": "b"}, [])
+
+
+def test_a_node_goes_only_where_its_kind_is_made_and_the_refusal_says_what_is_made_there() -> None:
+    both = "hosts: {real: {}, sim: simulated}\nnodes: [{kind: container, image: r}, {name: b}]"
+    assert hosts(read(both))["node-0"] == "sim"
+    (refused,) = refusals(read("nodes: [{kind: container, image: r, count: 2}]"))
+    assert refused == (
+        "node node-0 and 1 like it fit on no host. here: qemu:///system makes no node of kind "
+        "container, only baremetal and vm. Give the host a connection that makes containers."
+    )
+
+
+def test_a_node_of_another_kind_than_before_leaves_a_host_that_does_not_make_it() -> None:
+    cluster = read("hosts: {real: {}, sim: simulated}\nnodes: [{kind: container, image: r}]")
+    placed, refused = place(cluster, {"node-0": "real"}, {}, {})
+    assert not refused
+    assert placed["node-0"].host == "sim"

@@ -26,6 +26,8 @@ DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 _FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
 """Keys that may name files. Without any it is the daemon alone who reads the cluster file."""
+_USER_DATA = re.compile(r"\buser_data\W*:")
+MAX_USER_DATA = 65536
 _CLOUD = re.compile(r"\bcloud\W*:")
 _NO_INVENTORY = {
     "simulated": "simulated",
@@ -40,7 +42,7 @@ def read_cluster(path: str) -> Cluster:
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
-    return load(_with_cloud(_with_inventory(text, name, _base(path)), name), file=name)
+    return load(_whole(text, name, _base(path)), file=name)
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     """
     name, text = _read(path)
     base = _base(path)
-    text = _with_cloud(_with_inventory(text, name, base), name)
+    text = _whole(text, name, base)
     if client is not None and not _FILES.search(text):
         return {"file": name, "text": text, "uploads": {}}
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
@@ -82,7 +84,7 @@ def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
     """The body of a request about hosts: those of a file, and those given as [NAME=]URI."""
     file, text = _read(path) if path else ("", "")
     if path:
-        text = _with_cloud(_with_inventory(text, file, _base(path)), file)
+        text = _whole(text, file, _base(path))
     named = dict(_host(each) for each in hosts)
     return {"hosts": named, "file": file, "text": text}
 
@@ -96,6 +98,63 @@ def _host(given: str) -> tuple[str, str]:
 def _base(path: str) -> Path:
     """Where the paths in a cluster file begin."""
     return Path(path).resolve().parent if path != "-" else Path.cwd()
+
+
+def _whole(text: str, name: str, base: Path) -> str:
+    """The file with everything written out that the client alone can read."""
+    return _with_user_data(_with_cloud(_with_inventory(text, name, base), name), name, base)
+
+
+def _with_user_data(text: str, name: str, base: Path) -> str:
+    """The file with each `user_data: {file: PATH}` replaced by what is in that file."""
+    if not _USER_DATA.search(text):
+        return text
+    from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
+
+    for path, given in _named_user_data(Document(text, name).value):
+        document = Document(text, name)
+        content, why = _content(base / given)
+        if why:
+            raise SpecError([document.problem(path, f"cannot read user data: {why}")])
+        text = document.replaced(path, json.dumps(content, ensure_ascii=False))
+    return text
+
+
+def _content(path: Path) -> tuple[str, str]:
+    """The text of a file of user data, or why there is none."""
+    try:
+        if path.stat().st_size > MAX_USER_DATA:
+            return "", f"{path} is larger than {MAX_USER_DATA >> 10} KiB"
+        return path.read_text(encoding="utf-8"), ""
+    except OSError as error:
+        return "", f"{path}: {error.strerror}"
+    except UnicodeDecodeError as error:
+        return "", f"{path}: {reason(error)}"
+
+
+def _named_user_data(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where a cluster file names a file of user data, and its path."""
+    for path, layer in _layers(value):
+        given = layer.get("user_data")
+        file = given.get("file") if isinstance(given, dict) and len(given) == 1 else None
+        if isinstance(file, str) and file:
+            yield (*path, "user_data"), file
+
+
+def _layers(value: Any) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+    """Everything that may have user data: flavors, groups, and their overrides."""
+    if not isinstance(value, dict):
+        return
+    flavors, groups = value.get("flavors"), value.get("nodes")
+    found: list[tuple[tuple[str | int, ...], Any]] = []
+    if isinstance(flavors, dict):
+        found += [(("flavors", key), each) for key, each in flavors.items()]
+    for index, group in enumerate(groups if isinstance(groups, list) else ()):
+        found.append((("nodes", index), group))
+        overrides = group.get("overrides") if isinstance(group, dict) else None
+        if isinstance(overrides, dict):
+            found += [(("nodes", index, "overrides", key), each) for key, each in overrides.items()]
+    yield from ((path, each) for path, each in found if isinstance(each, dict))
 
 
 def _with_inventory(text: str, name: str, base: Path) -> str:

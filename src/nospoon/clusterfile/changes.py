@@ -134,14 +134,17 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "boot": Rule.LIVE,
         "boot_order": Rule.LIVE,
         "restore": Rule.LIVE,
+        "image": Rule.REPLACE,
+        **_all(Rule.AT_POWER_OFF, "user_data", "ssh_keys"),
     },
-    FlavorSection: {"kind": Rule.FIXED},
+    FlavorSection: {"kind": Rule.REPLACE},
     NodeSection: {
         "host": Rule.REPLACE,
         "traits": Rule.LIVE,
         "labels": Rule.REMEMBERED,
     },
     NodeGroupSection: {
+        "kind": Rule.REPLACE,
         "flavor": Rule.PARTS,
         **_all(Rule.NODES, "count", "name", "start"),
         **_all(Rule.PARTS, "adopt", "placement", "overrides"),
@@ -155,7 +158,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.AT_POWER_OFF, "rotational", "cache", "discard"),
     },
     NicSection: {
-        **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk"),
+        **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk", "address"),
         **_all(Rule.LIVE, "pxe", "portgroup"),
     },
     PortgroupSection: _all(

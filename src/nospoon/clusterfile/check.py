@@ -10,6 +10,7 @@ from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.hosts import connections_of
+from nospoon.clusterfile.kinds import kinds
 from nospoon.clusterfile.labs import MOST_MACS, MOST_TOGETHER
 from nospoon.clusterfile.models import HostSection
 from nospoon.clusterfile.references import (
@@ -49,6 +50,7 @@ def check(
     yield from _hosts(sections)
     yield from _labs(sections)
     yield from _hardware(sections)
+    yield from kinds(sections, expansion)
     yield from _duplicate_nodes(expansion)
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)

@@ -121,7 +121,9 @@ class Document:
             found = self._child(node, part)
             node = found[1] if found is not None else node
         assert node is not None, "a path that is in the file"
-        return self._text[: node.start_mark.index] + by + self._text[node.end_mark.index :]
+        start, end = node.start_mark.index, node.end_mark.index
+        end -= len(self._text[start:end]) - len(self._text[start:end].rstrip())  # of blocks
+        return self._text[:start] + by + self._text[end:]
 
     def _child(self, node: Node | None, part: str | int) -> tuple[Node | None, Node] | None:
         if isinstance(node, MappingNode):

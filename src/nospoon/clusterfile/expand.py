@@ -24,6 +24,7 @@ from nospoon.model.cluster import (
     Adoption,
     Arch,
     BmcProtocol,
+    CloudInit,
     Credentials,
     Disk,
     Firmware,
@@ -33,10 +34,18 @@ from nospoon.model.cluster import (
     Portgroup,
 )
 from nospoon.model.lab import LabFlavor
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OWN_FORMAT
 
 DEFAULT_MEMORY = 1 << 30
 DEFAULT_DISK = DiskSection(size="10GiB")
+DEFAULT_ROOT = 10 << 30
+"""Bytes that a container's root may have."""
+BOOT_ORDERS = {
+    NodeKind.BAREMETAL: (BootDevice.DISK, BootDevice.NETWORK),
+    NodeKind.VM: (BootDevice.DISK,),
+    NodeKind.CONTAINER: (BootDevice.DISK,),
+}
 _NUMBER = re.compile(r"\{n(?::0?(\d{1,2})d?)?\}")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}?")
 _NAME = re.compile(NAME_PATTERN)
@@ -88,7 +97,9 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
 
 def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[LabFlavor]:
     """The file's flavors as filters of labs compare them, one disk each: the largest."""
-    for name in sections.flavors:
+    for name, flavor in sections.flavors.items():
+        if flavor.kind not in (None, NodeKind.BAREMETAL):
+            continue
         group = NodeGroupSection(flavor=name)
         node = _node(sections, group, name="", default_network=default_network)
         disk = max((each.size for each in node.disks), default=0)
@@ -165,7 +176,7 @@ def _named(template: Node, name: str) -> Node:
 
 def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_network: str) -> Node:
     override = group.overrides.get(name)
-    flavor_name = group.flavor or ("" if group.adopt is not None else _only_flavor(sections))
+    flavor_name, kind = flavor_of(sections, group)
     flavor = sections.flavors.get(flavor_name)
     layers: tuple[HardwareSection | None, ...] = (override, group, flavor)
     enrolments = [*(layer.ironic if layer else None for layer in layers), sections.ironic]
@@ -181,8 +192,10 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     bmcs = [layer.bmc for layer in layers if layer is not None and layer.bmc is not None]
     protocols = next(
         (bmc.protocols for bmc in bmcs if bmc.protocols is not None),
-        [BmcProtocol.IPMI, BmcProtocol.REDFISH],
+        [BmcProtocol.IPMI, BmcProtocol.REDFISH] if kind is NodeKind.BAREMETAL else [],
     )
+    image = pick("image", None)
+    usual_disk = DiskSection(image=image) if image else DEFAULT_DISK
     return Node(
         name=name,
         flavor=flavor_name or "default",
@@ -193,12 +206,12 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         firmware=pick("firmware", Firmware.UEFI),
         tpm=bool(pick("tpm", None)),
         disks=tuple(
-            _disk(disk, "unsafe" if sections.throwaway else "writeback")
-            for disk in pick("disks", [DEFAULT_DISK])
+            _sized(_disk(disk, "unsafe" if sections.throwaway else "writeback"), kind)
+            for disk in pick("disks", [usual_disk])
         ),
         nics=tuple(_nic(nic) for nic in pick("nics", default_nics)),
         portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
-        boot_order=tuple(pick("boot_order", (BootDevice.DISK, BootDevice.NETWORK))),
+        boot_order=tuple(pick("boot_order", BOOT_ORDERS[kind])),
         boot=pick("boot", ""),
         restore=pick("restore", None),
         bmc=tuple(dict.fromkeys(protocols)),
@@ -207,12 +220,27 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),
         enrolment=enrolment(enrolments),
+        kind=kind,
+        cloud_init=CloudInit(pick("user_data", ""), tuple(pick("ssh_keys", ()))),
         placement=Placement(
             strategy=group.placement.strategy,
             affinity=tuple(group.placement.affinity),
             anti_affinity=tuple(group.placement.anti_affinity),
         ),
     )
+
+
+def flavor_of(sections: Sections, group: NodeGroupSection) -> tuple[str, NodeKind]:
+    """The flavor of a group's nodes, "" for none, and their kind."""
+    name = group.flavor or ("" if group.adopt is not None else _only_flavor(sections))
+    flavor = sections.flavors.get(name)
+    usual = flavor.kind if flavor is not None else None
+    return name, group.kind or usual or NodeKind.BAREMETAL
+
+
+def _sized(disk: Disk, kind: NodeKind) -> Disk:
+    """The root of a container has a limit: its image has no size of its own."""
+    return replace(disk, size=disk.size or DEFAULT_ROOT) if kind is NodeKind.CONTAINER else disk
 
 
 def _only_flavor(sections: Sections) -> str:
@@ -242,6 +270,7 @@ def _nic(section: NicSection) -> Nic:
         portgroup=section.portgroup or "",
         trunk=tuple(sorted(set(section.trunk))),
         pxe=section.pxe,
+        address=section.address or "",
     )
 
 

@@ -9,6 +9,7 @@ from ipaddress import (
     IPv6Address,
     IPv6Network,
     ip_address,
+    ip_interface,
     ip_network,
 )
 from typing import Annotated, Any
@@ -225,6 +226,54 @@ def parse_ssh(value: Any) -> Any:
     return value
 
 
+def parse_user_data(value: Any) -> Any:
+    """User data of cloud-init. A path is for the client, which writes the file's text in its place:
+    the daemon opens none that a client names.
+    """
+    if isinstance(value, dict):
+        raise ValueError(
+            "expected user data as text: only the nospoon command reads a file that is named here"
+        )
+    if not USER_DATA.match(parse_text(value)):
+        raise ValueError(
+            f"expected user data of cloud-init, got {shown(value)}. Begin it with a line "
+            "`#cloud-config`, or `#!` and a program"
+        )
+    return value
+
+
+def parse_ssh_key(value: Any) -> Any:
+    """A line of an authorized_keys file (sshd(8))."""
+    if not SSH_KEY.match(parse_text(value)):
+        raise ValueError(
+            "expected a public ssh key in one line, such as `ssh-ed25519 AAAA… me@here`, got "
+            f"{shown(value)}. `cat ~/.ssh/id_ed25519.pub` shows yours"
+        )
+    return value
+
+
+def parse_nic_address(value: Any) -> Any:
+    """`dhcp`, or an address of a host with the prefix length of its network."""
+    if parse_text(value) == "dhcp":
+        return value
+    address, slash, length = value.partition("/")
+    try:
+        ip_address(address)
+        found = ip_interface(value)
+    except ValueError:
+        found = None
+    if found is None or not slash or not length.isdecimal():
+        raise ValueError(
+            "expected dhcp, or an address with its prefix length such as 172.30.0.10/24, got "
+            f"{shown(value)}"
+        )
+    network = found.network
+    ends = {network.network_address, network.broadcast_address} if network.num_addresses > 2 else ()
+    if found.ip in ends:
+        raise ValueError(f"expected the address of a host, got {value}: it is that of its network")
+    return str(found)
+
+
 def parse_trait(value: Any) -> str:
     """A trait's name."""
     if isinstance(value, str) and _TRAIT.match(value):
@@ -273,6 +322,38 @@ def _text_like(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
+USER_DATA_PATTERN = r"^(#|Content-Type:|MIME-Version:)"
+USER_DATA = re.compile(USER_DATA_PATTERN)
+"""What cloud-init knows by its first line
+(https://docs.cloud-init.io/en/latest/explanation/format.html).
+"""
+SSH_KEY_PATTERN = r"^(ssh|ecdsa|sk)-[!-~]+ [!-~]+( [ -~]*)?$"
+SSH_KEY = re.compile(SSH_KEY_PATTERN.removesuffix("$") + r"\Z")
+UserData = Annotated[
+    str,
+    BeforeValidator(parse_user_data),
+    Field(max_length=65536),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": USER_DATA_PATTERN, "maxLength": 65536},
+                {
+                    "type": "object",
+                    "properties": {"file": {"type": "string"}},
+                    "required": ["file"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+SshKey = Annotated[
+    str, BeforeValidator(parse_ssh_key), Field(max_length=8192),
+    WithJsonSchema({"type": "string", "pattern": SSH_KEY_PATTERN, "maxLength": 8192}),
+]  # fmt: skip
+NicAddress = Annotated[
+    str, BeforeValidator(parse_nic_address), _text_like(r"^(dhcp|[0-9a-fA-F.:]+/[0-9]+)$")
+]
 Url = Annotated[str, BeforeValidator(parse_url), _text_like("^https?://")]
 Address = Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)]
 Pool = Annotated[

@@ -7,7 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.bmcs import NodeBmcSection
-from nospoon.clusterfile.fields import SERIAL_PATTERN, Checksum, Mac, Memory, Name, Size, VolumeName
+from nospoon.clusterfile.fields import (
+    SERIAL_PATTERN,
+    Checksum,
+    Mac,
+    Memory,
+    Name,
+    NicAddress,
+    Size,
+    SshKey,
+    UserData,
+    VolumeName,
+)
 from nospoon.clusterfile.ironic import EnrolmentSection
 from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed
 from nospoon.model.boot import BootDevice
@@ -96,6 +107,11 @@ class NicSection(Section):
         "is that of the first NIC.",
     )
     portgroup: Name | None = Field(None, description="Portgroup that it is a member of.")
+    address: NicAddress | None = Field(
+        None,
+        description="Of a VM or container: `dhcp`, or an address of its own; default "
+        "`dhcp`, and none on a network of nospoon's without `netboot`.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -160,7 +176,25 @@ class HardwareSection(Section):
         "again: the power restore policy of its BMC, until a client sets another; default "
         "previous, with a PDU on.",
     )
-    bmc: NodeBmcSection | None = Field(None, description="Protocols and credentials of its BMC.")
+    bmc: NodeBmcSection | None = Field(
+        None,
+        description="Protocols and credentials of its BMC; of a VM or container, default none.",
+    )
+    image: Text | None = Field(
+        None,
+        min_length=1,
+        description="Of a VM or container: the image of its root, a path beside the file or a URL; "
+        "short for `disks: [{image: …}]`.",
+    )
+    user_data: UserData | None = Field(
+        None,
+        description="Of a VM or container: user data of cloud-init, as text or `{file: PATH}`.",
+    )
+    ssh_keys: Annotated[list[SshKey], BeforeValidator(listed), OneOrMore()] | None = Field(
+        None,
+        max_length=64,
+        description="Of a VM or container: public keys of the image's default user.",
+    )
     ironic: EnrolmentSection | None = Field(
         None, description="What is different for Ironic than the file's `ironic` says."
     )

@@ -44,6 +44,7 @@ from nospoon.clusterfile.section import (
 )
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
+from nospoon.model.node_kind import NodeKind
 
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 """Unicode's categories of control characters, and separators of lines and paragraphs."""
@@ -182,7 +183,9 @@ class NetworkSection(Section):
 class FlavorSection(HardwareSection):
     """A kind of node."""
 
-    kind: Literal["baremetal"] = Field("baremetal", description="Kind of node.")
+    kind: NodeKind | None = Field(
+        None, description="What its nodes are, unless their group says; default `baremetal`."
+    )
 
 
 class NodeSection(HardwareSection):
@@ -225,8 +228,8 @@ class PlacementSection(Section):
 
 
 OF_ITS_OWNER = frozenset({
-    "arch", "boot_order", "count", "cpus", "disks", "firmware", "flavor", "memory", "nics",
-    "overrides", "placement", "portgroups", "start", "tpm",
+    "arch", "boot_order", "count", "cpus", "disks", "firmware", "flavor", "image", "kind", "memory",
+    "nics", "overrides", "placement", "portgroups", "ssh_keys", "start", "tpm", "user_data",
 })  # fmt: skip
 """What may not be said of a machine that somebody else made."""
 
@@ -262,6 +265,12 @@ class NodeGroupSection(NodeSection):
         "changed, and `down` leaves them as they are. Their shape may not be given.",
     )
 
+    kind: NodeKind | None = Field(
+        None,
+        description="What its nodes are: `baremetal`: hardware with BMCs; `vm`: virtual machines "
+        "that boot their image; `container`: system containers. Default: the flavor's, else "
+        "`baremetal`.",
+    )
     flavor: Name | None = Field(None, description="Flavor; may be left out where only one fits.")
     count: Annotated[Whole, Field(ge=0, le=MAX_CLUSTER)] = Field(
         1, description="How many; a cluster has at most 20,000 nodes."

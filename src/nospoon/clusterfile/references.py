@@ -125,7 +125,11 @@ def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path,
 
 
 def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
-    return _of_disks(raw, "image")
+    yield from _of_disks(raw, "image")
+    for path, layer in _layers(raw):
+        root = layer.get("image")
+        if isinstance(root, str) and root:
+            yield (*path, "image"), root
 
 
 def _of_disks(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:

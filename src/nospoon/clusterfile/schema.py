@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nospoon.clusterfile.fields import NAME_PATTERN
+from nospoon.clusterfile.kinds import schema_of
 from nospoon.clusterfile.models import ClusterFile
+from nospoon.model.node_kind import NodeKind
 
 BEYOND: dict[str, str] = {
     r"^expected one of endpoint and cloud": "`ironic` has one of `endpoint` and `cloud`",
@@ -39,6 +41,8 @@ BEYOND: dict[str, str] = {
     r"^expected printable characters": "control characters",
     r"^unknown attribute": "attributes of registered machines",
     r"^expected no file": "files in the settings of a cloud",
+    r"^expected user data as text": "`{file: PATH}`, which the client reads",
+    r"^expected (dhcp, or an address|the address of a host)": "what an address of a NIC is",
 }
 """Rules that no schema expresses: pattern of the loader's message -> what it is about. Names that
 one section uses and another defines, and what nodes have together (`clusterfile/check.py`), are
@@ -58,6 +62,8 @@ def json_schema() -> dict[str, Any]:
         whole = schema["properties"][name]
         about = whole.pop("description")
         schema["properties"][name] = {"anyOf": [whole, {"type": "null"}], "description": about}
+    for name in ("FlavorSection", "NodeGroupSection"):
+        schema["$defs"][name]["allOf"] = [schema_of(kind) for kind in NodeKind]
     for name, short in _SHORT_FORMS.items():
         schema["$defs"][name] = {"anyOf": [*short, schema["$defs"][name]]}
     return schema

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.control.content.files import Files
+from nospoon.control.content.seeds import Seeds
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
@@ -41,6 +42,7 @@ class Connections:
     verdicts: Path
     records: Path
     files: Files
+    seeds: Seeds
     builds: Builds
     simulations: Simulations
     remotes: Remotes
@@ -105,6 +107,7 @@ class Connections:
             self.deployment,
             runner,
             self._open_image,
+            open_seed=self.seeds.open,
             records=str(self.remotes.records if host.ssh else self.records),
             verdicts=self.verdicts,
             trial=trial,

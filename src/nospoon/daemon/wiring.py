@@ -24,6 +24,7 @@ from nospoon.control.content.client_downloads import ClientDownloads, Limits
 from nospoon.control.content.files import Files
 from nospoon.control.content.http_discs import HttpDiscs
 from nospoon.control.content.media import Media
+from nospoon.control.content.seeds import Seeds
 from nospoon.control.content.space import text_of
 from nospoon.control.controller import Controller
 from nospoon.control.fleet.authority import Authority
@@ -186,12 +187,14 @@ class Daemon:
             records=self.records,
             tasks=self._tasks,
         )
+        self.seeds = Seeds()
         self.connections = Connections(
             deployment=database.deployment,
             sockets=sockets,
             verdicts=settings.cache,
             records=self.records.directory,
             files=self.files,
+            seeds=self.seeds,
             builds=self.builds,
             simulations=self.simulations,
             remotes=self.remotes,
@@ -306,6 +309,7 @@ class Daemon:
             database=database,
             cipher=self.cipher,
             files=self.files,
+            seeds=self.seeds,
             hosts=self.hosts,
             looks=Looks(self._tasks),
             drivers_of=self._drivers_of,

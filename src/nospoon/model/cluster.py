@@ -16,6 +16,7 @@ from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec, Declared
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerPolicy
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import WantedFlavor
 
 
@@ -233,7 +234,8 @@ class Nic:
     """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it.
 
     `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q). `pxe`: whether Ironic
-    boots from it; None: if its network has network boot or is that of the first NIC.
+    boots from it; None: if its network has network boot or is that of the first NIC. `address`: of
+    a VM or container, in CIDR form; "dhcp"; "": by DHCP where there may be some.
     """
 
     network: str
@@ -242,6 +244,7 @@ class Nic:
     portgroup: str = ""
     trunk: tuple[int, ...] = ()
     pxe: bool | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +330,16 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
+class CloudInit:
+    """What cloud-init is given in a VM or container besides its name and addresses. `user_data` ""
+    for none; `ssh_authorized_keys`: of the image's default user, as sshd(8) has them.
+    """
+
+    user_data: str = field(default="", repr=False)
+    ssh_authorized_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Adopted:
     """A machine that somebody else made and that is a node's: its UUID and its name on its host."""
 
@@ -339,6 +352,7 @@ class Node:
     """One desired server, with its flavor's values filled in. `memory` in bytes. `restore`: the
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
     None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any.
+    The first disk of a VM or container is its root, made from an image.
     """
 
     name: str
@@ -363,6 +377,8 @@ class Node:
     restore: PowerPolicy | None = None
     adopted: Adopted | None = None
     ipmi_port: int = 0
+    kind: NodeKind = NodeKind.BAREMETAL
+    cloud_init: CloudInit = CloudInit()
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""

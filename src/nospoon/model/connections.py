@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
 from nospoon.model.agent import Agents
+from nospoon.model.node_kind import NodeKind
 
 USUAL_SOCKET = "/run/libvirt/libvirt-sock"
 
@@ -43,7 +44,7 @@ class Declared:
     `is_real`: its machines are outside of the daemon, on a host where commands run, which may
     have things of others, run out of room, and be reached under two names. `has_pools`: disks are
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
-    machines boot an image that is made there.
+    machines boot an image that is made there. `node_kinds`: which nodes it makes.
     """
 
     is_real: bool
@@ -51,6 +52,7 @@ class Declared:
     boot: BootMethod
     has_pools: bool = True
     has_boot_image: bool = False
+    node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
 
     @property
     def has_bridges(self) -> bool:
@@ -249,9 +251,19 @@ class OpenStack(_Usual):
 ConnectionSpec = Libvirt | Simulated | OpenStack
 SYSTEM_LIBVIRT = Libvirt("qemu:///system")
 """Of a host that says nothing else."""
-SYSTEM = Declared(is_real=True, networking=Networking.BRIDGES, boot=BootMethod.NATIVE)
+SYSTEM = Declared(
+    is_real=True,
+    networking=Networking.BRIDGES,
+    boot=BootMethod.NATIVE,
+    node_kinds=frozenset({NodeKind.BAREMETAL, NodeKind.VM}),
+)
 SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)
-IN_MEMORY = Declared(is_real=False, networking=Networking.SIMULATED, boot=BootMethod.NATIVE)
+IN_MEMORY = Declared(
+    is_real=False,
+    networking=Networking.SIMULATED,
+    boot=BootMethod.NATIVE,
+    node_kinds=frozenset(NodeKind),
+)
 CLOUD = Declared(
     is_real=True,
     networking=Networking.PORTS,

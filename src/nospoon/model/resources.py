@@ -24,6 +24,7 @@ from nospoon.model.ironic import (
     IronicTarget,
 )
 from nospoon.model.machine import PowerPolicy
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import NovaFlavor, NovaInventory
 
 
@@ -90,8 +91,8 @@ class Pool:
 class Image:
     """A disk image copied to a host once. `sha256` of the file; sizes in bytes.
 
-    `pool`: of the cluster that uses it. `format` is qemu-img's name (raw, qcow2); `virtual_size` is
-    what a guest sees.
+    `pool`: of the cluster that uses it. `format` is qemu-img's name (raw, qcow2), or `ROOT_FORMAT`;
+    `virtual_size` is what a guest sees.
     """
 
     pool: str
@@ -100,9 +101,15 @@ class Image:
     virtual_size: int
 
 
+ROOT_FORMAT = "tar"
+"""Format of an image that is a root file system, packed by tar(1) and, it may be, compressed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A disk of a machine; `size` in bytes. `image` names an Image resource, "" is blank."""
+    """A disk of a machine, or the root of a container; `size` in bytes. `image` names an Image
+    resource, "" is blank.
+    """
 
     pool: str
     size: int
@@ -310,6 +317,7 @@ class Machine:
     decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
+    `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
     """
 
     uuid: UUID
@@ -330,6 +338,8 @@ class Machine:
     adopted: str = ""
     flavor: str = ""
     zone: str = ""
+    kind: NodeKind = NodeKind.BAREMETAL
+    seed: str = field(default="", repr=False)
 
     @property
     def serial_number(self) -> str:

@@ -22,6 +22,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.model.connections import BootMethod
 from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
     BootImage,
@@ -63,7 +64,9 @@ SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What is known of an image that the file names: sizes in bytes, format as qemu-img says."""
+    """What is known of an image that the file names: sizes in bytes; format as qemu-img says, or
+    `ROOT_FORMAT`, of which `virtual_size` is that of the file.
+    """
 
     sha256: str
     format: str
@@ -77,7 +80,8 @@ class Surroundings:
     `pool_roots` by host; `images` by their `source`; `credentials_keys` by node;
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
     where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
-    `made`: the machines that nodes have, by node.
+    `made`: the machines that nodes have, by node. `seeds`: digests of what cloud-init gets, by
+    node.
     """
 
     pool_roots: Mapping[str, str]
@@ -88,6 +92,7 @@ class Surroundings:
     boot_port: int = 8069
     adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
     made: Mapping[str, Machine] = field(default_factory=dict)
+    seeds: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -273,7 +278,7 @@ class _Resolver:
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         bmc = self._bmc(node, uuid, key, tuple(self._sizes(node, host, volumes)))
         yield bmc
-        if self.cluster.ironic is not None:
+        if self.cluster.ironic is not None and node.kind is NodeKind.BAREMETAL:
             yield from in_ironic(self.cluster, node, machine, bmc, boots=self._boots(node, host))
 
     def _networks_of(self, node: Node, host: Host) -> list[Key]:
@@ -367,6 +372,8 @@ class _Resolver:
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
             flavor=size.name if size is not None else "",
             zone=host.connection.zone,
+            kind=node.kind,
+            seed=self.around.seeds.get(node.name, ""),
         )
 
     def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:

@@ -15,6 +15,7 @@ from nospoon.model.ironic import (
     IronicTarget,
     Settings,
 )
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
     OWN_FORMAT,
@@ -135,7 +136,8 @@ def describe(shape: Shape) -> str:
             return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
             return (
-                f"{counted(shape.cpus, 'CPU')}, {size(shape.memory)}, "
+                ("" if shape.kind is NodeKind.BAREMETAL else f"{shape.kind}, ")
+                + f"{counted(shape.cpus, 'CPU')}, {size(shape.memory)}, "
                 f"{shape.firmware}, {shape.arch}, "
                 f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
                 + (f", flavor {shape.flavor}" if shape.flavor else "")

@@ -33,6 +33,7 @@ from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
+from nospoon.model.seed import Seed
 
 
 class Driver(Protocol):
@@ -263,6 +264,16 @@ class Connection(Protocol):
 
 OpenImage = Callable[[str], Awaitable[str]]
 """sha256 of an uploaded or fetched image -> path of the daemon's own copy of it."""
+OpenSeed = Callable[[str], Awaitable[Seed]]
+"""Digest (`Machine.seed`) -> what cloud-init reads in a machine that is made or changed now. Raises
+`ProviderError` at any other time.
+"""
+
+
+async def no_seeds(digest: str) -> Seed:
+    """Of connections that make no machines with cloud-init."""
+    raise ProviderError(f"no cloud-init data {digest[:12]} here: this connection was given none")
+
 
 __all__ = [
     "LOOKS",
@@ -278,4 +289,6 @@ __all__ = [
     "MachineDriver",
     "Medium",
     "OpenImage",
+    "OpenSeed",
+    "no_seeds",
 ]

@@ -2,22 +2,30 @@
 
 QEMU is never left to guess a format: some formats name other files, which it would open. Two are
 taken, raw and qcow2, and of a qcow2 the header is read here before QEMU sees it (QEMU,
-docs/interop/qcow2.txt).
+docs/interop/qcow2.txt). Containers begin with a root file system instead: a tar, which may be
+compressed.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 import struct
+import zlib
 from pathlib import Path
 
 from nospoon.clusterfile.fields import MOST_DISK
 from nospoon.errors import UsageError
+from nospoon.model.resources import ROOT_FORMAT
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime import process
 
 QCOW2 = b"QFI\xfb"
 HEAD = 4096
+ROOT_HEAD = 1 << 20
+"""Of a compressed file: its first block must be whole, to be unpacked at all."""
+XZ_MEMORY = 256 << 20
+"""xz -9 takes 65 MiB to unpack (xz(1))."""
 MOST_INFO = 1 << 20
 """Bytes of what QEMU says of an image: it names 65,536 snapshots and as many bitmaps, if it has so
 many, and they would be decoded where nothing else runs meanwhile.
@@ -34,10 +42,11 @@ OTHERS = (
     (0, b"WithouFreSpacExt", "Parallels"),
 )
 """Where other formats have which bytes, and what they are called."""
+GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 COMPRESSED = (
-    (b"\x1f\x8b", "gzip"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (GZIP, "gzip"),
+    (XZ, "xz"),
+    (ZSTD, "zstd"),
     (b"BZh", "bzip2"),
 )
 _HEADER = struct.Struct(">4sIQIIQ")
@@ -84,6 +93,43 @@ def _check_qcow2(name: str, head: bytes) -> None:
             f"image {name} refers to another file ({other})",
             hint="Flatten it: qemu-img convert -O qcow2 OLD NEW.",
         )
+
+
+TAR_AT, TAR = 257, b"ustar"
+"""Of POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar has it, too."""
+TAR_HEAD = 512
+
+
+def refuse_other_root(name: str, head: bytes) -> None:
+    """Raises `UsageError` for what is no tar, plain or compressed by gzip, xz or zstd. Of the last
+    the magic number alone is looked at: the connection that unpacks it sees the rest.
+    """
+    if head.startswith(ZSTD) or _unpacked(head)[TAR_AT:].startswith(TAR):
+        return
+    raise UsageError(
+        f"image {name} is not a root file system, which a container begins with",
+        hint="Pack one: tar --numeric-owner -C DIRECTORY -cJf root.tar.xz .",
+    )
+
+
+def _unpacked(head: bytes) -> bytes:
+    """The first bytes of what may be compressed; no more memory is used than they take."""
+    try:
+        if head.startswith(GZIP):
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, TAR_HEAD)
+        if head.startswith(XZ):
+            unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+            return unpacking.decompress(head, TAR_HEAD)
+    except (zlib.error, lzma.LZMAError):
+        return b""
+    return head
+
+
+async def root_facts(path: Path, name: str, sha256: str) -> ImageFacts:
+    """What the root file system at `path`, which the user calls `name`, is. Raises `UsageError`."""
+    with path.open("rb") as file:
+        refuse_other_root(name, file.read(ROOT_HEAD))
+    return ImageFacts(sha256, ROOT_FORMAT, path.stat().st_size)
 
 
 async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:

@@ -12,10 +12,11 @@ from nospoon.clusterfile.document import Document
 from nospoon.control.content.certificates import certificate_files, refuse_unusable
 from nospoon.control.content.fetch import told, url_of
 from nospoon.control.content.files import Files, is_url
-from nospoon.control.content.images import image_facts
+from nospoon.control.content.images import image_facts, root_facts
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
+from nospoon.model.node_kind import NodeKind
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime.workers import Workers
 
@@ -48,10 +49,13 @@ class NamedFiles:
     ) -> dict[str, ImageFacts]:
         facts: dict[str, ImageFacts] = {}
         refused: list[tuple[str, str]] = []
+        roots = _roots_of(cluster)
+        refused += [(name, _BOTH) for name in sorted(roots & _disks_of(cluster))]
         for name in sorted(_images_of(cluster)):
+            look = root_facts if name in roots else image_facts
             try:
                 path = self._files.path(uploads[name])
-                facts[name] = await image_facts(path, told(name), uploads[name])
+                facts[name] = await look(path, told(name), uploads[name])
             except UsageError as error:
                 refused.append((name, str(error)))
         refused += _too_small(cluster, facts)
@@ -87,10 +91,29 @@ def places_of(request: Request, names: Sequence[str]) -> dict[str, str]:
     return {name: document.place_of(url_of(name)) for name in names}
 
 
+_BOTH = "expected an image of a disk, or one of a container's root; nodes of both kinds name it"
+
+
 def _images_of(cluster: Cluster) -> set[str]:
-    """Of its nodes, and of flavors that a lab makes machines of later."""
+    return _disks_of(cluster) | _roots_of(cluster)
+
+
+def _disks_of(cluster: Cluster) -> set[str]:
+    """Of its machines, and of flavors that a lab makes machines of later."""
     of_labs = {source for lab in cluster.labs for each in lab.flavors for source in each.images}
-    return of_labs | {disk.source for node in cluster.nodes for disk in node.disks if disk.image}
+    return of_labs | {
+        disk.source
+        for node in cluster.nodes
+        if node.kind is not NodeKind.CONTAINER
+        for disk in node.disks
+        if disk.image
+    }
+
+
+def _roots_of(cluster: Cluster) -> set[str]:
+    """Of its containers."""
+    containers = (node for node in cluster.nodes if node.kind is NodeKind.CONTAINER)
+    return {disk.source for node in containers for disk in node.disks if disk.image}
 
 
 def _boot_files(cluster: Cluster) -> set[str]:

@@ -19,6 +19,7 @@ from nospoon.clusterfile.places import placed
 from nospoon.control.content.certificates import certificate_digest
 from nospoon.control.content.files import Files
 from nospoon.control.content.named_files import NamedFiles
+from nospoon.control.content.seeds import Seeds
 from nospoon.control.fleet import usage
 from nospoon.control.fleet.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.fleet.enrolment import Enrolment, Sought
@@ -76,6 +77,7 @@ from nospoon.plan.order.steps import Plan
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.seeds import against_addresses, seeds_of
 from nospoon.providers import linux
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
@@ -122,6 +124,7 @@ class Planner:
         database: Database,
         cipher: Cipher,
         files: Files,
+        seeds: Seeds,
         hosts: Hosts,
         looks: Looks,
         drivers_of: DriversOf,
@@ -141,7 +144,7 @@ class Planner:
         self.enrolment, self.access, self.logins = enrolment, access, logins
         self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
-        self._looks = looks
+        self._looks, self._seeds = looks, seeds
         self._named = NamedFiles(files, self.workers)
         self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
@@ -279,6 +282,9 @@ class Planner:
                 if isinstance(each.shape, Machine)
             },
         )
+        seeds = await self.workers.run(seen.uid, seeds_of, cluster, seen.id, allocations)
+        offered = self._seeds.offer(seeds.values())
+        around = replace(around, seeds={name: each.digest for name, each in seeds.items()})
         desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         neighbours = await self._neighbours(seen.id, request.uid)
         own = [each.bmc for each in neighbours if each.uid == request.uid]
@@ -294,7 +300,7 @@ class Planner:
         )
         _refuse(taken)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
-        return Prepared(seen, accounts, allocations, desired, nothing)
+        return Prepared(seen, accounts, allocations, desired, nothing, offered)
 
     async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
         """Names and MACs that others have in Ironic: `up` would meet them half-way."""
@@ -495,6 +501,9 @@ class Planner:
         reasons += await self.workers.run(
             seen.uid,
             lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
+        )
+        reasons += await self.workers.run(
+            seen.uid, lambda: list(against_addresses(cluster, allocations))
         )
         reasons += await self.workers.run(
             seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))

@@ -14,6 +14,7 @@ from nospoon.engine.observe import Drivers
 from nospoon.model.cluster import Cluster
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Key, Observed, Resource
+from nospoon.model.seed import Seed
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.diff.adoption import Claimed
 from nospoon.plan.order.kinds import whose
@@ -70,13 +71,16 @@ def claimed(rows: Iterable[NodeRow]) -> list[Claimed]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan and everything it was made from."""
+    """A plan and everything it was made from. `seeds` of its machines, by digest: they are found
+    as long as this is held.
+    """
 
     seen: Seen
     accounts: Mapping[str, Account]
     allocations: Allocations
     desired: Mapping[Key, Resource]
     plan: Plan
+    seeds: Mapping[str, Seed] = field(default_factory=dict)
 
     @cached_property
     def stranded(self) -> frozenset[str]:

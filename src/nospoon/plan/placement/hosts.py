@@ -16,15 +16,32 @@ from nospoon.model.cluster import (
     Switch,
 )
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import ExistingVolume
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.words import size
 
+MAKERS = {
+    NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
+    NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`.",
+    NodeKind.CONTAINER: "Give the host a connection that makes containers.",
+}
+"""What to write in a file for nodes of a kind."""
 LEADS_NOWHERE = (
     "it is made without addresses and leads nowhere, so that the boot image cannot ask the daemon. "
     "Plug one NIC into a network that exists (`physnet`), and that reaches `boot_address`."
 )
+
+
+def against_kind(node: Node, host: Host) -> Iterator[str]:
+    """Why a host makes no nodes of this one's kind."""
+    made = host.declares.node_kinds
+    if node.adopted is None and node.kind not in made:
+        yield (
+            f"{host.where} makes no node of kind {node.kind}, only {' and '.join(sorted(made))}. "
+            f"{MAKERS[node.kind]}"
+        )
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Host, Node, Strategy
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement.hosts import against_networks, against_node
+from nospoon.plan.placement.hosts import against_kind, against_networks, against_node
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""
@@ -208,6 +208,7 @@ class Rooms:
     def _statics(self, node: Node, place: Place) -> Iterator[str]:
         if place.host.drained and node.adopted is None:
             yield "it is drained."
+        yield from against_kind(node, place.host)
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:
@@ -232,7 +233,7 @@ def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `hosts`."""
     networks = frozenset(nic.network for nic in node.nics)
     volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
-    return node.arch, node.firmware, node.tpm, networks, volumes
+    return node.kind, node.arch, node.firmware, node.tpm, networks, volumes
 
 
 def _summed(usages: Iterable[Usage]) -> Usage:

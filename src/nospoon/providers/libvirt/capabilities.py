@@ -42,6 +42,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "nics": ChangeRule.AT_POWER_OFF,
         "boot_iso": ChangeRule.AT_POWER_OFF,
         "ipv6": ChangeRule.AT_POWER_OFF,
+        "seed": ChangeRule.AT_POWER_OFF,
     },
 }
 """How fields may change; what is not named is replaced. A boot order is for later starts."""

@@ -13,7 +13,7 @@ from nospoon.model.destinations import LibvirtUri
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import ExistingVolume, Kind
 from nospoon.providers import linux
-from nospoon.providers.base import Driver, OpenImage
+from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.libvirt.adopted import adoptable
 from nospoon.providers.libvirt.capabilities import RULES, HypervisorFacts, ask_facts, has_filter
 from nospoon.providers.libvirt.existing import existing_volumes
@@ -33,7 +33,8 @@ from nospoon.runtime.turns import Turns
 class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
     daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
-    `boot_iso`: makes the ISO that machines with `boot_iso` boot; `turns`: those of all connections
+    `open_seed`: what cloud-init is given; `boot_iso`: makes the ISO that machines with `boot_iso`
+    boot; `turns`: those of all connections
     of this deployment. `opened`: the URI to open instead of the host's, for tests whose libvirtd
     has a socket of its own; the host's is opened only if it is a `LibvirtUri`.
     """
@@ -45,6 +46,7 @@ class LibvirtConnection:
         runner: Runner,
         open_image: OpenImage,
         *,
+        open_seed: OpenSeed = no_seeds,
         records: str,
         verdicts: Path,
         trial: TrialOf | None = None,
@@ -60,7 +62,7 @@ class LibvirtConnection:
         self._machines = MachineDriver(
             self._hypervisor,
             runner,
-            setup=Setup(deployment, records, boot_iso),
+            setup=Setup(deployment, records, boot_iso, open_seed),
             accelerator=self._accelerator,
         )
         common = (self._hypervisor, deployment)

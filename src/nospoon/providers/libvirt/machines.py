@@ -21,6 +21,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
@@ -72,12 +73,14 @@ Accelerator = Callable[[Arch], Awaitable[str]]
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What machines of a host share. `records`: directory on the host for console records;
-    `boot_iso`: makes the ISO that session machines boot, None where there are none.
+    `boot_iso`: makes the ISO that session machines boot, None where there are none; `open_seed`:
+    what cloud-init is given.
     """
 
     deployment: str
     records: str
     boot_iso: BootIso | None = None
+    open_seed: OpenSeed = no_seeds
 
 
 @dataclass(frozen=True, slots=True)

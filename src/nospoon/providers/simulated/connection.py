@@ -41,6 +41,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "nics": ChangeRule.AT_POWER_OFF,
         "boot_iso": ChangeRule.AT_POWER_OFF,
         "ipv6": ChangeRule.AT_POWER_OFF,
+        "seed": ChangeRule.AT_POWER_OFF,
     },
 }
 

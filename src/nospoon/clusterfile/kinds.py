@@ -1,0 +1,132 @@
+"""What may be said of a node of each kind, and what not: for the loader and for the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from nospoon.clusterfile.document import Path
+from nospoon.clusterfile.expand import Complaint, Expansion, flavor_of
+from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.sections import Sections
+from nospoon.model.node_kind import NodeKind
+
+Reasons = Mapping[str, str]
+_DEPLOYED = "what runs on bare metal is for its deployer"
+_NO_NETBOOT = "it boots its image, and nothing else"
+_NO_IRONIC = "Ironic deploys bare metal alone"
+_NO_FIRMWARE = "it runs on the kernel of its host, without firmware"
+_NO_DISK = "its root is a directory of its host, not a disk"
+REFUSED: Mapping[NodeKind, Reasons] = {
+    NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys"), _DEPLOYED),
+    NodeKind.VM: {
+        **dict.fromkeys(("boot", "boot_order"), _NO_NETBOOT),
+        **dict.fromkeys(("ironic", "portgroups"), _NO_IRONIC),
+    },
+    NodeKind.CONTAINER: {
+        **dict.fromkeys(("boot", "boot_order"), _NO_NETBOOT),
+        **dict.fromkeys(("ironic", "portgroups"), _NO_IRONIC),
+        **dict.fromkeys(("arch", "firmware", "tpm"), _NO_FIRMWARE),
+    },
+}
+"""Keys that nodes of a kind do not have, and why."""
+OF_NICS: Mapping[NodeKind, Reasons] = {
+    NodeKind.BAREMETAL: {"address": _DEPLOYED},
+    NodeKind.VM: dict.fromkeys(("pxe", "portgroup"), _NO_IRONIC),
+    NodeKind.CONTAINER: {
+        **dict.fromkeys(("pxe", "portgroup"), _NO_IRONIC),
+        "model": "its NICs are one end of a pair of the host's kernel",
+    },
+}
+OF_DISKS: Mapping[NodeKind, Reasons] = {
+    NodeKind.BAREMETAL: {},
+    NodeKind.VM: {},
+    NodeKind.CONTAINER: dict.fromkeys(
+        ("bus", "cache", "discard", "format", "rotational", "serial", "volume"), _NO_DISK
+    ),
+}
+HINTS = {"image": "Write `disks: [{image: …}]`, or `kind: vm`"}
+"""What to write instead of a key."""
+
+
+def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
+    """Keys that do not suit the kind of the nodes, and roots that are missing; each once."""
+    found: dict[Complaint, None] = {}
+    for name, flavor in sections.flavors.items():
+        if flavor.kind is not None:
+            found |= dict.fromkeys(_unsuitable(("flavors", name), flavor, flavor.kind))
+    for index, group in sections.groups.items():
+        flavor_name, kind = flavor_of(sections, group)
+        layers: list[tuple[Path, HardwareSection]] = [(("nodes", index), group)]
+        layers += [
+            (("nodes", index, "overrides", name), each) for name, each in group.overrides.items()
+        ]
+        if flavor_name in sections.flavors:
+            layers.append((("flavors", flavor_name), sections.flavors[flavor_name]))
+        for path, layer in layers:
+            found |= dict.fromkeys(_unsuitable(path, layer, kind))
+    yield from found
+    yield from _without_root(expansion)
+    for name, lab in sections.labs.items():
+        for number, flavor_name in enumerate(lab.flavors):
+            known = sections.flavors.get(flavor_name)
+            if known is not None and known.kind not in (None, NodeKind.BAREMETAL):
+                message = f"machines of labs are bare metal, and flavor {flavor_name!r} is none"
+                yield Complaint(("labs", name, "flavors", number), message, "Name another flavor")
+
+
+def _unsuitable(path: Path, layer: HardwareSection, kind: NodeKind) -> Iterator[Complaint]:
+    yield from _refused(path, layer, REFUSED[kind], kind)
+    for name, parts, reasons in (
+        ("nics", layer.nics, OF_NICS[kind]),
+        ("disks", layer.disks, OF_DISKS[kind]),
+    ):
+        for number, part in enumerate(parts or ()):
+            yield from _refused((*path, name, number), part, reasons, kind)
+    if layer.image is not None and layer.disks is not None:
+        message = "expected image or disks, got both"
+        yield Complaint((*path, "image"), message, "Write `disks: [{image: …, size: …}, …]`")
+    if kind is NodeKind.CONTAINER and len(layer.disks or ()) > 1:
+        message = f"a container has one root and no disks, got {len(layer.disks or ())} disks"
+        yield Complaint((*path, "disks"), message, "Keep the first one")
+
+
+def _refused(
+    path: Path, section: BaseModel, reasons: Reasons, kind: NodeKind
+) -> Iterator[Complaint]:
+    for key in sorted(reasons.keys() & section.model_fields_set):
+        if getattr(section, key) is not None:
+            message = f"a node of kind {kind} has no {key}: {reasons[key]}"
+            yield Complaint((*path, key), message, HINTS.get(key, f"Drop `{key}`"))
+
+
+def _without_root(expansion: Expansion) -> Iterator[Complaint]:
+    """VMs and containers without an image; a group's once."""
+    seen: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        if node.kind is NodeKind.BAREMETAL or group in seen:
+            continue
+        if not node.disks or not node.disks[0].image:
+            seen.add(group)
+            message = f"expected an image for {node.name!r}, which is of kind {node.kind}"
+            yield Complaint(("nodes", group), message, "Write `image: PATH` or `image: URL`")
+
+
+def schema_of(kind: NodeKind) -> dict[str, Any]:
+    """JSON Schema of what a section has that says `kind`."""
+    parts = {
+        name: {"items": {"properties": _or_null(reasons)}}
+        for name, reasons in (("nics", OF_NICS[kind]), ("disks", OF_DISKS[kind]))
+        if reasons
+    }
+    return {
+        "if": {"properties": {"kind": {"const": str(kind)}}, "required": ["kind"]},
+        "then": {"properties": {**_or_null(REFUSED[kind]), **parts}},
+    }
+
+
+def _or_null(names: Iterable[str]) -> dict[str, Any]:
+    """Keys may stand there with nothing."""
+    return {name: {"type": "null"} for name in names}

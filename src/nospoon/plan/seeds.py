@@ -1,0 +1,129 @@
+"""What cloud-init is given in each VM and container: made of the node and what was decided for it.
+
+NoCloud's meta-data, and network configuration of version 2
+(https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html). All of it is written
+as JSON, which is YAML, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from ipaddress import IPv4Network, ip_interface
+from typing import Any
+from uuid import UUID
+
+from nospoon.model.cluster import Cluster, Netboot, Network, Nic, Node
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.seed import Seed
+from nospoon.plan import identity
+from nospoon.plan.addresses.addresses import reserved
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.addresses.numbers import of_host
+
+DHCP = "dhcp"
+ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+"""Destinations of default routes: older versions of cloud-init do not know the word `default`."""
+
+
+def seeds_of(cluster: Cluster, cluster_id: UUID, allocations: Allocations) -> dict[str, Seed]:
+    """By the name of each node that has one."""
+    networks = {network.name: network for network in cluster.networks}
+    return {
+        node.name: _seed(cluster, identity.uuid_of(cluster_id, node), node, networks, allocations)
+        for node in cluster.nodes
+        if node.kind is not NodeKind.BAREMETAL
+    }
+
+
+def _seed(
+    cluster: Cluster,
+    uuid: UUID,
+    node: Node,
+    networks: dict[str, Network],
+    allocations: Allocations,
+) -> Seed:
+    config = {
+        "version": 2,
+        "ethernets": {
+            f"eth{index}": _ethernet(cluster, node, uuid, index, networks, allocations)
+            for index in range(len(node.nics))
+        },
+    }
+    said: dict[str, Any] = {
+        "local-hostname": node.name,
+        "public-keys": list(node.cloud_init.ssh_authorized_keys),
+    }
+    user_data = node.cloud_init.user_data
+    network = json.dumps(config)
+    # cloud-init runs again what it runs once an instance when the instance's id is another one
+    content = json.dumps([said, user_data, network])
+    short = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return Seed(json.dumps({"instance-id": f"{uuid}-{short}", **said}), user_data, network)
+
+
+def _ethernet(
+    cluster: Cluster,
+    node: Node,
+    uuid: UUID,
+    index: int,
+    networks: dict[str, Network],
+    allocations: Allocations,
+) -> dict[str, Any]:
+    """Its name is the kernel's first: so it is also where images have no udev, as in containers."""
+    nic = node.nics[index]
+    network = networks[nic.network]
+    given: dict[str, Any] = {
+        "match": {"macaddress": nic.mac or identity.mac_address(uuid, index)},
+        "set-name": f"eth{index}",
+        "mtu": network.mtu,
+    }
+    if nic.address not in ("", DHCP):
+        given["addresses"] = [nic.address]
+        gateway = _gateway(cluster, network, node, allocations)
+        own = ip_interface(nic.address)
+        if gateway and own.version == 4 and index == 0:
+            given["routes"] = [{"to": ANYWHERE[own.version], "via": gateway}]
+            given["nameservers"] = {"addresses": [gateway]}
+    elif _may_ask(nic, network):
+        six_alone = network.cidr6 is not None and network.cidr is None
+        given["dhcp6" if six_alone else "dhcp4"] = True
+    else:
+        given["dhcp4"] = False
+    return given
+
+
+def _may_ask(nic: Nic, network: Network) -> bool:
+    """Whether there may be DHCP: on a network that we make, only where we serve it."""
+    return nic.address == DHCP or network.existing or network.netboot is Netboot.BUILTIN
+
+
+def _gateway(cluster: Cluster, network: Network, node: Node, allocations: Allocations) -> str:
+    """The host's address on a network that leads out, "" on others."""
+    cidr = allocations.cidrs.get(network.name)
+    if not network.nat or not cidr:
+        return ""
+    host = allocations.hosts.get(node.name, "")
+    return str(of_host(cluster, network, IPv4Network(cidr), allocations.ends, host) or "")
+
+
+def against_addresses(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Static addresses that another node has."""
+    holders: dict[tuple[str, str], str] = {}
+    for network in cluster.networks:
+        if network.netboot is Netboot.BUILTIN and not network.existing:
+            for node, index, *addresses in reserved(cluster, network, allocations):
+                if node.nics[index].address in ("", DHCP):
+                    holders |= {(network.name, each): node.name for each in addresses if each}
+    for node in cluster.nodes:
+        for nic in node.nics:
+            if nic.address in ("", DHCP):
+                continue
+            address = str(ip_interface(nic.address).ip)
+            holder = holders.setdefault((nic.network, address), node.name)
+            if holder != node.name:
+                yield (
+                    f"node {node.name}: address {address} on network {nic.network} is that of node "
+                    f"{holder}. Give it another `address`."
+                )

@@ -1,0 +1,100 @@
+"""Kinds of nodes on a simulated host: made beside one another, changed by their rules, removed."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+KEY = "ssh-ed25519 AAAA me@here"
+SECRET = "follow-the-white-rabbit"
+
+
+@pytest.fixture
+def images(shared: Rack) -> Rack:
+    """A disk and a root file system beside the cluster files."""
+    place = shared.directory / "files"
+    place.mkdir(exist_ok=True)
+    (place / "disk.img").write_bytes(bytes(1 << 20))
+    with tarfile.open(place / "root.tar", "w") as archive:
+        archive.add(Path(__file__), "etc/file")
+    return shared
+
+
+def written(rack: Rack, name: str, nodes: str, more: str = "") -> str:
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}{more}\nnodes: {nodes}\n"
+    path = rack.directory / "files" / f"{name}.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def steps(rack: Rack, file: str) -> dict[str, dict[str, Any]]:
+    plan = rack.json("plan", file)
+    return {each["node"]: each for each in plan["steps"] if each["kind"] == "machine"}
+
+
+def test_all_kinds_stand_beside_one_another_and_down_leaves_nothing(images: Rack) -> None:
+    name = images.name()
+    nodes = (
+        "[{name: metal}, {name: vm, kind: vm, image: disk.img},"
+        " {name: box, kind: container, image: root.tar}]"
+    )
+    file = written(images, name, nodes)
+    shown = images.run("up", "--yes", file).stderr
+    assert "vm, 1 CPU" in shown
+    assert "container, 1 CPU" in shown
+    rows = {row["node"]: row for row in images.json("status", name)}
+    assert {row["state"] for row in rows.values()} == {"present"}
+    assert "Nothing to do" in images.run("up", "--yes", file).stderr
+    images.run("down", "--yes", name)
+    assert name not in {row["name"] for row in images.json("status")}
+
+
+def test_an_image_of_the_wrong_sort_is_refused_where_it_is_named(images: Rack) -> None:
+    name = images.name()
+    wrong = images.run(
+        "plan", written(images, name, "[{kind: container, image: disk.img}]"), status=2
+    )
+    assert f"{name}.yaml:5:34" in wrong.stderr
+    assert "disk.img is not a root file system" in wrong.stderr
+    both = "[{kind: container, image: root.tar}, {name: b, kind: vm, image: root.tar}]"
+    refused = images.run("plan", written(images, name, both), status=2)
+    assert "nodes of both kinds name it" in refused.stderr
+
+
+def test_changes_of_what_cloud_init_gets_follow_their_rules(images: Rack) -> None:
+    name = images.name()
+    vm = "{name: n, kind: vm, image: disk.img, user_data: '#a', ssh_keys: ['%s'], nics: [%s]}"
+    before = vm % (KEY, "{network: lan}")
+    lan = "networks: {lan: {cidr: 10.93.7.0/24}}"
+    images.run("up", "--yes", written(images, name, f"[{before}]", lan))
+    images.run("node", "power", f"{name}/n", "on")
+    for change in (
+        before.replace("'#a'", f"'#{SECRET}'"),
+        before.replace("me@here", "me@there"),
+        before.replace("network: lan", "network: lan, address: 10.93.7.9/24"),
+    ):
+        file = written(images, name, f"[{change}]", lan)
+        found = steps(images, file)["n"]
+        assert (found["action"], found["at_power_off"]) == ("change", True)
+        assert [(each["field"], each["rule"]) for each in found["changes"]] == [
+            ("seed", "at power-off")
+        ]
+        shown = images.run("plan", file).stdout
+        assert "seed: changed  [at power-off]" in shown
+        assert SECRET not in shown
+    (images.directory / "files" / "disk.img").write_bytes(b"\1" * (1 << 20))
+    found = steps(images, written(images, name, f"[{before}]", lan))["n"]
+    assert found["action"] == "replace"
+    for again in ("kind: container, image: root.tar, nics: [lan]", "nics: [lan]"):
+        file = written(images, name, f"[{{name: n, {again}}}]", lan)
+        found = steps(images, file)["n"]
+        assert found["action"] == "replace"
+    of_flavor = f"{lan}\nflavors: {{f: {{kind: container, image: root.tar}}}}"
+    file = written(images, name, "[{name: n, flavor: f, nics: [lan]}]", of_flavor)
+    assert steps(images, file)["n"]["action"] == "replace"
+    images.run("down", "--yes", name)
