@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Image, Link, Machine, MachineDisk, MachineNic, OwnerTag, Volume
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
@@ -87,12 +88,14 @@ def machines(draw: st.DrawFn) -> Machine:
         nics=tuple(draw(st.lists(nics, max_size=4))),
         boot_order=draw(orders),
         boot_iso=draw(st.booleans()),
+        kind=draw(st.sampled_from([NodeKind.BAREMETAL, NodeKind.VM])),
+        seed=draw(st.sampled_from(["", "ab" * 32])),
     )
 
 
 def rendered(machine: Machine, tag: OwnerTag, *, name: str = "m0") -> ET.Element:
     stage = Stage(PATH, "/records/m0.log", boot_iso=ISO if machine.boot_iso else "")
-    owner = Owner(tag, name, POOL, machine.boot_order)
+    owner = Owner(tag, name, POOL, machine.boot_order, kind=machine.kind)
     return ET.fromstring(render_domain(machine, owner, stage))
 
 
@@ -308,6 +311,7 @@ def test_an_image_of_a_format_that_was_once_taken_is_ours_to_remove(kind: str) -
         "my.volume",
         "my.complete",
         "my.snapshot",
+        "my.seed",
     ],
 )
 def test_files_of_others_are_not_taken_for_ours(file: str) -> None:
@@ -321,6 +325,7 @@ def test_files_of_others_are_not_taken_for_ours(file: str) -> None:
         nvram_file("m0", "uefi"),
         nvram_file("m0", "uefi-secure") + ".before.snapshot",
         "m0.0123abcd.volume",
+        "m0." + "a" * 64 + ".seed",
         "boot-0123abcd.iso",
         "i--" + "a" * 64 + ".raw",
         "i--" + "a" * 64 + ".raw.reference",

@@ -343,6 +343,7 @@ class Daemon:
             pending=pending,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             labs=self.board,
+            power=self.bmcs.power,
             clock=clock.unix,
             patience=settings.ironic_patience,
         )

@@ -60,7 +60,7 @@ async def disk_image(cache: Path) -> Path:
             loader = await make_loader(work, config, MODULES)
             files = {"EFI/BOOT/BOOTX64.EFI": loader, "nospoon/vmlinuz": probe.kernel,
                      "nospoon/initrd": probe.initrd}  # fmt: skip
-            await _partitioned(work / "image", files)
+            await partitioned(work / "image", files)
             (work / "image").replace(image)
         log.info("image built", at=str(image))
     return image
@@ -108,7 +108,7 @@ def _need_tools() -> None:
         raise MissingTool(f"the image needs {names}", hint=f"apt-get install -y {names}")
 
 
-async def _partitioned(image: Path, files: dict[str, Path]) -> None:
+async def partitioned(image: Path, files: dict[str, Path]) -> None:
     with image.open("wb") as made:
         made.truncate(SIZE)
     await process.run(["sfdisk", "--quiet", str(image)], stdin=TABLE.encode())

@@ -30,16 +30,18 @@ from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Conflict, HostUnreachable, SpecError
+from nospoon.errors import Conflict, HostUnreachable, NospoonError, SpecError
 from nospoon.model.cluster import BootProfile, Cluster, Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.lab import Lab
+from nospoon.model.machine import PowerCommand
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.diff.targets import touched
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.order import MoveId
-from nospoon.plan.order.steps import Plan
+from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
@@ -63,6 +65,8 @@ CONSOLE_LINES = 5
 """Of a node that failed."""
 Give = Callable[[str, Path, Path], None]
 """Tells those who serve BMCs of a certificate, by its digest, and its key."""
+Power = Callable[[UUID, PowerCommand], Awaitable[object]]
+"""A command through a machine's BMC, which keeps its last command."""
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
 
@@ -117,10 +121,11 @@ class Work:
         give: Give,
         pending: Pending,
         labs: LabBoard,
+        power: Power,
         clock: Clock,
         patience: float = 0.0,
     ) -> None:
-        self._labs = labs
+        self._labs, self._power = labs, power
         self._pending, self._patience = pending, patience
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
@@ -154,7 +159,8 @@ class Work:
         await self._forget_leavers(prepared, request.targets)
         if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
-        late = [note for each in again.seen.observed if (note := waiting(each))]
+        late = await self._switch_on(prepared.plan)
+        late += [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         held = [again]
         del again
@@ -384,6 +390,29 @@ class Work:
             if end:
                 told = f"{each.message}\n  its console's end:\n{textwrap.indent(end, '  | ')}"
                 outcome.failures[outcome.failures.index(each)] = replace(each, message=told)
+
+    async def _switch_on(self, plan: Plan) -> list[str]:
+        """Start what runs its own image and was made now; says of which that failed, and why. Bare
+        metal waits for its deployer.
+        """
+        made = [
+            step.desired
+            for step in plan.steps
+            if step.action in (Action.CREATE, Action.REPLACE) and step.desired is not None
+        ]
+        starting = [
+            self._start(each.shape.uuid, each.node)
+            for each in made
+            if isinstance(each.shape, Machine) and each.shape.kind is not NodeKind.BAREMETAL
+        ]
+        return list(filter(None, await asyncio.gather(*starting)))
+
+    async def _start(self, machine: UUID, node: str) -> str:
+        try:
+            await self._power(machine, PowerCommand.ON)
+        except NospoonError as error:
+            return f"node {node} was made and does not start: {error}"
+        return ""
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
         await asyncio.gather(*(self._look_at(host) for host in hosts))

@@ -131,7 +131,9 @@ def waiting(
         each.field for each in field_changes(observed.shape, will, rules) if each.rule == "live"
     }
     listed = ", ".join(
-        f"{each.field} {each.observed} -> {each.desired}"
+        f"{each.field} (changed)"
+        if each.desired == HIDDEN
+        else f"{each.field} {each.observed} -> {each.desired}"
         for each in field_changes(observed.live, will, {})
         if each.field not in at_once
     )

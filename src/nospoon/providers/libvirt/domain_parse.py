@@ -6,6 +6,7 @@ as text that equals nothing we would write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -18,7 +19,7 @@ from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
-from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, EARLIER_DISK, disk_name
+from nospoon.providers.libvirt.storage_xml import ADDED, BOOT_ISO, EARLIER_DISK, SEED, disk_name
 
 UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20,
          "GiB": 1 << 30, "G": 1 << 30, "TiB": 1 << 40, "T": 1 << 40}  # fmt: skip
@@ -60,7 +61,24 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         ),
         unlinked=tuple(attribute_of(nic, "mac", "address").lower() for nic in unlinked(root)),
         adopted=text_of(root, "name") if owner.adopted else "",
+        kind=owner.kind,
+        seed=_seed(root, owner.name),
     )
+
+
+def _seed(root: ET.Element, node: str) -> str:
+    """Digest of what cloud-init reads in it, by the name of the file; "" where it has none."""
+    found = (_seed_in(disk) for disk in root.iterfind("devices/disk"))
+    return next((each["digest"] for each in found if each and each["node"] == node), "")
+
+
+def is_seed(disk: ET.Element) -> bool:
+    """Whether it is the CD drive with what cloud-init reads, which is no BMC's."""
+    return _seed_in(disk) is not None
+
+
+def _seed_in(disk: ET.Element) -> re.Match[str] | None:
+    return SEED.match(PurePosixPath(attribute_of(disk, "source", "file")).name)
 
 
 def unlinked(root: ET.Element) -> Iterator[ET.Element]:
@@ -205,7 +223,7 @@ def bootables(root: ET.Element) -> list[Bootable]:
             _place(disk),
         )
         for disk in root.iterfind("devices/disk")
-        if disk.get("device", "disk") in {"disk", "cdrom"}
+        if disk.get("device", "disk") in {"disk", "cdrom"} and not is_seed(disk)
     ]
     nics = [
         Bootable(BootDevice.NETWORK, attribute_of(nic, "alias", "name"), _place(nic))
@@ -257,7 +275,7 @@ def medium_of(root: ET.Element) -> str:
         (
             attribute_of(disk, "source", "file")
             for disk in root.iterfind("devices/disk")
-            if disk.get("device") == "cdrom"
+            if disk.get("device") == "cdrom" and not is_seed(disk)
         ),
         "",
     )

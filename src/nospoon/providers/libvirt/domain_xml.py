@@ -16,7 +16,12 @@ from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.owner import Owner, owner_element
-from nospoon.providers.libvirt.storage_xml import disk_file, earlier_disk_file, nvram_file
+from nospoon.providers.libvirt.storage_xml import (
+    disk_file,
+    earlier_disk_file,
+    nvram_file,
+    seed_file,
+)
 
 MACHINE_TYPES = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CDROM_BUS = {Arch.X86_64: "sata", Arch.AARCH64: "scsi"}
@@ -70,7 +75,7 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
             leaf("on_poweroff", machine.ends.poweroff),
             leaf("on_reboot", machine.ends.reboot),
             leaf("on_crash", machine.ends.crash),
-            element("devices", *_devices(machine, stage)),
+            element("devices", *_devices(machine, owner.name, stage)),
             type="kvm" if stage.accelerator == "kvm" else "qemu",
         )
     )
@@ -127,7 +132,7 @@ def _cpu(arch: Arch, stage: Stage) -> ET.Element:
     return element("cpu", mode="maximum")
 
 
-def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
+def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
     yield element("controller", type="usb", model="none")
     if "scsi" in {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}:
         yield element("controller", type="scsi", model="virtio-scsi")
@@ -138,6 +143,8 @@ def _devices(machine: Machine, stage: Stage) -> Iterator[ET.Element]:
         source = _source(disk, machine.pool, stage)
         yield _disk(disk, source, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
+    if machine.seed:
+        yield _seed(machine.arch, f"{stage.pool_path}/{seed_file(node, machine.seed)}", names)
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
         yield _nic(nic, orders.get(("nic", number)), rom=rom)
@@ -216,6 +223,20 @@ def _cdrom(
         element("target", dev=next_name(names, bus), bus=bus),
         element("readonly"),
         _boot(place),
+        type="file",
+        device="cdrom",
+    )
+
+
+def _seed(arch: Arch, path: str, names: dict[str, Iterator[str]]) -> ET.Element:
+    """A CD drive of its own for what cloud-init reads: the other one is the BMC's."""
+    bus = CDROM_BUS[arch]
+    return element(
+        "disk",
+        element("driver", name="qemu", type="raw"),
+        element("source", file=path),
+        element("target", dev=next_name(names, bus), bus=bus),
+        element("readonly"),
         type="file",
         device="cdrom",
     )

@@ -10,7 +10,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 from uuid import UUID
 
 import libvirt
@@ -253,16 +255,20 @@ def _check_space(host: str, pool: VirPool, needed: int) -> None:
 
 def _upload(connect: Connect, volume: object, path: str) -> str:
     """Send the file through libvirt; returns the sha256 of what was sent."""
+    with Path(path).open("rb") as file:
+        return _send(connect, volume, file, _size(path))
+
+
+def _send(connect: Connect, volume: object, content: IO[bytes], size: int) -> str:
     digest = hashlib.sha256()
     stream = connect.newStream(0)
-    volume.upload(stream, 0, _size(path), 0)  # type: ignore[attr-defined]  # a virStorageVol
+    volume.upload(stream, 0, size, 0)  # type: ignore[attr-defined]  # a virStorageVol
     try:
-        with Path(path).open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-                view = memoryview(chunk)
-                while view:
-                    view = view[stream.send(bytes(view)) :]
+        while chunk := content.read(CHUNK):
+            digest.update(chunk)
+            view = memoryview(chunk)
+            while view:
+                view = view[stream.send(bytes(view)) :]
         stream.finish()
     except (libvirt.libvirtError, OSError):
         stream.abort()
@@ -282,6 +288,23 @@ def send_file(connect: Connect, pool: VirPool, path: str, name: str, *, mode: st
     volume = pool.createXML(xml, 0)
     try:
         _upload(connect, volume, path)
+    except (libvirt.libvirtError, OSError):
+        volume.delete(0)
+        raise
+
+
+def send_bytes(connect: Connect, pool: VirPool, content: bytes, name: str, *, mode: str) -> None:
+    """Put a file with this content into a pool, in place of one of that name: a daemon that ended
+    may have left a part of it. Who has the old file open keeps it (unlink(2)).
+    """
+    existing = file_named(pool, name)
+    if existing is not None:
+        existing.delete(0)
+    _check_space(connect.getHostname(), pool, len(content))
+    xml = render_volume(name, capacity=len(content), file_format="raw", mode=mode)
+    volume = pool.createXML(xml, 0)
+    try:
+        _send(connect, volume, BytesIO(content), len(content))
     except (libvirt.libvirtError, OSError):
         volume.delete(0)
         raise

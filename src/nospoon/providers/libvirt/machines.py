@@ -21,6 +21,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.seed import Seed
 from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
@@ -42,6 +43,7 @@ from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
+from nospoon.providers.libvirt.seeds import put_seed, remove_seeds
 from nospoon.providers.libvirt.snapshots import DomainSnapshots, remove_copies
 from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
@@ -207,15 +209,22 @@ class MachineDriver:
                 f"{resource.key} boots our ISO, but this connection was given none",
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
             )
+        seed = await self._setup.open_seed(machine.seed) if machine.seed else None
+        owner = Owner(tag, name, machine.pool, machine.boot_order, kind=machine.kind)
         async with self._locks[machine.uuid]:  # a start keeps its intent in what is made again here
             await self._hypervisor.work(
-                lambda connect: self._make(connect, machine, Owner(tag, name, machine.pool,
-                                           machine.boot_order), accelerator, iso),
+                lambda connect: self._make(connect, machine, owner, accelerator, iso, seed),
                 f"define machine {name}",
-            )  # fmt: skip
+            )
 
     def _make(
-        self, connect: Connect, machine: Machine, owner: Owner, accelerator: str, iso: Iso
+        self,
+        connect: Connect,
+        machine: Machine,
+        owner: Owner,
+        accelerator: str,
+        iso: Iso,
+        seed: Seed | None,
     ) -> None:
         earlier = self._refuse_strangers(connect, machine, owner)
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
@@ -223,6 +232,8 @@ class MachineDriver:
         if iso.file:
             with self._sending:
                 send_file(connect, pool, iso.path, iso.file)
+        if seed is not None:
+            put_seed(connect, pool, owner.name, seed)
         stage = Stage(
             pool_path=path,
             record=self.console_record(machine.uuid),
@@ -234,6 +245,7 @@ class MachineDriver:
         before = self._roster.known(machine.uuid)
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
         mend(domain)
+        remove_seeds(pool, owner.name, besides=machine.seed)
         self._roster.forget(machine.uuid)
         if before is not None and before.firmware is not machine.firmware:
             refreshed(pool)  # so that a start finds them, if the guest still runs with them
@@ -305,6 +317,7 @@ class MachineDriver:
             with ignoring(NO_STORAGE_POOL):
                 pool = our_pool(connect, self._hypervisor.host, owner.tag, owner.pool)
                 remove_added(refreshed(pool), owner.name)
+                remove_seeds(pool, owner.name)
                 remove_variables(pool, owner.name)
                 remove_copies(pool, owner.name)
 

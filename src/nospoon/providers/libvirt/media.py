@@ -20,7 +20,7 @@ import libvirt
 from nospoon.errors import ProviderError
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.adopted_drives import borrow, give_back
-from nospoon.providers.libvirt.domain_parse import medium_of
+from nospoon.providers.libvirt.domain_parse import is_seed, medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
@@ -118,6 +118,8 @@ def _put(domain: Domain, path: str) -> str:
 
 def _drive(root: ET.Element, path: str) -> str:
     for disk in root.iterfind("devices/disk[@device='cdrom']"):
+        if is_seed(disk):
+            continue
         target = disk.find("target")
         boot = disk.find("boot")
         return written(

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OwnerTag
 from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 
@@ -35,7 +36,7 @@ class Owner:
     """Whose a thing is: `name` is its resource's name, `pool` that of a machine's disks.
 
     `boot_order` says what XML cannot: the place of classes of which the machine has no device.
-    `adopted`: somebody else made it, and nospoon has tagged it.
+    `adopted`: somebody else made it, and nospoon has tagged it. `kind`: of a machine's node.
     """
 
     tag: OwnerTag
@@ -43,6 +44,7 @@ class Owner:
     pool: str = ""
     boot_order: tuple[BootDevice, ...] = ()
     adopted: bool = False
+    kind: NodeKind = NodeKind.BAREMETAL
 
 
 def pool_uuid(deployment: str, cluster: UUID, pool: str) -> UUID:
@@ -91,6 +93,7 @@ def owner_element(owner: Owner, name: str = OWNER) -> ET.Element:
             "pool": owner.pool,
             "boot-order": " ".join(owner.boot_order),
             **({"adopted": "yes"} if owner.adopted else {}),
+            **({"kind": owner.kind} if owner.kind is not NodeKind.BAREMETAL else {}),
             **_cluster_attributes(owner.tag),
         },
     )
@@ -120,6 +123,7 @@ def owner_in(root: ET.Element) -> Owner | None:
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
         adopted = element.get("adopted") == "yes"
-        return Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted)
+        kind = NodeKind(element.get("kind", NodeKind.BAREMETAL))
+        return Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted, kind)
     except (KeyError, ValueError):
         return None

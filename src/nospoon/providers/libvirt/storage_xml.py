@@ -8,6 +8,7 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     NAME--SHA256.FORMAT               an image, and its marker .complete: of earlier versions
     NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
     NODE.FIRMWARE.nvram.NAME.snapshot those variables, as a snapshot keeps them
+    NODE.DIGEST.seed                  what cloud-init reads, as an ISO
     NODE.ID.volume                    a volume that a BMC client made
     boot-DIGEST.iso                   the ISO that session machines boot
     media-DIGEST.iso                  virtual media in some machine's CD drive
@@ -35,12 +36,14 @@ FORMATS = "raw|qcow2|qcow|qed|vmdk|vdi|vhdx|vpc|parallels|dmg|luks|bochs|cloop"
 """What images in pools are: the first two, and what earlier versions took when QEMU guessed it."""
 IMAGE = re.compile(rf"^(?P<name>.+)--(?P<sha256>[0-9a-f]{{64}})\.(?P<format>{FORMATS})$")
 ADDED = re.compile(r"^(?P<node>.+)\.(?P<id>[0-9a-f]{8})\.volume$")
+SEED = re.compile(r"^(?P<node>.+)\.(?P<digest>[0-9a-f]{64})\.seed$")
 BOOT_ISO = re.compile(r"^boot-[0-9a-f]+\.iso$")
 MEDIUM = re.compile(r"^media-[0-9a-f]{64}\.iso$")
 OURS = re.compile(
     rf"(.+--[0-9a-f]{{64}}\.({FORMATS})(\.complete|\.reference)?"
     r"|.+\.(bios|uefi|uefi-secure)\.nvram(\.[a-z0-9-]+(\.part)?\.snapshot)?"
     r"|.+\.[0-9a-f]{8}\.volume"
+    r"|.+\.[0-9a-f]{64}\.seed"
     r"|(boot|media)-[0-9a-f]+\.iso)\Z"
 )
 """Names of everything but disks."""
@@ -90,6 +93,10 @@ def nvram_file(node: str, firmware: str) -> str:
 
 def added_file(node: str, id_: str) -> str:
     return f"{node}.{id_}.volume"
+
+
+def seed_file(node: str, digest: str) -> str:
+    return f"{node}.{digest}.seed"
 
 
 def medium_file(sha256: str) -> str:
