@@ -98,3 +98,44 @@ def test_changes_of_what_cloud_init_gets_follow_their_rules(images: Rack) -> Non
     file = written(images, name, "[{name: n, flavor: f, nics: [lan]}]", of_flavor)
     assert steps(images, file)["n"]["action"] == "replace"
     images.run("down", "--yes", name)
+
+
+def test_ssh_goes_to_the_address_that_a_node_is_given(images: Rack, tmp_path: Path) -> None:
+    fake = tmp_path / "ssh"
+    fake.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 3\n')
+    fake.chmod(0o755)
+    name = images.name()
+    lan = "networks: {lan: {cidr: 10.93.8.0/24}}"
+    nodes = "[{name: n, kind: vm, image: disk.img, nics: [{network: lan, address: 10.93.8.9/24}]}]"
+    images.run("up", "--yes", written(images, name, nodes, lan))
+    path = {"PATH": f"{tmp_path}:{images.environment['PATH']}"}
+    rack = Rack(images.directory, {**images.environment, **path})
+    done = rack.run("node", "exec", f"{name}/n", "-l", "debian", "--", "ls", "a b", status=3)
+    assert done.stdout.endswith("|-l|debian|--|10.93.8.9|ls 'a b'|")
+    assert rack.run("node", "ssh", f"{name}/n", status=3).stdout.endswith("|--|10.93.8.9|")
+    assert images.json("node", "show", f"{name}/n")["kind"] == "vm"
+    images.run("down", "--yes", name)
+
+
+def test_deployers_and_verify_get_bare_metal_alone(images: Rack) -> None:
+    name = images.name()
+    nodes = "[{name: metal}, {name: v, kind: vm, image: disk.img}]"
+    images.run("up", "--yes", written(images, name, nodes))
+    done = images.run("export", name, "--to", "instackenv")
+    assert "node v: instackenv is for bare metal, and it is of kind vm" in done.stderr
+    assert '"metal"' in done.stdout
+    refused = images.run("verify", name, "--node", "v", status=2)
+    assert "these are of another kind: v (vm)" in refused.stderr
+    images.run("down", "--yes", name)
+
+
+def test_user_data_is_masked_in_a_support_bundle(images: Rack, tmp_path: Path) -> None:
+    name = images.name()
+    (images.directory / "files" / "u").write_text(f"#cloud-config\nchpasswd:\n  list: {SECRET}\n")
+    named = "[{name: n, kind: vm, image: disk.img, user_data: {file: u}}]"
+    images.run("up", "--yes", written(images, name, named))
+    images.run("support-bundle", "-o", str(tmp_path / "b.tar.gz"))
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        texts = [archive.extractfile(each) for each in archive.getmembers()]
+        assert not any(SECRET.encode() in each.read() for each in texts if each is not None)
+    images.run("down", "--yes", name)

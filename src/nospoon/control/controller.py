@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from nospoon import __version__
 from nospoon.control.content.files import Files
 from nospoon.control.content.named_files import places_of
-from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import owned
 from nospoon.control.labs.service import Labs
@@ -38,9 +38,18 @@ from nospoon.control.planning.host_list import Listed, listed
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
-from nospoon.errors import Conflict, NospoonError, PlanRefused, ProviderError, SpecError, Stale
+from nospoon.errors import (
+    Conflict,
+    NospoonError,
+    PlanRefused,
+    ProviderError,
+    SpecError,
+    Stale,
+    UsageError,
+)
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
+from nospoon.model.node_kind import NodeKind
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
@@ -273,8 +282,9 @@ class Controller:
     ) -> OperationRow:
         """Begin to boot the probe on nodes and compare."""
         row = await owned(self.database, uid=uid, name=name)
-        members = self.fleet.of(uid, name)
+        members = [each for each in self.fleet.of(uid, name) if _is_baremetal(each)]
         chosen = [self.fleet.find(uid, f"{name}/{node}") for node in dict.fromkeys(nodes)]
+        _refuse_others([each for each in chosen if not _is_baremetal(each)])
         prepared = await self._looked_at(row)
         return await self.operations.start(
             "verify",
@@ -324,9 +334,10 @@ class Controller:
         texts.add("daemon.json", bundle.as_json(await self.about(uid)))
         texts.add("daemon.log", log)
         texts.add("operations.json", await self._as_json(uid, operations))
+        said = list[str]()
         for row in await self.database.read(stored.all_clusters, uid=uid):
             if cluster in ("", row.name):
-                await self._bundle(row, texts)
+                said += await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(uid, "")
         secrets = [
             row[key]
@@ -334,15 +345,16 @@ class Controller:
             for key in ("password", "k_g", "pdu_secret", "pdu_community")
             if row[key]
         ]
-        secrets += self.labs.passwords(uid)
+        secrets += [*self.labs.passwords(uid), *said]
         pack = bundle.Bundle(texts.by_name, secrets).pack
         return await self.planner.workers.run(uid, pack)
 
     async def _as_json(self, uid: int, value: object) -> str:
         return await self.planner.workers.run(uid, bundle.as_json, value)
 
-    async def _bundle(self, row: ClusterRow, texts: bundle.Texts) -> None:
-        request = self._request_of(row)
+    async def _bundle(self, row: ClusterRow, texts: bundle.Texts) -> Collection[str]:
+        """Adds what is known of a cluster; gives what of its file is to be masked."""
+        request, secrets = self._request_of(row), set[str]()
         try:
             plan = plan_text(await self.plan(replace(request, fetches=False)))
         except NospoonError as error:
@@ -352,6 +364,7 @@ class Controller:
             resolved = await self.planner.workers.run(
                 row.uid, bundle.cluster_as_json, cluster, texts.left
             )
+            secrets = await self.planner.workers.run(row.uid, bundle.lines_of_user_data, cluster)
         except SpecError as error:  # an earlier version took the file
             resolved = str(error)
         texts.add(f"{row.name}/cluster.yaml", request.text)
@@ -365,6 +378,7 @@ class Controller:
             if texts.left:
                 said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL, user=row.uid)
             texts.add(f"{row.name}/consoles/{member.node}.log", said.decode(errors="replace"))
+        return secrets
 
     async def _in_ironic(self, row: ClusterRow) -> str:
         try:
@@ -376,6 +390,19 @@ class Controller:
         """A cluster as what another tool reads, with credentials: for its owner only."""
         return await self.exports.export(await owned(self.database, uid=uid, name=name), to)
 
+    async def login(self, uid: int, reference: str) -> dict[str, Any]:
+        """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it
+        is reached through, "" for none.
+        """
+        member = self.fleet.find(uid, reference)
+        row = await owned(self.database, uid=uid, name=member.cluster)
+        return {
+            "node": member.path,
+            "kind": str(member.machine.kind),
+            "address": await self.exports.address(row, member.node),
+            "jump": member.host.ssh,
+        }
+
     def _request_of(self, row: ClusterRow) -> Request:
         text = self.cipher.decrypt(row.text.encode())
         return Request(uid=row.uid, file=row.file, text=text, uploads=row.uploads)
@@ -384,3 +411,17 @@ class Controller:
 def _nobody(uid: int, name: str) -> UUID:
     """A steady id for a cluster that is not there, so that two `down`s of it exclude each other."""
     return uuid5(NAMESPACE_URL, f"nospoon:{uid}:{name}")
+
+
+def _is_baremetal(member: Member) -> bool:
+    return member.machine.kind is NodeKind.BAREMETAL
+
+
+def _refuse_others(others: Sequence[Member]) -> None:
+    if others:
+        kinds = [f"{each.node} ({each.machine.kind})" for each in others]
+        raise UsageError(
+            f"verify boots the probe on bare metal, and these are of another kind: "
+            f"{listed_words(kinds)}",
+            hint="Leave them out.",
+        )

@@ -17,6 +17,7 @@ from nospoon.exports import (
     ssh_config,
 )
 from nospoon.exports.inventory import Inventory, Made
+from nospoon.model.node_kind import NodeKind
 
 
 class Syntax(StrEnum):
@@ -32,13 +33,16 @@ class Syntax(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: what it is, who reads it, and whether passwords of BMCs are in it."""
+    """A format: what it is, who reads it, and whether passwords of BMCs are in it. `kinds`: of
+    nodes that its reader has a use for.
+    """
 
     about: str
     reader: str
     syntax: Syntax
     make: Callable[[Inventory], Made]
     secrets: bool = True
+    kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
 
 
 FORMATS: Mapping[str, Format] = {
@@ -66,9 +70,20 @@ FORMATS: Mapping[str, Format] = {
         Syntax.YAML_STREAM,
         bmh.make,
     ),
-    "ansible": Format("inventory of the nodes", "`ansible-playbook -i`", Syntax.YAML, ansible.make),
+    "ansible": Format(
+        "inventory of the nodes",
+        "`ansible-playbook -i`",
+        Syntax.YAML,
+        ansible.make,
+        kinds=frozenset(NodeKind),
+    ),
     "ssh-config": Format(
-        "a block for each node", "`ssh -F`, `Include`", Syntax.TEXT, ssh_config.make, secrets=False
+        "a block for each node",
+        "`ssh -F`, `Include`",
+        Syntax.TEXT,
+        ssh_config.make,
+        secrets=False,
+        kinds=frozenset(NodeKind),
     ),
     "prometheus-sd": Format(
         "targets: BMCs, PDUs, nodes",
@@ -76,5 +91,6 @@ FORMATS: Mapping[str, Format] = {
         Syntax.JSON,
         prometheus_sd.make,
         secrets=False,
+        kinds=frozenset(NodeKind),
     ),
 }

@@ -18,11 +18,10 @@ from nospoon.model.cluster import Cluster, Netboot, Network, Nic, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
-from nospoon.plan.addresses.addresses import reserved
+from nospoon.plan.addresses.addresses import DHCP, reserved
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import of_host
 
-DHCP = "dhcp"
 ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 """Destinations of default routes: older versions of cloud-init do not know the word `default`."""
 

@@ -47,6 +47,12 @@ async def node(node: str, controller: Controlled, caller: Called) -> dict[str, A
     return await controller.nodes.show(caller.uid, node)
 
 
+@router.get("/nodes/{node:path}/login")
+async def login(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+    """Where ssh finds the node: its address, and the host that it is reached through."""
+    return await controller.login(caller.uid, node)
+
+
 @router.post("/nodes/{node:path}/power")
 async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called

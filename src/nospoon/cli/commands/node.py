@@ -15,6 +15,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import upload
 from nospoon.cli.numbers import FINITE, FiniteRange
 from nospoon.cli.output import output_options, print_record, print_rows
+from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 
@@ -23,7 +24,7 @@ COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
 
 @click.group("node")
 def command() -> None:
-    """Nodes: list, show, power, boot, media, console, fault.
+    """Nodes: list, show, power, boot, media, console, ssh, exec, fault.
 
     NODE is a name, CLUSTER/NAME or a UUID.
     """
@@ -162,6 +163,29 @@ def console(node: str, log: bool, follow: bool) -> None:  # noqa: FBT001
     from nospoon.cli.console import attach  # noqa: PLC0415  (imports websockets)
 
     attach(client, node)
+
+
+_USER = click.option(
+    "-l", "--user", default="", callback=lambda _, __, value: user_name(value),
+    help="User there; default: as ssh_config(5) says, else yours here.",
+)  # fmt: skip
+
+
+@command.command("ssh")
+@click.argument("node", shell_complete=nodes)
+@_USER
+def ssh(node: str, user: str) -> None:
+    """Log in to NODE with ssh and your keys, at the address that it is given."""
+    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user))
+
+
+@command.command("exec")
+@click.argument("node", shell_complete=nodes)
+@click.argument("argv", nargs=-1, required=True, metavar="-- COMMAND…")
+@_USER
+def exec_(node: str, argv: tuple[str, ...], user: str) -> None:
+    """Run COMMAND on NODE with ssh; ends with its exit status, or 255 where ssh fails."""
+    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user, argv))
 
 
 def _print_log(chunks: object) -> None:

@@ -220,3 +220,19 @@ def cluster_as_json(cluster: Cluster, most: int) -> str:
         if left < 0:
             return f"left out: it has more than {most} characters\n"
     return "[" + ",\n".join(parts) + "]"
+
+
+LEAST_LINE = 6
+"""Characters of a line of user data that is masked: shorter ones are everywhere."""
+
+
+def lines_of_user_data(cluster: Cluster) -> set[str]:
+    """Each line of what cloud-init is given, but for comments and its first one: no pattern finds
+    the passwords in them.
+    """
+    return {
+        line.strip()
+        for text in {node.cloud_init.user_data for node in cluster.nodes}
+        for line in text.splitlines()
+        if len(line.strip()) >= LEAST_LINE and not line.lstrip().startswith("#")
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -25,6 +25,9 @@ from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+
+Addresses = Mapping[tuple[str, int], str]
+"""(Node, number of its NIC) -> address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +58,44 @@ class Exports:
         if to not in FORMATS:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
         cluster = await self._planner.stored_cluster(row)
+        addresses = await self._addresses(row, cluster)
         if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
             raise UsageError(
                 f"{to} needs the passwords of BMCs, and cluster {row.name} has a hash alone",
                 hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
             )
-        inventory = [await self._inventory(row, cluster)]
+        kinds = FORMATS[to].kinds
+        told = [
+            f"node {node.name}: {to} is for bare metal, and it is of kind {node.kind}"
+            for node in cluster.nodes
+            if node.kind not in kinds
+        ]
+        nodes = tuple(node for node in cluster.nodes if node.kind in kinds)
+        inventory = [await self._inventory(row, replace(cluster, nodes=nodes), addresses)]
         there = {each.name for each in inventory[0].places}
-        missing = [node.name for node in cluster.nodes if node.name not in there]
-        told = [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+        missing = [node.name for node in nodes if node.name not in there]
+        told += [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
         text, left_out = await self._planner.workers.run(row.uid, _written, inventory[0], to)
         del cluster
         await free(inventory)
         return Exported(text, (*told, *left_out))
 
-    async def _inventory(self, row: ClusterRow, cluster: Cluster) -> Inventory:
+    async def address(self, row: ClusterRow, node: str) -> str:
+        """The first of a node's addresses that are known, "" for none."""
+        addresses = await self._addresses(row, await self._planner.stored_cluster(row))
+        own = sorted((nic, each) for (name, nic), each in addresses.items() if name == node)
+        return next((each for _, each in own), "")
+
+    async def _addresses(self, row: ClusterRow, cluster: Cluster) -> Addresses:
+        return await self._planner.workers.run(row.uid, known_addresses, cluster, row.allocations)
+
+    async def _inventory(
+        self, row: ClusterRow, cluster: Cluster, addresses: Addresses
+    ) -> Inventory:
         found = await self._database.read(stored.nodes_of, row.id)
         rows = [{each.uuid: each for each in found}]
         del found
         members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
-        addresses = await self._planner.workers.run(
-            row.uid, known_addresses, cluster, row.allocations
-        )
         places = []
         async for node in paced(cluster.nodes):
             member = members.get(node.name)

@@ -146,6 +146,7 @@ def shape_json(machine: Machine, host: str) -> dict[str, Any]:
     """A machine's shape for `node show`, on the host of this name."""
     return {
         "uuid": str(machine.uuid),
+        "kind": str(machine.kind),
         "cpus": machine.cpus,
         "memory": f"{machine.memory >> 20} MiB",
         "arch": str(machine.arch),

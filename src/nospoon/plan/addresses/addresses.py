@@ -5,12 +5,15 @@ that they fit also on several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_interface
 from itertools import islice
 
 from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
+
+DHCP = "dhcp"
+"""What a NIC's `address` is in the file where it is not static."""
 
 
 def reserved(
@@ -31,7 +34,13 @@ def reserved(
 
 
 def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[str, int], str]:
-    """(node, number of its NIC) -> the address that it is given by DHCP of ours."""
+    """(node, number of its NIC) -> the address that the file or our DHCP gives it."""
+    static = {
+        (node.name, index): str(ip_interface(nic.address).ip)
+        for node in cluster.nodes
+        for index, nic in enumerate(node.nics)
+        if nic.address not in ("", DHCP)
+    }
     hosts = {host.name: host for host in cluster.hosts}
     return {
         (node.name, index): address or address6
@@ -40,7 +49,7 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
         for node, index, address, address6 in reserved(cluster, network, allocations)
         if (address or address6)
         if _serves(hosts.get(allocations.hosts.get(node.name, "")))
-    }
+    } | static
 
 
 def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
