@@ -139,3 +139,22 @@ def test_user_data_is_masked_in_a_support_bundle(images: Rack, tmp_path: Path) -
         texts = [archive.extractfile(each) for each in archive.getmembers()]
         assert not any(SECRET.encode() in each.read() for each in texts if each is not None)
     images.run("down", "--yes", name)
+
+
+def test_up_starts_what_runs_its_own_image_and_says_what_does_not_start(images: Rack) -> None:
+    name = images.name()
+    nodes = "[{name: metal}, {name: v, kind: vm, image: disk.img}]"
+    file = written(images, name, nodes)
+    images.run("up", "--yes", file)
+    power = {row["node"]: row["power"] for row in images.json("status", name)}
+    assert power == {"metal": "off", "v": "on"}
+    images.run("down", "--yes", name)
+    text = (
+        Path(file)
+        .read_text()
+        .replace("{sim: simulated}", "{sim: {simulated: {power_failures: 1}}}")
+    )
+    Path(file).write_text(text)
+    said = images.run("up", "--yes", file).stderr
+    assert "node v was made and does not start: " in said
+    images.run("down", "--yes", name)

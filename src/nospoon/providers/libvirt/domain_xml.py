@@ -134,7 +134,8 @@ def _cpu(arch: Arch, stage: Stage) -> ET.Element:
 
 def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
     yield element("controller", type="usb", model="none")
-    if "scsi" in {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}:
+    buses = {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}
+    if "scsi" in buses or machine.seed:
         yield element("controller", type="scsi", model="virtio-scsi")
     orders = boot_indices(machine)
     names = _target_names()
@@ -144,7 +145,7 @@ def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
         yield _disk(disk, source, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     if machine.seed:
-        yield _seed(machine.arch, f"{stage.pool_path}/{seed_file(node, machine.seed)}", names)
+        yield _seed(f"{stage.pool_path}/{seed_file(node, machine.seed)}", names)
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
         yield _nic(nic, orders.get(("nic", number)), rom=rom)
@@ -228,9 +229,11 @@ def _cdrom(
     )
 
 
-def _seed(arch: Arch, path: str, names: dict[str, Iterator[str]]) -> ET.Element:
-    """A CD drive of its own for what cloud-init reads: the other one is the BMC's."""
-    bus = CDROM_BUS[arch]
+def _seed(path: str, names: dict[str, Iterator[str]]) -> ET.Element:
+    """A CD drive of its own for what cloud-init reads: the other one is the BMC's. Debian's kernel
+    for clouds has no driver of AHCI (CONFIG_SATA_AHCI), and one of virtio-scsi.
+    """
+    bus = "scsi"
     return element(
         "disk",
         element("driver", name="qemu", type="raw"),
