@@ -148,6 +148,17 @@ def test_what_cannot_be_is_refused_with_what_to_write(nodes: str, message: str) 
     assert found.startswith("x.yaml:3:")
 
 
+def test_what_the_file_says_of_ironic_is_for_bare_metal_alone() -> None:
+    text = (
+        "cluster: a\nironic: {endpoint: 'http://i', driver: ipmi, state: active%s}\n"
+        "nodes: [{kind: vm, image: r}, {name: metal%s}]"
+    )
+    cluster = load(text % ("", ", ironic: {image: 'http://h/i'}"), file="x")
+    assert [node.name for node in cluster.baremetal] == ["metal"]
+    (found,) = refusals(text % ("", ""))
+    assert "state 'active' of 'metal' needs an `image`" in found
+
+
 def test_machines_of_a_lab_are_bare_metal() -> None:
     text = (
         "cluster: a\nflavors: {v: {kind: vm, image: r}}\n"

@@ -27,6 +27,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.ironic import Standing
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.passwords import is_hash
 from nospoon.plan.enrollment.enrol import DRIVERS
 from nospoon.plan.identity import RESERVED
@@ -271,7 +272,8 @@ def _drivers(expansion: Expansion) -> Iterator[Complaint]:
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         driver = node.enrolment.driver
         protocol = spoken.get(driver)
-        if protocol is None or protocol in node.bmc or (group, driver) in told:
+        served = node.kind is not NodeKind.BAREMETAL or protocol in node.bmc
+        if protocol is None or served or (group, driver) in told:
             continue
         told.add((group, driver))
         message = f"Ironic's driver {driver!r} needs {str(protocol)!r} in `bmc` of {node.name!r}"
@@ -284,7 +286,8 @@ def _deployments(expansion: Expansion) -> Iterator[Complaint]:
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         said = node.enrolment
         something = said.targets or any(each.name == "image_source" for each in said.instance)
-        if said.state is Standing.ACTIVE and not something and group not in told:
+        deployed = node.kind is NodeKind.BAREMETAL and said.state is Standing.ACTIVE
+        if deployed and not something and group not in told:
             told.add(group)
             message = f"state 'active' of {node.name!r} needs an `image` in `ironic`"
             yield Complaint(("nodes", group), message, "Name what is deployed")

@@ -421,3 +421,8 @@ class Cluster:
     adoptions: tuple[Adoption, ...] = ()
     logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     labs: tuple[Lab, ...] = ()
+
+    @property
+    def baremetal(self) -> tuple[Node, ...]:
+        """The nodes that are for deployers."""
+        return tuple(node for node in self.nodes if node.kind is NodeKind.BAREMETAL)

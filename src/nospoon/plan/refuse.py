@@ -228,7 +228,7 @@ def _without_agents(
     """Machines that boot nothing run no agent: Ironic would wait for it until its timeout."""
     hosts = {each.name: each for each in cluster.hosts}
     found = []
-    for node in cluster.nodes if cluster.ironic is not None else ():
+    for node in cluster.baremetal if cluster.ironic is not None else ():
         host = allocations.hosts.get(node.name, "")
         simulated = host in facts and not facts[host].real
         silent = simulated and hosts[host].connection.agents is None

@@ -585,7 +585,7 @@ def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remember
 
 
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
-    discovered = (node for node in cluster.nodes if node.enrolment.way is Way.DISCOVER)
+    discovered = (node for node in cluster.baremetal if node.enrolment.way is Way.DISCOVER)
     return Sought(
         frozenset(identity.uuid_of(cluster_id, node) for node in discovered),
         tuple(inventories(cluster, cluster_id)),

@@ -43,7 +43,7 @@ def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
     Nova's driver offers nodes once they are available, so it waits for their standing.
     """
     for wanted in cluster.nova:
-        nodes = [node for node in cluster.nodes if _gives(wanted, node)]
+        nodes = [node for node in cluster.baremetal if _gives(wanted, node)]
         if wanted.wait and nodes:
             shape = NovaInventory(
                 resource_class=resource_name(wanted.resource_class),
@@ -67,7 +67,7 @@ def _gives(wanted: WantedFlavor, node: Node) -> bool:
 
 
 def _shape(cluster: Cluster, cluster_id: UUID, wanted: WantedFlavor) -> NovaFlavor:
-    like = [n for n in cluster.nodes if n.enrolment.resource_class == wanted.resource_class]
+    like = [n for n in cluster.baremetal if n.enrolment.resource_class == wanted.resource_class]
     cpus, ram, disk = _sizes(like)
     return NovaFlavor(
         id=uuid5(cluster_id, f"nova-flavor/{wanted.name}"),
