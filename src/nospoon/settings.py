@@ -369,12 +369,12 @@ def _check_links(directory: Path) -> None:
             )
 
 
-def _links(path: Path) -> Iterator[Path]:
-    """Those on the way there, and on the ways where these lead."""
+def _links(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Those on the way there, and on the ways where these lead; `seen` were on it already."""
     for each in (path, *path.parents):
-        if each.is_symlink():
+        if each.is_symlink() and each not in seen:
             yield each
-            yield from _links(each.parent / each.readlink())
+            yield from _links(each.parent / each.readlink(), seen | {each})
 
 
 def _check_parents(directory: Path) -> None:

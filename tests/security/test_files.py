@@ -166,6 +166,14 @@ def test_roots_daemon_follows_no_link_of_another_user(
     assert list(target.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's links are looked at by root")
+def test_links_that_lead_in_a_circle_are_refused_with_the_reason(tmp_path: Path) -> None:
+    tmp_path.joinpath("one").symlink_to("two")
+    tmp_path.joinpath("two").symlink_to("one")
+    with pytest.raises(UsageError, match=r"Too many levels of symbolic links"):
+        make_directory(tmp_path / "one" / "state", 0o711)
+
+
 def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) -> None:
     """Reading is enough for flock(2): who waits for the lock has it when the daemon dies."""
     file = tmp_path / "nospoond.pid"
