@@ -35,6 +35,7 @@ from nospoon.providers.openstack.api import LARGEST, MOST_LISTED, MOST_PAGES
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
 from nospoon.providers.openstack.roster import Roster, metadata
+from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.tags import (
     LONGEST_VALUE,
     Tagged,
@@ -349,6 +350,7 @@ async def test_of_a_long_console_log_the_end_is_looked_at(cloud: FakeCloud, benc
     rack = any_rack(bench)
     await make(bench, *rack.all)
     machines = bench.connection.machine_driver
+    assert isinstance(machines, ServerDriver)
     (server,) = cloud.servers.values()
 
     def said() -> Response:
@@ -357,6 +359,7 @@ async def test_of_a_long_console_log_the_end_is_looked_at(cloud: FakeCloud, benc
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
     cloud.rules.append(Rule(f"POST .*/{server['id']}/action", said, times=1))
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    await machines._recorder.flush()  # the end of a connection does not wait for it
     await bench.connection.close()
     assert Path(machines.console_record(rack.uuid)).stat().st_size <= LONGEST_LOG
 
