@@ -155,6 +155,7 @@ def test_up_starts_what_runs_its_own_image_and_says_what_does_not_start(images: 
         .replace("{sim: simulated}", "{sim: {simulated: {power_failures: 1}}}")
     )
     Path(file).write_text(text)
-    said = images.run("up", "--yes", file).stderr
+    said = images.run("up", "--yes", file, status=3).stderr
     assert "node v was made and does not start: " in said
+    assert "nospoon node power v on" in said
     images.run("down", "--yes", name)

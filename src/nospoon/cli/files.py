@@ -27,7 +27,6 @@ _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 _FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
 """Keys that may name files. Without any it is the daemon alone who reads the cluster file."""
 _USER_DATA = re.compile(r"\buser_data\W*:")
-MAX_USER_DATA = 65536
 _CLOUD = re.compile(r"\bcloud\W*:")
 _NO_INVENTORY = {
     "simulated": "simulated",
@@ -122,9 +121,11 @@ def _with_user_data(text: str, name: str, base: Path) -> str:
 
 def _content(path: Path) -> tuple[str, str]:
     """The text of a file of user data, or why there is none."""
+    from nospoon.clusterfile.fields import MOST_USER_DATA  # noqa: PLC0415  (imports pydantic)
+
     try:
-        if path.stat().st_size > MAX_USER_DATA:
-            return "", f"{path} is larger than {MAX_USER_DATA >> 10} KiB"
+        if path.stat().st_size > MOST_USER_DATA:
+            return "", f"{path} is larger than {MOST_USER_DATA >> 10} KiB"
         return path.read_text(encoding="utf-8"), ""
     except OSError as error:
         return "", f"{path}: {error.strerror}"
@@ -134,27 +135,13 @@ def _content(path: Path) -> tuple[str, str]:
 
 def _named_user_data(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Where a cluster file names a file of user data, and its path."""
-    for path, layer in _layers(value):
+    from nospoon.clusterfile.references import layers  # noqa: PLC0415  (imports pydantic)
+
+    for path, layer in layers(value) if isinstance(value, dict) else ():
         given = layer.get("user_data")
         file = given.get("file") if isinstance(given, dict) and len(given) == 1 else None
         if isinstance(file, str) and file:
             yield (*path, "user_data"), file
-
-
-def _layers(value: Any) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
-    """Everything that may have user data: flavors, groups, and their overrides."""
-    if not isinstance(value, dict):
-        return
-    flavors, groups = value.get("flavors"), value.get("nodes")
-    found: list[tuple[tuple[str | int, ...], Any]] = []
-    if isinstance(flavors, dict):
-        found += [(("flavors", key), each) for key, each in flavors.items()]
-    for index, group in enumerate(groups if isinstance(groups, list) else ()):
-        found.append((("nodes", index), group))
-        overrides = group.get("overrides") if isinstance(group, dict) else None
-        if isinstance(overrides, dict):
-            found += [(("nodes", index, "overrides", key), each) for key, each in overrides.items()]
-    yield from ((path, each) for path, each in found if isinstance(each, dict))
 
 
 def _with_inventory(text: str, name: str, base: Path) -> str:

@@ -1,7 +1,7 @@
 """The command line of ssh(1) that reaches a node.
 
-Nothing that a guest says gets into it: the address is the plan's. Nobody is asked about host keys,
-which are new with each instance; so no password is ever sent, and nothing is forwarded.
+Nothing that a guest writes gets into it: the address is the plan's. Host keys are not checked, for
+each instance has new ones; so no password is ever sent, and nothing is forwarded.
 """
 
 from __future__ import annotations

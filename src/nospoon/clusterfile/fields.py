@@ -322,6 +322,8 @@ def _text_like(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
+MOST_USER_DATA = 65536
+"""Characters of it."""
 USER_DATA_PATTERN = r"^(#|Content-Type:|MIME-Version:)"
 USER_DATA = re.compile(USER_DATA_PATTERN)
 """What cloud-init knows by its first line
@@ -332,11 +334,11 @@ SSH_KEY = re.compile(SSH_KEY_PATTERN.removesuffix("$") + r"\Z")
 UserData = Annotated[
     str,
     BeforeValidator(parse_user_data),
-    Field(max_length=65536),
+    Field(max_length=MOST_USER_DATA),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": USER_DATA_PATTERN, "maxLength": 65536},
+                {"type": "string", "pattern": USER_DATA_PATTERN, "maxLength": MOST_USER_DATA},
                 {
                     "type": "object",
                     "properties": {"file": {"type": "string"}},

@@ -178,7 +178,7 @@ class HardwareSection(Section):
     )
     bmc: NodeBmcSection | None = Field(
         None,
-        description="Protocols and credentials of its BMC; of a VM or container, default none.",
+        description="Protocols and credentials of its BMC; VMs and containers have none else.",
     )
     image: Text | None = Field(
         None,

@@ -39,7 +39,7 @@ def references(sections: Sections) -> Iterator[Complaint]:
     networks = names["networks"] or frozenset({"provision"})
     hosts = names["hosts"] or frozenset({"here"})
     hosts |= {place for each in sections.hosts.items() for place in places_of(*each)}
-    for path, layer in _layers(sections.raw):
+    for path, layer in layers(sections.raw):
         for nic_path, network in _networks_of(path, layer):
             yield from hints.refers(nic_path, network, networks, "network")
         yield from hints.refers((*path, "boot"), layer.get("boot"), names["boot"], "boot profile")
@@ -105,7 +105,7 @@ def _url(path: Path, name: str) -> Iterator[Complaint]:
         yield Complaint(path, f"expected a URL, got {name[:MAX_SHOWN]!r}: {wrong}")
 
 
-def _layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
+def layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
     """Every mapping that describes hardware, with its path."""
     for name, flavor in _mapping(raw.get("flavors")).items():
         yield ("flavors", name), _mapping(flavor)
@@ -126,7 +126,7 @@ def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path,
 
 def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
     yield from _of_disks(raw, "image")
-    for path, layer in _layers(raw):
+    for path, layer in layers(raw):
         root = layer.get("image")
         if isinstance(root, str) and root:
             yield (*path, "image"), root
@@ -134,7 +134,7 @@ def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
 
 def _of_disks(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:
     """What each disk says under this key."""
-    for path, layer in _layers(raw):
+    for path, layer in layers(raw):
         for index, disk in enumerate(as_sequence(layer.get("disks"))):
             said = _mapping(disk).get(key)
             if isinstance(said, str) and said:

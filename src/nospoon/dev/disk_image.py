@@ -109,6 +109,7 @@ def _need_tools() -> None:
 
 
 async def partitioned(image: Path, files: dict[str, Path]) -> None:
+    """Make an image of `SIZE` whose EFI system partition has these files, by their paths there."""
     with image.open("wb") as made:
         made.truncate(SIZE)
     await process.run(["sfdisk", "--quiet", str(image)], stdin=TABLE.encode())

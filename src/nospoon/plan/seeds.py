@@ -22,8 +22,8 @@ from nospoon.plan.addresses.addresses import DHCP, reserved
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import of_host
 
-ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
-"""Destinations of default routes: older versions of cloud-init do not know the word `default`."""
+ANYWHERE = "0.0.0.0/0"
+"""Destination of a default route: older versions of cloud-init do not know the word `default`."""
 
 
 def seeds_of(cluster: Cluster, cluster_id: UUID, allocations: Allocations) -> dict[str, Seed]:
@@ -83,7 +83,7 @@ def _ethernet(
         gateway = _gateway(cluster, network, node, allocations)
         own = ip_interface(nic.address)
         if gateway and own.version == 4 and index == 0:
-            given["routes"] = [{"to": ANYWHERE[own.version], "via": gateway}]
+            given["routes"] = [{"to": ANYWHERE, "via": gateway}]
             given["nameservers"] = {"addresses": [gateway]}
     elif _may_ask(nic, network):
         six_alone = network.cidr6 is not None and network.cidr is None

@@ -159,15 +159,16 @@ class Work:
         await self._forget_leavers(prepared, request.targets)
         if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
-        late = await self._switch_on(prepared.plan)
-        late += [note for each in again.seen.observed if (note := waiting(each))]
+        unstarted = await self._switch_on(prepared.plan)
+        late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         held = [again]
         del again
         await free(held)
         amount = len(request.targets) or len(seen.cluster.nodes)
         said = f"cluster {row.name} is up: {counted(amount, 'node')}"
-        return Ended(OperationState.DONE, "; ".join((said, *late)))
+        state = OperationState.PARTLY if unstarted else OperationState.DONE
+        return Ended(state, "; ".join((said, *unstarted, *late)))
 
     async def down(
         self, running: Running, row: ClusterRow | None, *, uid: int, name: str, how: Removal
@@ -411,7 +412,8 @@ class Work:
         try:
             await self._power(machine, PowerCommand.ON)
         except NospoonError as error:
-            return f"node {node} was made and does not start: {error}"
+            hint = f"start it with `nospoon node power {node} on`"
+            return f"node {node} was made and does not start: {str(error).rstrip('.')}; {hint}"
         return ""
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:

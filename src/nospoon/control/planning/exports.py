@@ -65,7 +65,7 @@ class Exports:
                 hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
             )
         kinds = FORMATS[to].kinds
-        told = [
+        notes = [
             f"node {node.name}: {to} is for bare metal, and it is of kind {node.kind}"
             for node in cluster.nodes
             if node.kind not in kinds
@@ -74,11 +74,11 @@ class Exports:
         inventory = [await self._inventory(row, replace(cluster, nodes=nodes), addresses)]
         there = {each.name for each in inventory[0].places}
         missing = [node.name for node in nodes if node.name not in there]
-        told += [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+        notes += [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
         text, left_out = await self._planner.workers.run(row.uid, _written, inventory[0], to)
         del cluster
         await free(inventory)
-        return Exported(text, (*told, *left_out))
+        return Exported(text, (*notes, *left_out))
 
     async def address(self, row: ClusterRow, node: str) -> str:
         """The first of a node's addresses that are known, "" for none."""

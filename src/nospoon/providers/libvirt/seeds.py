@@ -18,7 +18,7 @@ PRIVATE = "0600"
 
 
 def put_seed(connect: Connect, pool: VirPool, node: str, seed: Seed) -> None:
-    """Write it into the pool, unless it is there."""
+    """Write it into the pool, in place of one that is there: a daemon may have ended half-way."""
     files = {name: text.encode() for name, text in seed.files.items()}
     content = iso9660.image(LABEL, files)
     send_bytes(connect, pool, content, seed_file(node, seed.digest), mode=PRIVATE)

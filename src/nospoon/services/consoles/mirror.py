@@ -79,7 +79,7 @@ class Mirror:
         except (
             NospoonError,
             ValueError,
-        ) as error:  # or what answers there is no list, or no base64
+        ) as error:  # the latter: what answers is no list, no base64
             if not self._away:
                 log.warning("console records are not copied", at=str(self._there), why=str(error))
             self._away = isinstance(error, HostUnreachable | ValueError)
