@@ -238,7 +238,7 @@ class Bench:
 PORTS_TRIED = 3
 
 
-FREE_PORTS = range(5_000, 6_200)
+FREE_PORTS = range(2_100, 6_200)
 """Below nospoon's own defaults, those of racks, and those that the kernel gives to connections
 (net.ipv4.ip_local_port_range).
 """
