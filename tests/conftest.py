@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,27 @@ class SkipGuard:
             terminalreporter.write_line(f"SKIP NOT ON THE LIST tests/skips.toml: {line}", red=True)
 
 
+class Seconds:
+    """Where a whole run's time goes: the files that took longest, before pytest's closing line."""
+
+    SHOWN = 15
+
+    def __init__(self) -> None:
+        self.of: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.of[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if len(self.of) > self.SHOWN:
+            all_of_them = sum(self.of.values())
+            terminalreporter.write_line(f"{all_of_them:.0f} s of tests, of these:")
+            for file, seconds in sorted(self.of.items(), key=itemgetter(1), reverse=True)[
+                : self.SHOWN
+            ]:
+                terminalreporter.write_line(f"{seconds:6.0f} s {file}")
+
+
 class Together(LoadScopeScheduling):  # type: ignore[misc]
     """Work units are single tests, but for those that share something."""
 
@@ -84,6 +107,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard())
+        config.pluginmanager.register(Seconds())
 
 
 @pytest.fixture(scope="session")
