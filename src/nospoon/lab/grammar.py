@@ -112,7 +112,7 @@ ROWS: Mapping[str, Mapping[str, Row]] = {
     },
 }  # fmt: skip
 """Group -> name -> row. `host`: what stands in `hostRequires` itself."""
-_BARE = frozenset({"device", "key_value", "compatible_with_distro"})
+BARE = frozenset({"device", "key_value", "compatible_with_distro"})
 """Whose attributes are other ones than `op` and `value`."""
 
 
@@ -146,9 +146,9 @@ def _of_value(element: Element, row: Row) -> Iterator[Wrong]:
         inner = element.children[0]
         yield Wrong(inner, f"expected nothing in <{element.name}>, got <{inner.name}>")
     op = element.attributes.get("op", "=")
-    if op not in ("==", *_ops(row)):
-        yield Wrong(element, f"op: expected one of {' '.join(_ops(row))}, got {op[:40]!r}")
-    if element.name in _BARE:
+    if op not in ("==", *ops(row)):
+        yield Wrong(element, f"op: expected one of {' '.join(ops(row))}, got {op[:40]!r}")
+    if element.name in BARE:
         return
     value = element.attributes.get("value")
     if value is None:
@@ -157,7 +157,7 @@ def _of_value(element: Element, row: Row) -> Iterator[Wrong]:
         yield from _of_number(element, value, row)
 
 
-def _ops(row: Row) -> tuple[Op, ...]:
+def ops(row: Row) -> tuple[Op, ...]:
     """Hardware may be compared in every way that the schema knows: no answer depends on it."""
     if row.means is Means.HARDWARE:
         return (*NUMERIC, Op.LIKE)

@@ -142,6 +142,14 @@ def _check_labs(file: str, lab: str, format_: str, columns: tuple[str, ...]) -> 
         sys.exit(WITHOUT_A_MACHINE)
 
 
+@command.command("schema")
+def schema() -> None:
+    """Print the RELAX NG of requests in XML, for editors and xmllint."""
+    from nospoon.clusterfile.request_schema import relax_ng  # noqa: PLC0415  (seldom needed)
+
+    echo(relax_ng())
+
+
 @command.command("submit")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--lab", default="", help="Lab that serves it; default: one that fits.")
