@@ -32,6 +32,8 @@ def bench(cloud: FakeCloud, connection: OpenStackConnection) -> Bench:
 
         return Stranger(untouched, remove)
 
+    cloud.own_server("theirs")
+
     async def remove_machine(resource: Resource) -> None:
         (server,) = [s for s in cloud.servers.values() if s["name"].endswith(resource.key.name)]
         cloud.remove(server["id"])
@@ -45,6 +47,7 @@ def bench(cloud: FakeCloud, connection: OpenStackConnection) -> Bench:
         make_stranger=stranger,
         remove_machine=remove_machine,
         flavor="metal.512",
+        foreign="theirs",
     )
 
 
@@ -63,7 +66,7 @@ async def test_a_port_that_was_replaced_is_plugged_in_again(
 ) -> None:
     rack = any_rack(bench)
     await make(bench, *rack.all)
-    (server,) = cloud.servers
+    (server,) = (each for each in cloud.servers if cloud.servers[each]["name"] != "theirs")
     (port,) = (each for each in cloud.ports if cloud.ports[each]["device_id"] == server)
     del cloud.ports[port]
     (seen,) = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
@@ -71,7 +74,8 @@ async def test_a_port_that_was_replaced_is_plugged_in_again(
     assert not seen.shape.nics
     await make(bench, *rack.all[:-1])
     await connection.drivers[Kind.MACHINE].change(seen, rack.machine, bench.tag)
-    (record,) = cloud.ports.values()
-    assert record["device_id"] == server
+    theirs = {each["device_id"] for each in cloud.ports.values()} - {server}
+    assert len(cloud.ports) == 3
+    assert len(theirs) == 1
     (seen,) = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
     assert seen.shape == rack.machine.shape

@@ -31,7 +31,8 @@ from nospoon.model.resources import Image, Machine, MachineNic, OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.base import Medium
-from nospoon.providers.openstack.api import LARGEST, MOST_LISTED, MOST_PAGES
+from nospoon.providers.openstack.api import LARGEST, MOST_LISTED, MOST_PAGES, Api
+from nospoon.providers.openstack.around import Around, BuildImage
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
 from nospoon.providers.openstack.roster import Roster, metadata
@@ -99,6 +100,22 @@ def test_a_uuid_that_was_claimed_before_its_machine_came_is_that_machines() -> N
     answer = asked.answer(uuid=victim)
     assert answer is not None
     assert (answer.profile, answer.secret) == (boots("victim"), None)
+
+
+def test_a_cloud_cannot_make_its_server_the_node_of_another_user() -> None:
+    """By giving it the id of a server that is one at another cloud: their machines differ."""
+    id_ = uuid4()
+    theirs, mine = (
+        Around(
+            cast("Api", None),  # nothing is asked
+            Host("cloud", connection=OpenStack("c", f"http://{keystone}/v3 RegionOne me")),
+            "deployment",
+            cast("BuildImage", None),
+        )
+        for keystone in ("cloud.example", "attacker.example")
+    )
+    assert theirs.machine_of(id_) != mine.machine_of(id_)
+    assert id_ not in {theirs.machine_of(id_), mine.machine_of(id_)}
 
 
 def test_what_one_server_is_known_by_no_other_one_takes() -> None:

@@ -38,7 +38,8 @@ class SizeOffered:
 class Adoptable:
     """A machine on a host as others might have made it. `sizes` of its disks, in bytes, 0 for
     unknown. `tag`: whose node it is, None for nobody's, and `node` which one. `hindrance`: why it
-    cannot be a node, "" if it can. `made`: nospoon made it, for whomever.
+    cannot be a node, "" if it can. `made`: nospoon made it, for whomever. `id`: what its host calls
+    it besides its name, where that is not its UUID.
     """
 
     machine: Machine
@@ -47,6 +48,7 @@ class Adoptable:
     hindrance: str = ""
     made: bool = False
     node: str = ""
+    id: str = ""
 
     @property
     def name(self) -> str:

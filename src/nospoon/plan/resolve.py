@@ -133,7 +133,8 @@ class _Resolver:
             yield Resource(self._pool_key(host.name), Pool(path=path))
             yield from self._images(host.name)
         if host.declares.has_boot_image:
-            for firmware in sorted({node.firmware for node in self._nodes_on(host.name)}):
+            made = (node for node in self._nodes_on(host.name) if node.adopted is None)
+            for firmware in sorted({node.firmware for node in made}):
                 image = BootImage(firmware, self._boot_url(host))
                 yield Resource(boot_image(host.name, firmware), image)
 
@@ -269,7 +270,7 @@ class _Resolver:
         yield from (*volumes, *ports)
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*volumes, *ports)]
-        if host.declares.has_boot_image:
+        if host.declares.has_boot_image and node.adopted is None:
             needs.append(boot_image(host.name, node.firmware))
         if host.declares.has_pools and not volumes:
             needs.append(self._pool_key(host.name))
@@ -346,8 +347,9 @@ class _Resolver:
             yield found.size if found is not None else made.get(f"{node.name}-{index}", disk.size)
 
     def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
+        pool = self.pool if host.declares.has_pools else ""
         if node.adopted is not None:  # what it is, its owner decides
-            return replace(self.around.adopted[uuid].machine, pool=self.pool)
+            return replace(self.around.adopted[uuid].machine, pool=pool)
         made = self.around.made.get(node.name)
         size = chosen(node, self.around.facts.get(host.name), made)
         return Machine(
@@ -357,7 +359,7 @@ class _Resolver:
             arch=node.arch,
             firmware=node.firmware,
             tpm=node.tpm,
-            pool=self.pool if host.declares.has_pools else "",
+            pool=pool,
             disks=tuple(self._disk(node, host, uuid, i) for i in range(len(node.disks))),
             nics=tuple(
                 replace(

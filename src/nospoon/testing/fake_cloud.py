@@ -115,6 +115,26 @@ class FakeCloud:
         self.ticks += 1
         return (START + timedelta(seconds=self.ticks)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
+    def own_server(self, name: str, *, firmware: str = "bios") -> Json:
+        """A server that others made, off, with two NICs; one of them has no address."""
+        id_, image = str(uuid4()), str(uuid4())
+        self.images[image] = {"id": image, "status": "active", "hw_firmware_type": firmware}
+        self.servers[id_] = {
+            "id": id_, "name": name, "status": OFF, "metadata": {"team": "theirs"},
+            "OS-EXT-STS:task_state": None, "updated": self.now(), "image": {"id": image},
+            "flavor": {
+                "original_name": "their.size", "vcpus": 2, "ram": 2048, "disk": 20, "ephemeral": 5,
+            },
+            "os-extended-volumes:volumes_attached": [{"id": str(uuid4())}],
+        }  # fmt: skip
+        for number in (1, 2):
+            port: Json = {
+                "id": str(uuid4()), "network_id": "n0", "device_id": id_, "description": "",
+                "mac_address": f"fa:16:3e:{id_[:2]}:{id_[2:4]}:0{number}", "fixed_ips": [],
+            }  # fmt: skip
+            self.ports[port["id"]] = port
+        return self.servers[id_]
+
     async def answer(self, request: Request) -> Response:
         path = request.url.path
         call = f"{request.method} {path}"
@@ -236,6 +256,10 @@ class FakeCloud:
                 server["metadata"] = before | (await request.json())["metadata"]
                 server["updated"] = self.now()
                 return JSONResponse({"metadata": server["metadata"]})
+            case "DELETE", ["metadata", key] if key in server["metadata"]:
+                del server["metadata"][key]
+                server["updated"] = self.now()
+                return Response(status_code=204)
             case "POST", ["os-interface"]:
                 port = (await request.json())["interfaceAttachment"]["port_id"]
                 self.ports[port]["device_id"] = server["id"]
@@ -248,7 +272,13 @@ class FakeCloud:
         (name,) = action
         if name == "os-getConsoleOutput":
             return JSONResponse({"output": self.consoles.get(server["id"], "")[-(100 << 10) :]})
-        wanted = {"os-start": (OFF, ON), "os-stop": (ON, OFF), "reboot": (ON, ON)}
+        wanted = {
+            "os-start": (OFF, ON),
+            "os-stop": (ON, OFF),
+            "reboot": (ON, ON),
+            "unshelve": ("SHELVED_OFFLOADED", ON),
+            "resume": ("SUSPENDED", ON),
+        }
         if server["OS-EXT-STS:task_state"]:
             message = "Cannot do it while it is in task_state something"
             return JSONResponse({"conflictingRequest": {"message": message}}, 409)

@@ -106,7 +106,7 @@ class Access:
                 hosts[uid, host] = self.why_not(uid, host)
             if hosts[uid, host] or not machine.adopted or self.is_admin(uid):
                 return hosts[uid, host]
-            if not host.declares.is_real or listed().has_machine(machine.adopted):
+            if _is_own(host) or listed().has_machine(machine.adopted):
                 return ""
             if host.server == SYSTEM.server and uid not in refused:
                 return ""
@@ -131,15 +131,16 @@ class Access:
     async def adoptable(
         self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None
     ) -> tuple[Adoptable, ...] | None:
-        """Those of a host's machines that a user may adopt: all that libvirt lets this user manage,
-        else those that are listed. Others are not shown, nor what nospoon made for other users.
+        """Those of a host's machines that a user may adopt: all that libvirt lets this user manage
+        or that the user's own login at a cloud reaches, else those that are listed. Others are not
+        shown, nor what nospoon made for other users.
         """
         if machines is None or self.is_admin(uid):
             return machines
         if host.server == SYSTEM.server and await self.manages(uid):
             return machines
         seen = (each for each in machines if not each.made or _is_of(each, uid))
-        if not host.declares.is_real:
+        if _is_own(host):
             return tuple(seen)
         grants = self.read()
         return tuple(each for each in seen if grants.has_machine(each.name))
@@ -151,6 +152,11 @@ class Access:
     @property
     def _fix(self) -> str:
         return f"Ask an administrator to list it in {self.file}"
+
+
+def _is_own(host: Host) -> bool:
+    """Whether all that is on a host is for its user to decide."""
+    return bool(host.connection.login) or not host.declares.is_real
 
 
 def _is_of(machine: Adoptable, uid: int) -> bool:

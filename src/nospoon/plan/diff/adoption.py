@@ -140,7 +140,7 @@ def _has(cluster_id: UUID, found: Adoptable) -> bool:
 def _means(adoption: Adoption, found: Adoptable) -> bool:
     if adoption.match:
         return fnmatchcase(found.name, adoption.match) and not found.made
-    return adoption.machine in (found.name, str(found.machine.uuid))
+    return adoption.machine in (found.name, str(found.machine.uuid), found.id)
 
 
 def _lost(

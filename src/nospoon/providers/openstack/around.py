@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.cluster import Host
@@ -50,6 +50,13 @@ class Around:
     def cloud(self) -> OpenStack:
         """What the file says of it now."""
         return cloud_of(self.host)
+
+    def machine_of(self, server: UUID) -> UUID:
+        """The UUID of a node that is a server which others made: another one in each cloud, for a
+        cloud may give its servers any id, that of another user's machine too.
+        """
+        place = " ".join(self.cloud.at.split(" ")[:2])  # Keystone's URL and the region
+        return uuid5(NAMESPACE_URL, f"nospoon:server:{place}:{server}")
 
     def is_own(self, tagged: Tagged | None, cluster: UUID | None) -> bool:
         """Whether a thing with this tag is of this deployment, and of the cluster, None for any."""

@@ -17,6 +17,7 @@ from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Means
+from nospoon.providers.openstack.adopted import OwnersServers
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
 from nospoon.providers.openstack.around import (
     Around,
@@ -73,7 +74,8 @@ class OpenStackConnection:
         self._around = Around(self._api, host, deployment, build_image, pause, at_home)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks, record_space)
-        self._machines = ServerDriver(self._around, self._recorder, media, serve)
+        self._owners = OwnersServers(self._around)
+        self._machines = ServerDriver(self._around, self._owners, self._recorder, media, serve)
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
@@ -159,9 +161,8 @@ class OpenStackConnection:
             memory=None if left is None else left * MIB,
         )
 
-    async def adoptable(self) -> tuple[Adoptable, ...] | None:
-        """Not yet: none can be."""
-        return None
+    async def adoptable(self) -> tuple[Adoptable, ...]:
+        return await self._owners.adoptable()
 
     def configure(self, host: Host) -> None:
         self._around.host = host

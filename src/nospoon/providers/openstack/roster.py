@@ -1,19 +1,21 @@
-"""The servers of a project that nospoon made, as Nova lists them, and what state each is in.
+"""The servers of a project that are nodes, as Nova lists them, and what state each is in.
 
 https://docs.openstack.org/api-ref/compute/#servers-servers
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
-from nospoon.model.resources import Machine, OwnerTag
+from nospoon.model.resources import Machine, MachineDisk, OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.openstack.api import MOST_LISTED, Service
@@ -21,17 +23,27 @@ from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.tags import (
     PREFIX,
     Tagged,
+    described,
     in_pieces,
+    of_description,
     of_properties,
     properties,
     whole,
 )
 
 MACHINE, MADE = f"{PREFIX}uuid", f"{PREFIX}made"
+CLAIM = f"{PREFIX}claim"
+"""Of a server that others made: whose node it is, in one value, which is written and taken
+away in one call.
+"""
 SHAPE = "shape"
+GIB, MIB = 1 << 30, 1 << 20
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
 """Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
+MOST_DISKS = 64
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
+MachineOf = Callable[[UUID], UUID]
+"""Id of a server that others made -> UUID of the node that it is, or would be."""
 POWERS = {
     "ACTIVE": PowerState.ON,
     "RESCUE": PowerState.ON,
@@ -47,8 +59,8 @@ POWERS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that nospoon made. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`:
-    UUID of its node.
+    """A server that is a node. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`: UUID
+    of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
     `made`: it was made to the end.
     """
@@ -79,7 +91,7 @@ class Roster:
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
         """All of nospoon, in one call for each thousand of the project's."""
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=read)
+        listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=self._read)
         found = [each async for each in listed if self._around.is_own(each.tagged, None)]
         self._ids = {each.machine: each.id for each in found}
         return [each for each in found if cluster in (None, each.tagged.tag.cluster)]
@@ -90,7 +102,7 @@ class Roster:
         """
         is_all = not since
         query = {} if is_all else {"changes-since": since}
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", query, read=look)
+        listed = self._around.api.listed(Service.NOVA, "/servers/detail", query, read=self._look)
         found, gone = list[Server](), set[UUID]()
         async for server, went, updated in listed:
             since = max(since, updated)
@@ -110,25 +122,57 @@ class Roster:
         id_ = self._ids.get(machine)
         if id_ is None:
             return None
-        server = await self._around.api.get(Service.NOVA, f"/servers/{id_}", read=read_one)
+        server = await self._around.api.get(Service.NOVA, f"/servers/{id_}", read=self.read_one)
         if server is None or server.machine != machine:
             self._ids.pop(machine, None)
             return None
         return server if self._around.is_own(server.tagged, None) else None
 
+    def read_one(self, answer: Mapping[str, Any]) -> Server | None:
+        """What Nova shows of one server."""
+        return self._read(answer["server"])
 
-def look(record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:
-    """A server of nospoon, or the id of one that went, and when its record changed."""
-    went = UUID(record["id"]) if str(record["status"]) in GONE else None
-    return read(record), went, str(record["updated"])[:LONGEST_TIME]
+    def _read(self, record: Mapping[str, Any]) -> Server | None:
+        return read(record, self._around.machine_of)
+
+    def _look(self, record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:
+        """A node's server, or the id of one that went, and when its record changed."""
+        went = UUID(record["id"]) if str(record["status"]) in GONE else None
+        return self._read(record), went, str(record["updated"])[:LONGEST_TIME]
 
 
-def read(record: Mapping[str, Any]) -> Server | None:
-    """None for a server of others, or one that is gone."""
+def read(record: Mapping[str, Any], machine_of: MachineOf) -> Server | None:
+    """None for a server that is no node, or one that is gone."""
     metadata = record.get("metadata", {})
     status = str(record["status"])
-    if MACHINE not in metadata or len(metadata) > MOST_METADATA or status in GONE:
+    if len(metadata) > MOST_METADATA or status in GONE:
         return None
+    found = _made(metadata) if MACHINE in metadata else _claimed(record, machine_of)
+    if found is None:
+        return None
+    tagged, shape = found
+    flavor = record.get("flavor", {})
+    if not shape.adopted:
+        called = str(flavor.get("original_name", shape.flavor))[:LONGEST_NAME]
+        shape = replace(shape, flavor=called)
+    fault = str(record.get("fault", {}).get("message", "")) if status == "ERROR" else ""
+    return Server(
+        id=UUID(record["id"]),
+        machine=shape.uuid,
+        tagged=tagged,
+        shape=shape,
+        power=POWERS.get(status, PowerState.OFF),
+        status=status[:LONGEST_TIME],
+        task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
+        fault=fault[:MAX_TOLD],
+        cpus=int(flavor.get("vcpus", shape.cpus)),
+        memory=int(flavor.get("ram", shape.memory // MIB)) * MIB,
+        made=MADE in metadata or bool(shape.adopted),
+    )
+
+
+def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
+    """What nospoon wrote when it made a server."""
     tagged = of_properties(metadata)
     if tagged is None:
         return None
@@ -139,26 +183,58 @@ def read(record: Mapping[str, Any]) -> Server | None:
         return None
     if machine != node_uuid(tagged.tag.cluster, tagged.name) or machine != shape.uuid:
         return None  # others wrote that
+    return tagged, shape
+
+
+def _claimed(record: Mapping[str, Any], machine_of: MachineOf) -> tuple[Tagged, Machine] | None:
+    """Whose node a server of others is, and what it is now, but for its NICs."""
+    tagged = of_description(record.get("metadata", {}).get(CLAIM))
+    if tagged is None or tagged.more not in set(Firmware):
+        return None
+    return tagged, owners_machine(record, Firmware(tagged.more), machine_of)
+
+
+def claim_of(tag: OwnerTag, name: str, firmware: Firmware) -> dict[str, str]:
+    """What a server of others carries while it is a node."""
+    return {CLAIM: described(Tagged(tag, name, firmware))}
+
+
+def owners_machine(record: Mapping[str, Any], firmware: Firmware, machine_of: MachineOf) -> Machine:
+    """What a server of others is. Its NICs are Neutron's, its firmware is its image's."""
     flavor = record.get("flavor", {})
-    fault = str(record.get("fault", {}).get("message", "")) if status == "ERROR" else ""
-    return Server(
-        id=UUID(record["id"]),
-        machine=machine,
-        tagged=tagged,
-        shape=replace(shape, flavor=str(flavor.get("original_name", shape.flavor))[:LONGEST_NAME]),
-        power=POWERS.get(status, PowerState.OFF),
-        status=status[:LONGEST_TIME],
-        task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
-        fault=fault[:MAX_TOLD],
-        cpus=int(flavor.get("vcpus", shape.cpus)),
-        memory=int(flavor.get("ram", shape.memory >> 20)) << 20,
-        made=MADE in metadata,
+    return Machine(
+        uuid=machine_of(UUID(record["id"])),
+        cpus=int(flavor.get("vcpus", 0)),
+        memory=int(flavor.get("ram", 0)) * MIB,
+        arch=Arch.X86_64,
+        firmware=firmware,
+        tpm=False,
+        pool="",
+        disks=tuple(_owners_disks(record)),
+        nics=(),
+        boot_order=(BootDevice.DISK,),
+        adopted=str(record["name"])[:LONGEST_NAME],
     )
 
 
-def read_one(answer: Mapping[str, Any]) -> Server | None:
-    """What Nova shows of one server."""
-    return read(answer["server"])
+def _owners_disks(record: Mapping[str, Any]) -> Iterator[MachineDisk]:
+    """That of its image, then its flavor's, then its volumes."""
+    if record.get("image"):
+        yield MachineDisk("nova/root", "virtio", "")
+    if record.get("flavor", {}).get("ephemeral"):
+        yield MachineDisk("nova/ephemeral", "virtio", "")
+    for each in record.get("os-extended-volumes:volumes_attached", [])[:MOST_DISKS]:
+        yield MachineDisk(f"cinder/{each['id']}"[:LONGEST_NAME], "virtio", "")
+
+
+def owners_sizes(record: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of the same disks in bytes; 0 for volumes, which Nova does not know."""
+    flavor = record.get("flavor", {})
+    of = {
+        "nova/root": int(flavor.get("disk", 0)),
+        "nova/ephemeral": int(flavor.get("ephemeral", 0)),
+    }
+    return tuple(of.get(each.volume, 0) * GIB for each in _owners_disks(record))
 
 
 def metadata(name: str, shape: Machine, tag: OwnerTag) -> dict[str, str]:

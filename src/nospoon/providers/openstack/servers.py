@@ -15,11 +15,12 @@ from uuid import UUID
 import structlog
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
-from nospoon.model.boot import BootPlan
+from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
+from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, port, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
@@ -31,7 +32,6 @@ from nospoon.providers.openstack.roster import (
     Roster,
     Server,
     metadata,
-    read_one,
 )
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
@@ -54,6 +54,10 @@ RESTLESS = 60.0
 """Seconds for which a server may still change after a command."""
 CONSOLES = 8
 """Logs that are asked for at a time."""
+DISK = BootDevice.DISK
+BOOTING = {PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET}
+STARTED_BY = {"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve", "SUSPENDED": "resume"}
+"""Status of a server that others put away -> action that starts it."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
 
@@ -68,12 +72,17 @@ class ServerDriver:
     boot_order = None
     snapshots = None
     firmware_keys = None
-    adoption = None
 
     def __init__(
-        self, around: Around, recorder: Recorder, media: KeptMedia, serve: Callable[[], object]
+        self,
+        around: Around,
+        owners: OwnersServers,
+        recorder: Recorder,
+        media: KeptMedia,
+        serve: Callable[[], object],
     ) -> None:
-        self._around, self._recorder, self._media, self._serve = around, recorder, media, serve
+        self._around, self._owners = around, owners
+        self._recorder, self._media, self._serve = recorder, media, serve
         self._roster = Roster(around)
         self._images = BootImageDriver(around)
         self._feed = EventFeed()
@@ -87,8 +96,26 @@ class ServerDriver:
     def drives(self) -> ServerDriver:
         return self
 
+    @property
+    def adoption(self) -> ServerDriver:
+        return self
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        await self._owners.claim(resource, tag)
+        self._publish((await self._must(_machine(resource).uuid)).event(MachineChange.OBSERVED))
+
+    async def release(self, observed: Observed) -> None:
+        machine = _shape(observed).uuid
+        server = await self._roster.of(machine)
+        if server is not None:
+            await self._owners.release(server, observed.tag)
+        self._let_go(machine)
+        await self._media.eject(machine)
+
     async def insert(self, machine: UUID, medium: Medium) -> None:
-        await self._must(machine)
+        server = await self._must(machine)
+        if server.shape.adopted:
+            raise of_its_owner(server.shape.adopted, "Nova puts no medium into its drive")
         await self._media.insert(machine, medium)
 
     async def eject(self, machine: UUID) -> None:
@@ -99,17 +126,16 @@ class ServerDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         servers = await self._roster.servers(cluster)
-        plugged: dict[str, set[str]] = {}
-        if servers:
-            async for each in self._around.api.listed(Service.NEUTRON, "/ports", read=port):
-                plugged.setdefault(str(each["device_id"]), set()).add(str(each["mac_address"]))
+        plugged = await nics(self._around) if servers else {}
         found = []
         async for each in paced(servers):
-            macs = plugged.get(str(each.id), set())
-            nics = tuple(nic for nic in each.shape.nics if nic.mac in macs)
+            there = tuple(plugged.get(each.id, ()))
+            macs = {nic.mac for nic in there}
+            own = tuple(nic for nic in each.shape.nics if nic.mac in macs)
+            links = there if each.shape.adopted else own
             # one that was not made to the end has to be changed
             order = each.shape.boot_order if each.made else ()
-            shape = replace(each.shape, nics=nics, boot_order=order)
+            shape = replace(each.shape, nics=links, boot_order=order)
             seen = self._around.observed(self.kind, shape, each.tagged, fault=each.fault)
             found.append(replace(seen, running=each.power is PowerState.ON))
         return found
@@ -187,7 +213,7 @@ class ServerDriver:
         while clock.monotonic() < end:
             path = f"/servers/{id_}"
             server: Server | None = await self._around.api.call(
-                Service.NOVA, "GET", path, read=read_one
+                Service.NOVA, "GET", path, read=self._roster.read_one
             )
             if server is None:
                 raise Gone(f"server {id_} went while it was built")
@@ -228,6 +254,9 @@ class ServerDriver:
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
         shape = _machine(desired)
+        if shape.adopted:
+            await self.claim(desired, tag)
+            return
         server = await self._must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
         if not server.made:
@@ -243,17 +272,22 @@ class ServerDriver:
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
 
     async def delete(self, observed: Observed) -> None:
-        assert isinstance(observed.shape, Machine), "machine keys have machine shapes"
-        machine = observed.shape.uuid
+        if _shape(observed).adopted:
+            await self.release(observed)
+            return
+        machine = _shape(observed).uuid
         server = await self._roster.of(machine)
         if server is not None:
             self._around.refuse_others(observed.key, server.tagged, observed.tag)
             await self._remove(server)
+        self._let_go(machine)
+        await self._media.eject(machine)
+
+    def _let_go(self, machine: UUID) -> None:
         if self._known.pop(machine, None) is not None:
             gone = MachineEvent(machine, MachineChange.UNDEFINED, PowerState.ABSENT)
             self._feed.publish(gone)
         self._consoles.pop(machine, None)
-        await self._media.eject(machine)
 
     async def _remove(self, server: Server) -> None:
         await self._forget(str(server.id))
@@ -272,11 +306,14 @@ class ServerDriver:
             return
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """`boot` is not needed: the boot image asks for it."""
-        del boot
+        """`boot` is not needed where a boot image asks for it: a server of others has none,
+        and boots its disk.
+        """
         await self._read_console(machine)
         server = await self._must(machine)
         on = server.power is PowerState.ON
+        if server.shape.adopted and command in BOOTING and boot.now[:1] not in {(), (DISK,)}:
+            raise of_its_owner(server.shape.adopted, f"Nova boots its disk, not {boot.now[0]}")
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return
@@ -305,7 +342,8 @@ class ServerDriver:
         """
         self._started.add(machine)
         for left in reversed(range(STARTS)):
-            await self._act(machine, {"os-start": None})
+            server = await self._must(machine)
+            await self._act(machine, {STARTED_BY.get(server.status, "os-start"): None})
             now = await self._until(machine, _Started(), POWER)
             if now.power is PowerState.ON:
                 self._publish(now.event(MachineChange.STARTED))
@@ -510,6 +548,11 @@ def _is_building(server: Server) -> bool:
 def _machine(resource: Resource) -> Machine:
     assert isinstance(resource.shape, Machine), "machine keys have machine shapes"
     return resource.shape
+
+
+def _shape(observed: Observed) -> Machine:
+    assert isinstance(observed.shape, Machine), "machine keys have machine shapes"
+    return observed.shape
 
 
 class _Started:

@@ -1,0 +1,141 @@
+"""Servers of a project that others made become nodes, and are again what they were."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.rack import Rack, private_rack
+
+CLUSTER = """
+cluster: {cluster}
+hosts: {{cloud: {{openstack: {{cloud: {settings}, boot_address: 127.0.0.1}}}}}}
+nodes: {nodes}
+"""
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[FakeCloud]:
+    async with fake_cloud() as made:
+        for name, firmware in {"controller": "bios", "lab-1": "uefi", "lab-2": "bios"}.items():
+            made.own_server(name, firmware=firmware)
+        yield made
+
+
+@pytest.fixture
+def rack() -> Iterator[Rack]:
+    with private_rack() as made:
+        yield made
+
+
+def file(rack: Rack, cloud: FakeCloud, nodes: str, cluster: str = "theirs") -> str:
+    settings = json.dumps({"name": "mine", **cloud.settings})
+    text = CLUSTER.format(cluster=cluster, settings=settings, nodes=nodes)
+    return rack.file(text + rack.bmc(), f"{cluster}.yaml")
+
+
+def server(cloud: FakeCloud, name: str) -> dict[str, Any]:
+    return next(each for each in cloud.servers.values() if each["name"] == name)
+
+
+def as_they_were(cloud: FakeCloud) -> dict[str, Any]:
+    """All but what changes with the power of a server."""
+    changing = {"updated", "status", "OS-EXT-STS:task_state"}
+    servers = {
+        id_: {k: each[k] for k in each.keys() - changing} for id_, each in cloud.servers.items()
+    }
+    return copy.deepcopy({"servers": servers, "ports": cloud.ports, "all": cloud.everything()})
+
+
+async def test_servers_of_others_get_bmcs_and_are_released_as_they_were(
+    cloud: FakeCloud, rack: Rack
+) -> None:
+    before = as_they_were(cloud)
+    id_ = server(cloud, "controller")["id"]
+    nodes = f"[{{adopt: {id_}, name: c}}, {{adopt: {{match: 'lab-*'}}}}]"
+    await asyncio.to_thread(_used, rack, cloud, file(rack, cloud, nodes))
+    assert as_they_were(cloud) == before
+    assert server(cloud, "controller")["status"] == "ACTIVE", "it goes on running"
+
+
+def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
+    steps = rack.json("plan", path)["steps"]
+    claimed = {each["name"] for each in steps if each["kind"] == "machine"}
+    assert claimed == {"c", "lab-1", "lab-2"}
+    assert {each["kind"] for each in steps} == {"machine", "bmc"}, "no ports and no boot images"
+    rack.run("up", "--yes", path)
+    assert rack.run("plan", "--detailed-exitcode", path).returncode == 0
+    assert as_they_were(cloud)["servers"] != {}, "each has a mark of its own"
+    assert all(len(each["metadata"]) == 2 for each in cloud.servers.values())
+    assert rack.json("node", "show", "theirs/lab-1")["firmware"] == "uefi"
+    bmc = rack.bmcs("theirs")["c"]
+    assert "is off" in rack.ipmitool(bmc, "power", "status")
+    guid = rack.ipmitool(bmc, "mc", "guid").lower()
+    assert server(cloud, "controller")["id"] in guid, "it is known by Nova's id"
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+    refused = rack.run("node", "power", "theirs/c", "on", status=1).stderr
+    assert "server controller is an adopted machine: Nova boots its disk, not network" in refused
+    rack.ipmitool(bmc, "chassis", "bootdev", "none")
+    rack.ipmitool(bmc, "power", "on")
+    rack.run("node", "power", "theirs/c", "on")
+    assert server(cloud, "controller")["status"] == "ACTIVE"
+    server(cloud, "lab-1")["status"] = "SHELVED_OFFLOADED"
+    rack.run("node", "power", "theirs/lab-1", "on")
+    assert server(cloud, "lab-1")["status"] == "ACTIVE"
+    disc = rack.file("a disc", "disc.iso")
+    refused = rack.run("node", "media", "insert", "theirs/c", disc, status=1).stderr
+    assert "Nova puts no medium into its drive" in refused
+    other = file(rack, cloud, "[{adopt: lab-1}]", "second")
+    assert "it is a node of another cluster" in rack.run("plan", other, status=1).stderr
+    rack.run("down", "--yes", "theirs")
+
+
+async def test_what_its_owner_deletes_is_drift_and_can_be_let_go(
+    cloud: FakeCloud, rack: Rack
+) -> None:
+    path = file(rack, cloud, "[{adopt: lab-1}]")
+    await asyncio.to_thread(rack.run, "up", "--yes", path)
+    cloud.remove(server(cloud, "lab-1")["id"])
+    (row,) = await asyncio.to_thread(rack.json, "status", "theirs")
+    assert row["drift"]
+    refused = await asyncio.to_thread(lambda: rack.run("plan", path, status=1))
+    assert "no such machine on cloud" in refused.stderr
+    await asyncio.to_thread(rack.run, "down", "--yes", "theirs")
+    assert "nospoon" not in json.dumps([each["metadata"] for each in cloud.servers.values()])
+
+
+async def test_a_daemon_that_dies_at_a_claim_or_release_leaves_no_mark(
+    cloud: FakeCloud, rack: Rack
+) -> None:
+    before = as_they_were(cloud)
+    path = file(rack, cloud, "[{adopt: {match: '*'}}]")
+    for command in (("up", "--yes", path), ("down", "--yes", "theirs")):
+        deaths = 0
+
+        def heard(call: str) -> None:
+            nonlocal deaths
+            if "/metadata" in call and not call.startswith("GET") and deaths < 2:
+                deaths += 1
+                os.kill(rack.daemon_pid(), signal.SIGKILL)
+
+        cloud.heard = heard
+        for _ in range(3):
+            done = await asyncio.to_thread(
+                subprocess.run, ["nospoon", *command], env=rack.environment, check=False,
+                cwd=rack.directory, capture_output=True,
+            )  # fmt: skip
+            if done.returncode == 0:
+                break
+        assert done.returncode == 0, done.stderr
+        assert deaths == 2
+    cloud.heard = None
+    assert as_they_were(cloud) == before
