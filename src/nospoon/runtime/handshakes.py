@@ -46,13 +46,17 @@ class Handshakes:
 
     def _turn(self) -> None:
         end = self._now() + SECONDS
-        while self._waiting:
-            self._waiting[0]()
-            self._waiting.popleft()
-            if self._now() >= end:
-                break
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            while self._waiting:
+                try:
+                    self._waiting[0]()
+                finally:
+                    self._waiting.popleft()
+                if self._now() >= end:
+                    break
+        finally:  # as of what is received
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._turn)
 
 
 class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any

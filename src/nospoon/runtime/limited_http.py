@@ -341,7 +341,10 @@ class LimitedHttp(HttpToolsProtocol):
         self.transport.write(self.refusal(status, why))
         self._arm(_Phase.WAITING, self.limits.linger, self.transport.abort)
         if self.transport.can_write_eof():
-            self.transport.write_eof()  # a reset for unread bytes would destroy the answer
+            try:
+                self.transport.write_eof()  # a reset for unread bytes would destroy the answer
+            except OSError:  # who is asked from here, and has closed, resets it at once
+                self.transport.abort()
         else:
             self.transport.close()
 

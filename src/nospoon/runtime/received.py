@@ -59,15 +59,17 @@ class Received:
 
     def _turn(self) -> None:
         end = self._begin()
-        while self._waiting:
-            source = next(iter(self._waiting))
-            queue = self._waiting.pop(source)
-            step = queue.popleft()
-            if queue:
-                self._waiting[source] = queue  # behind all others
-            if step():
-                self._waiting.setdefault(source, deque()).append(step)
-            if self._now() >= end:
-                break
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            while self._waiting:
+                source = next(iter(self._waiting))
+                queue = self._waiting.pop(source)
+                step = queue.popleft()
+                if queue:
+                    self._waiting[source] = queue  # behind all others
+                if step():
+                    self._waiting.setdefault(source, deque()).append(step)
+                if self._now() >= end:
+                    break
+        finally:  # whatever one step raises, which the loop logs, the others go on
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._turn)

@@ -100,10 +100,13 @@ class UdpSocket:
         """One datagram, in a later turn of the loop. Returns whether there may be more."""
         if self._closed:
             return False
-        if self._take(1):
-            return True
-        self._loop.add_reader(self._socket, self._readable)
-        return False
+        more = False
+        try:
+            more = self._take(1)
+        finally:
+            if not more and not self._closed:
+                self._loop.add_reader(self._socket, self._readable)
+        return more
 
     def _take(self, most: int) -> bool:
         """Returns whether there may be more."""
