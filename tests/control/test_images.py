@@ -94,7 +94,7 @@ async def test_a_root_file_system_is_a_tar_however_it_is_compressed(
         archive.add(Path(__file__), "etc/file")
     if tool:
         packed(path, tool)
-    facts = await root_facts(path, "root", "ab")
+    facts = root_facts(path, "root", "ab")
     assert (facts.format, facts.virtual_size) == ("tar", path.stat().st_size)
 
 
@@ -104,7 +104,7 @@ async def test_a_disk_image_is_no_root_file_system(tmp_path: Path, tool: str) ->
     if tool:
         packed(path, tool)
     with pytest.raises(UsageError, match=r"image seed.img is not a root file system.*Pack one"):
-        await root_facts(path, "seed.img", "ab")
+        root_facts(path, "seed.img", "ab")
 
 
 @given(st.binary(max_size=2000), st.sampled_from([b"", GZIP, XZ, bytes.fromhex("1f8b0800")]))

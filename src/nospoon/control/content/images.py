@@ -22,8 +22,10 @@ from nospoon.runtime import process
 
 QCOW2 = b"QFI\xfb"
 HEAD = 4096
-ROOT_HEAD = 1 << 20
-"""Of a compressed file: its first block must be whole, to be unpacked at all."""
+ROOT_HEAD = 16 << 10
+"""Of a compressed file, enough for the first header in it. Blocks may be empty: a member's file
+could have megabytes of them before its first byte.
+"""
 XZ_MEMORY = 256 << 20
 """xz -9 takes 65 MiB to unpack (xz(1))."""
 MOST_INFO = 1 << 20
@@ -125,8 +127,10 @@ def _unpacked(head: bytes) -> bytes:
     return head
 
 
-async def root_facts(path: Path, name: str, sha256: str) -> ImageFacts:
-    """What the root file system at `path`, which the user calls `name`, is. Raises `UsageError`."""
+def root_facts(path: Path, name: str, sha256: str) -> ImageFacts:
+    """What the root file system at `path`, which the user calls `name`, is. Run it in a thread: to
+    unpack takes milliseconds. Raises `UsageError`.
+    """
     with path.open("rb") as file:
         refuse_other_root(name, file.read(ROOT_HEAD))
     return ImageFacts(sha256, ROOT_FORMAT, path.stat().st_size)

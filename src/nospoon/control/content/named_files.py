@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from nospoon.clusterfile.document import Document
+from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.control.content.certificates import certificate_files, refuse_unusable
 from nospoon.control.content.fetch import told, url_of
 from nospoon.control.content.files import Files, is_url
@@ -18,6 +18,7 @@ from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
 from nospoon.model.node_kind import NodeKind
 from nospoon.plan.resolve import ImageFacts
+from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
 
 
@@ -35,7 +36,8 @@ class NamedFiles:
         `fetched`: what URLs had when they were last fetched. Raises `UsageError`, `ProviderError`.
         """
         uploads = dict(request.uploads)
-        for name in _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster):
+        named = _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster)
+        async for name in paced(named):
             known = (fetched if is_url(name) else uploads).get(name, "")
             if not self._files.has(known):
                 known = await self._missing(name, request)
@@ -47,23 +49,34 @@ class NamedFiles:
     async def _facts_of_images(
         self, cluster: Cluster, uploads: Mapping[str, str], request: Request
     ) -> dict[str, ImageFacts]:
+        """Each content is looked at once, however many names a file has for it."""
         facts: dict[str, ImageFacts] = {}
         refused: list[tuple[str, str]] = []
         roots = _roots_of(cluster)
         refused += [(name, _BOTH) for name in sorted(roots & _disks_of(cluster))]
+        alike: dict[tuple[str, bool], list[str]] = {}
         for name in sorted(_images_of(cluster)):
-            look = root_facts if name in roots else image_facts
+            alike.setdefault((uploads[name], name in roots), []).append(name)
+        for (digest, is_root), names in alike.items():
             try:
-                path = self._files.path(uploads[name])
-                facts[name] = await look(path, told(name), uploads[name])
+                found = await self._looked_at(digest, told(names[0]), request.uid, is_root=is_root)
+                facts |= dict.fromkeys(names, found)
             except UsageError as error:
-                refused.append((name, str(error)))
+                refused.append((names[0], str(error)))
+                if len(refused) >= MAX_PROBLEMS:
+                    break
         refused += _too_small(cluster, facts)
         if refused:
             names = [name for name, _ in refused]
             places = await self._workers.run(request.uid, places_of, request, names)
             raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
         return facts
+
+    async def _looked_at(self, digest: str, name: str, uid: int, *, is_root: bool) -> ImageFacts:
+        path = self._files.path(digest)
+        if is_root:
+            return await self._workers.run(uid, root_facts, path, name, digest)
+        return await image_facts(path, name, digest)
 
     def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str]) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
