@@ -517,8 +517,13 @@ class Daemon:
         self.host_boots.begin()
         self._ready = True
         await self.board.start()
-        watch = Watch(self.board, self.consoles, self._machine_of, self.lab_consoles, clock.unix)
-        self._tasks.start(watch.keep(), name="watch consoles of labs")
+        self._tasks.start(self.work.read_rest(), name="read the rest of the cluster files")
+        self._tasks.start(
+            Watch(
+                self.board, self.consoles, self._machine_of, self.lab_consoles, clock.unix
+            ).keep(),
+            name="watch consoles of labs",
+        )
         await self.api.start()
         self._end.callback(self.members.close)
         self._end.push_async_callback(self.api.close)

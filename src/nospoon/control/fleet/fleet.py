@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 from uuid import UUID
@@ -82,6 +82,13 @@ class Fleet:
             self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
         self._reshape(member.machine)
+
+    def serve(self, uuid: UUID, profile: ServedProfile | None) -> None:
+        """From now on a node boots this from the network; nothing for one that is not known."""
+        known = self._members.get(uuid)
+        if known is not None:
+            self._members[uuid] = replace(known, profile=profile)
+            self._authority.put(Bootable(known.machine, profile))
 
     def all(self) -> list[Member]:
         return list(self._members.values())

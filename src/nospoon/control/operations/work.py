@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -31,7 +33,7 @@ from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable, NospoonError, SpecError
-from nospoon.model.cluster import BootProfile, Cluster, Host
+from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
@@ -44,7 +46,7 @@ from nospoon.plan.order.order import MoveId
 from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
-from nospoon.runtime.clock import Clock
+from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
@@ -102,8 +104,35 @@ class LabBoard(Protocol):
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
 
 
+READING = 30.0
+"""Seconds for which the start waits for cluster files to be read; the last one may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """What the daemon keeps of a cluster file."""
+
+    profiles: dict[str, ServedProfile]
+    labs: Sequence[Lab]
+    certificate: CertificateFiles | None
+
+
+def in_turn(rows: Iterable[ClusterRow]) -> list[ClusterRow]:
+    """Owners take turns, older clusters first: files that take long are waited for by their owner
+    alone.
+    """
+    counts = Counter[int]()
+    placed = []
+    for row in sorted(rows, key=attrgetter("created")):
+        placed.append((counts[row.uid], row))
+        counts[row.uid] += 1
+    return [row for _, row in sorted(placed, key=itemgetter(0))]
+
+
 class Work:
-    """Carries out `up` and `down` inside operations."""
+    """Carries out `up` and `down` inside operations. `reading`: see `READING`."""
+
+    reading = READING
 
     def __init__(
         self,
@@ -126,6 +155,7 @@ class Work:
         patience: float = 0.0,
     ) -> None:
         self._labs, self._power = labs, power
+        self._unread = deque[ClusterRow]()
         self._pending, self._patience = pending, patience
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
         self._database, self._cipher, self._files = database, cipher, files
@@ -229,7 +259,14 @@ class Work:
         """At start-up: know all nodes again. Returns how many there are."""
         rows = await self._database.read(stored.all_nodes)
         clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
-        profiles = {id_: self._profiles_of(row) for id_, row in clusters.items()}
+        profiles = dict[UUID, dict[str, ServedProfile]]()
+        self._unread = deque(in_turn(clusters.values()))
+        end = monotonic() + self.reading
+        while self._unread and monotonic() < end:
+            first = self._unread.popleft()
+            profiles[first.id] = await self._profiles_of(first)
+        for row in self._unread:
+            log.warning("its file is read after the start", cluster=row.name, uid=row.uid)
         owners = ((clusters[node.cluster_id].uid, node.host, node.machine) for node in rows)
         why_not = await self._planner.access.reached(owners)
         logged = set[tuple[UUID, str]]()
@@ -239,9 +276,31 @@ class Work:
             if why and (row.id, why) not in logged:
                 log.warning("not reached", cluster=row.name, uid=row.uid, why=why)
                 logged.add((row.id, why))
-            member = _member(row, node, profiles[row.id].get(node.profile))
+            member = _member(row, node, profiles.get(row.id, {}).get(node.profile))
             self._fleet.put(member, reached=not why)
         return len(rows)
+
+    async def read_rest(self) -> None:
+        """The files for which the start did not wait: their labs are known then, and machines boot
+        their profiles. One that an `up` or `down` has changed meanwhile is not looked at.
+        """
+        while self._unread:
+            row = self._unread.popleft()
+            if not await self._is_current(row):
+                continue
+            profiles, nodes = (
+                await self._read(row),
+                await self._database.read(stored.nodes_of, row.id),
+            )
+            if not await self._is_current(row):
+                continue
+            served = self._take_in(row, profiles)
+            async for node in paced(nodes):
+                self._fleet.serve(node.uuid, served.get(node.profile))
+
+    async def _is_current(self, row: ClusterRow) -> bool:
+        now = await self._database.read(stored.get, row.id)
+        return now is not None and now.generation == row.generation
 
     async def use_grants(self) -> None:
         """The administrator's list may have changed: reach what it has now, and nothing else."""
@@ -326,7 +385,7 @@ class Work:
         self._files.stored(row.uploads.values())
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._labs.put(row.id, row.uid, row.name, seen.cluster.labs)
-        self._give_certificate(seen.cluster, seen.uploads)
+        self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
         now = {node.name: node.uuid for node in nodes}
         for each in seen.rows:
             if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
@@ -476,20 +535,31 @@ class Work:
             log.warning("its file is refused now", cluster=row.name, uid=row.uid, why=str(error))
             return None
 
-    def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
+    async def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
         """And its labs are known again. None of a file that cannot be read: its next `up` serves
         its boot again.
         """
+        return self._take_in(row, await self._read(row))
+
+    async def _read(self, row: ClusterRow) -> KeptFile | None:
+        return await self._planner.workers.run(row.uid, self._kept_file, row)
+
+    def _kept_file(self, row: ClusterRow) -> KeptFile | None:
         cluster = self._known_cluster(row)
         if cluster is None:
-            return {}
-        self._give_certificate(cluster, row.uploads)
-        self._labs.put(row.id, row.uid, row.name, cluster.labs)
-        return served_profiles(cluster, row.uploads, self._files)
+            return None
+        profiles = served_profiles(cluster, row.uploads, self._files)
+        return KeptFile(profiles, cluster.labs, cluster.addressing.certificate)
 
-    def _give_certificate(self, cluster: Cluster, uploads: Mapping[str, str]) -> None:
+    def _take_in(self, row: ClusterRow, known: KeptFile | None) -> dict[str, ServedProfile]:
+        if known is None:
+            return {}
+        self._give_certificate(known.certificate, row.uploads)
+        self._labs.put(row.id, row.uid, row.name, known.labs)
+        return known.profiles
+
+    def _give_certificate(self, given: CertificateFiles | None, uploads: Mapping[str, str]) -> None:
         """BMCs know it by its digest. Of one whose copy is gone they tell when they are served."""
-        given = cluster.addressing.certificate
         if given is None:
             return
         digest, key = (uploads.get(name, "") for name in (given.certificate, given.key))
