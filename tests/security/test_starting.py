@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.security.asked import OTHER, OWNER, Asked, a_daemon
+from tests.security.asked import OTHER, OWNER, Answer, Asked, a_daemon
 
 from nospoon.control.operations.work import Work, in_turn
 from nospoon.control.planning.planner import Planner
@@ -40,9 +40,8 @@ def test_owners_take_turns_and_older_clusters_are_first() -> None:
     assert found == [(3, 1), (1, 2), (2, 9), (1, 3), (1, 5)]
 
 
-async def up(asked: Asked, uid: int, name: str) -> None:
-    body = {"file": "x.yaml", "text": TEXT % (name, name)}
-    answer = await asked.ask(uid, "POST", "/v1/clusters", body)
+async def finished(asked: Asked, uid: int, answer: Answer) -> None:
+    """Wait until the `up` that is answered so is done."""
     assert answer.status == 202, answer.body
     id_ = answer.json["operation"]["id"]
     async with asyncio.timeout(60):
@@ -61,7 +60,8 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
 ) -> None:
     async with a_daemon(tmp_path) as asked:
         for uid, name in CLUSTERS.items():
-            await up(asked, uid, name)
+            body = {"file": "x.yaml", "text": TEXT % (name, name)}
+            await finished(asked, uid, await asked.ask(uid, "POST", "/v1/clusters", body))
     threads, read = list[int](), Planner.read
 
     def noted(self: Planner, file: str, text: str, uid: int) -> object:

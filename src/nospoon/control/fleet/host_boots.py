@@ -11,7 +11,7 @@ are started again before BMCs know of the reboot.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 import structlog
@@ -23,6 +23,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.resources import Kind, Observed, Resource
 from nospoon.providers.base import Driver
 from nospoon.runtime import boots
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
@@ -87,7 +88,7 @@ class HostBoots:
                 if not boot:
                     log.info("host shuts down", host=home.host.name, machines=len(machines))
                     continue
-                if any(self._is_new(machine, boot) for machine in machines):
+                if await self._is_any_new(machines, boot):
                     await self._start_networks(home.host)
                 for number, machine in enumerate(machines, 1):
                     self._notify(machine, boot)
@@ -97,6 +98,12 @@ class HostBoots:
             log.warning("boot of host not known", host=home.host.name, why=str(error))
         finally:
             self._asked.discard(identity)
+
+    async def _is_any_new(self, machines: Iterable[UUID], boot: str) -> bool:
+        async for machine in paced(machines):
+            if self._is_new(machine, boot):
+                return True
+        return False
 
     async def _start_networks(self, host: Host) -> None:
         """What ended with the former boot, as it was tagged and defined there. What cannot be

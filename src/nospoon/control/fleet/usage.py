@@ -6,6 +6,7 @@ from uuid import UUID
 
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.plan.placement.room import Usage
+from nospoon.runtime.paced import paced
 from nospoon.store import takings
 from nospoon.store.database import Database
 from nospoon.store.takings import Taking
@@ -14,7 +15,7 @@ from nospoon.store.takings import Taking
 async def of_others(database: Database, hosts: Hosts, cluster_id: UUID) -> dict[str, Usage]:
     """What nodes of other clusters take, by the identity of their hosts."""
     usage: dict[str, Usage] = {}
-    for each in await database.read(takings.of_others, cluster_id):
+    async for each in paced(await database.read(takings.of_others, cluster_id)):
         where = hosts.identity(each.host)
         usage[where] = usage.get(where, Usage()) + _usage(each)
     return usage

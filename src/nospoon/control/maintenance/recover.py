@@ -273,7 +273,7 @@ class Recovery:
     async def _snapshots(self, part: Part) -> int:
         """Those that its machines' disks keep; how many are new, or have more nodes now."""
         kept, silent = [], bool(part.lacking)
-        for node in part.nodes:
+        async for node in paced(part.nodes):
             try:
                 port = self._hosts.driver(node.uuid).snapshots
                 kept.append((node, await port.list(node.uuid) if port is not None else {}))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from ipaddress import IPv4Network, ip_interface
 from uuid import UUID, uuid4
@@ -81,11 +82,12 @@ from nospoon.plan.seeds import against_addresses, seeds_of
 from nospoon.providers import linux
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
+from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
-from nospoon.store.clusters import ClusterRow
+from nospoon.store.clusters import ClusterRow, Holding
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -524,24 +526,14 @@ class Planner:
         listening = await self.workers.run(seen.uid, self._listening)
         told = seen.surveyed.facts.values()
         routes = [route for fact in told for route in fact.routes if route.device not in own]
-        taken = {r.network for r in routes if isinstance(r.network, IPv4Network)}
-        taken = {each for each in taken if each.prefixlen}
-        taken |= {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
-        endpoints = {
-            (each.address, each.ipmi_port)
-            for row in others
-            for each in row.allocations.endpoints.values()
-        }
-        mine, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
-        for row in others:
-            (mine if row.uid == seen.uid else foreign).update(redfish_of(row.allocations))
-        endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
+        routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
+        held = await self.workers.run(seen.uid, _held_by, others, routed, seen.uid)
         return Occupied(
-            tuple(sorted(taken)),
-            endpoints | in_use,
+            held.networks,
+            held.endpoints | in_use,
             holder=self._holder_of_port,
-            redfish=listening - mine,
-            foreign=foreign,
+            redfish=listening - held.redfish,
+            foreign=held.foreign_redfish,
             names={row.id: row.allocations.cidrs.keys() for row in others},
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
@@ -555,13 +547,14 @@ class Planner:
 
     async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
+        found = await self._database.read(bmc_rows.of_others, cluster_id)
         return [
             Neighbour(
                 f"your cluster {tag.name}" if tag.uid == uid else "another cluster",
                 bmc,
                 tag.uid if tag.uid is not None else self._fleet.owner_of(bmc.uuid),
             )
-            for _, bmc, tag in await self._database.read(bmc_rows.of_others, cluster_id)
+            async for _, bmc, tag in paced(found)
         ]
 
     def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:
@@ -653,6 +646,32 @@ def _all_notes(wanted: Prepared) -> Iterator[str]:
     yield from public_addresses(cluster)
     yield from plain_redfish(wanted.desired.values())
     yield from open_redfish(wanted.desired.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What other clusters have, and so no other may choose. `redfish`: of the same user."""
+
+    networks: tuple[IPv4Network, ...]
+    endpoints: AbstractSet[tuple[str, int]]
+    redfish: AbstractSet[tuple[str, int]]
+    foreign_redfish: AbstractSet[tuple[str, int]]
+
+
+def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], uid: int) -> _Held:
+    """`routed`: networks that the host reaches. For a thread: members have thousands of each."""
+    cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
+    endpoints = {
+        (each.address, each.ipmi_port)
+        for row in others
+        for each in row.allocations.endpoints.values()
+    }
+    endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
+    redfish, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
+    for row in others:
+        (redfish if row.uid == uid else foreign).update(redfish_of(row.allocations))
+    networks = {each for each in routed if each.prefixlen} | cidrs
+    return _Held(tuple(sorted(networks)), endpoints, redfish, foreign)
 
 
 def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:

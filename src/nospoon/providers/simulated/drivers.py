@@ -29,8 +29,7 @@ class SimulatedDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
-        kind = self._kind
-        of_kind = [made for made in self.around.world.made.values() if made.key.kind is kind]
+        kind, everything = self._kind, list(self.around.world.made.values())
         return [
             Observed(
                 made.key,
@@ -39,8 +38,9 @@ class SimulatedDriver:
                 running=self._is_running(made),
                 live=self._live(made),
             )
-            async for made in paced(of_kind)
-            if made.tag is not None
+            async for made in paced(everything)
+            if made.key.kind is kind
+            and made.tag is not None
             and made.tag.deployment == self.around.deployment
             and cluster in (None, made.tag.cluster)
         ]

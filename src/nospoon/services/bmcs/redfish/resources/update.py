@@ -17,6 +17,7 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
 from nospoon.bmc.software import Component, Software, installed, staged
+from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.redfish.http.exchange import (
     OK,
     Exchange,
@@ -183,15 +184,17 @@ async def _update(
     components: list[Component],
     given: dict[str, Any],
 ) -> None:
-    first = machines[0]
-    if any(each.strike(MEDIA, each.now()) is not None for each in machines):
-        raise on_demand(given["ImageURI"])
+    first, verify = machines[0], False
+    async for each in paced(machines):
+        if each.strike(MEDIA, each.now()) is not None:
+            raise on_demand(given["ImageURI"])
+        verify = verify or each.aggregate.runtime.settings.verify_media
     digest = await media.fetch(
         first.bmc.uuid,
         given["ImageURI"],
         username=given.get("Username", ""),
         password=given.get("Password", ""),
-        verify=any(each.aggregate.runtime.settings.verify_media for each in machines),
+        verify=verify,
     )
     version = _version(given["ImageURI"], digest)
     put = staged if given.get(APPLY_TIME) == ON_RESET else installed

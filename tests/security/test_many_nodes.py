@@ -1,0 +1,87 @@
+"""What is done for each of tens of thousands of nodes, also those of others, gives others turns: a
+plan took 40 ms of the event loop for 20,000 nodes of other users, and more for their networks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sized
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.security.asked import OTHER, OWNER, a_daemon
+from tests.security.test_starting import finished
+
+from nospoon.control.fleet import host_boots, usage
+from nospoon.control.maintenance import recover
+from nospoon.control.planning import planner
+from nospoon.providers.simulated import drivers
+from nospoon.runtime.paced import paced
+from nospoon.services.bmcs.redfish.resources import update
+from nospoon.testing.bench import bench
+from nospoon.testing.redfish import client
+
+NODES = 30
+TEXT = """
+cluster: many
+hosts: {sim: simulated}
+nodes: [{count: %d, bmc: [redfish]}]
+"""
+
+
+class Paced:
+    """Counts, by module, the most items whose loops give others turns."""
+
+    def __init__(self, patched: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+        self.most = Counter[str]()
+        for each in modules:
+            patched.setattr(each, "paced", self._of(each.__name__.rpartition(".")[2]))
+
+    def _of(self, name: str) -> Any:
+        def noted(items: Iterable[Any]) -> AsyncIterator[Any]:
+            assert isinstance(items, Sized)
+            self.most[name] = max(self.most[name], len(items))
+            return paced(items)
+
+        return noted
+
+
+async def test_plans_recovery_and_looks_for_boots_give_others_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, held_by = list[int](), planner._held_by
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return held_by(*given)
+
+    monkeypatch.setattr(planner, "_held_by", noted)
+    counted = Paced(monkeypatch, usage, planner, drivers, recover, host_boots)
+    async with a_daemon(tmp_path) as asked:
+        body = {"file": "x.yaml", "text": TEXT % NODES}
+        await finished(asked, OWNER, await asked.ask(OWNER, "POST", "/v1/clusters", body))
+        answer = await asked.ask(OTHER, "POST", "/v1/plan", {**body, "text": TEXT % 1})
+        assert answer.status == 200, answer.body
+        assert (await asked.ask(0, "POST", "/v1/recover", {})).status == 200
+    async with a_daemon(tmp_path):
+        pass
+    names = ("usage", "planner", "drivers", "host_boots")
+    assert {name: counted.most[name] >= NODES for name in names} == dict.fromkeys(names, True)
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_an_update_of_many_bmcs_gives_others_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Paced(monkeypatch, update)
+    path = "/redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"
+    async with bench(1) as b:
+        answer = await client(b.first).ask("POST", path, {"ImageURI": "http://192.0.2.1/bmc-2.0"})
+        assert answer.status == 202
+        async with asyncio.timeout(10):
+            while not counted.most:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert counted.most["update"] == 1
