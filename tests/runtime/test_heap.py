@@ -43,7 +43,7 @@ def garbage(heap: Heap) -> weakref.ref[Node]:
 
 def test_garbage_that_was_set_aside_goes_once_the_process_has_grown_by_half() -> None:
     has = [LEAST]
-    heap = Heap(memory=lambda: has[0])
+    heap = Heap(memory=lambda: has[0], looks=1)
     first = garbage(heap)
     heap.tidy()
     assert first() is not None, "the process is no larger than it may be"
@@ -88,3 +88,15 @@ def test_a_process_knows_its_memory() -> None:
     before = resident()
     block = bytearray(64 << 20)
     assert resident() - before > len(block) // 2
+
+
+def test_what_a_large_plan_takes_for_a_while_is_not_looked_through() -> None:
+    has = [2 * LEAST]
+    heap = Heap(memory=lambda: has[0])
+    left = garbage(heap)
+    for size in (2 * LEAST, 2 * LEAST, LEAST, 2 * LEAST, 2 * LEAST):
+        has[0] = size
+        heap.tidy()
+        assert left() is not None
+    heap.tidy()
+    assert left() is None

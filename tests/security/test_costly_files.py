@@ -9,6 +9,7 @@ import pytest
 from tests.security.asked import OTHER, a_daemon
 
 from nospoon.clusterfile.load import load
+from nospoon.clusterfile.models import MAX_PARTS
 from nospoon.clusterfile.section import each_once
 from nospoon.clusterfile.sections import MOST
 from nospoon.control.fleet.hosts import IDLE, Hosts
@@ -124,3 +125,15 @@ async def test_no_host_is_opened_for_a_plan_that_names_one_twice(
             refused = await asked.ask(OTHER, "POST", path, {"file": "f", "text": many})
             assert (refused.status, b"in more than 8 ways" in refused.body) == (409, True)
     assert opened == []
+
+
+def test_disks_and_nics_of_a_cluster_are_bounded_together() -> None:
+    """A plan of 20,000 nodes with 24 disks each took a gigabyte, and 4 s of the event loop."""
+    text = (
+        "cluster: c\nhosts: {sim: simulated}\nnetworks: {n: {}}\nnodes:\n"
+        "- {count: %d, disks: [%s], nics: [%s]}\n"
+    )
+    most = MAX_PARTS // 16
+    assert len(load(text % (most, "1GiB", ", ".join("n" * 16)), file="x").nodes) == most
+    with pytest.raises(SpecError, match=r"at most 100000 disks.*\n?.*at most 100000 NICs"):
+        load(text % (most + 1, ", ".join(["1GiB"] * 16), ", ".join("n" * 16)), file="x")

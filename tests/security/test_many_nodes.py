@@ -16,6 +16,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 from tests.security.test_starting import finished
 
+from nospoon.control import controller
 from nospoon.control.fleet import host_boots, usage
 from nospoon.control.maintenance import recover
 from nospoon.control.planning import planner
@@ -60,17 +61,19 @@ async def test_plans_recovery_and_looks_for_boots_give_others_turns(
         return held_by(*given)
 
     monkeypatch.setattr(planner, "_held_by", noted)
-    counted = Paced(monkeypatch, usage, planner, drivers, recover, host_boots)
+    counted = Paced(monkeypatch, usage, planner, drivers, recover, host_boots, controller)
     async with a_daemon(tmp_path) as asked:
         body = {"file": "x.yaml", "text": TEXT % NODES}
         await finished(asked, OWNER, await asked.ask(OWNER, "POST", "/v1/clusters", body))
         answer = await asked.ask(OTHER, "POST", "/v1/plan", {**body, "text": TEXT % 1})
         assert answer.status == 200, answer.body
         assert (await asked.ask(0, "POST", "/v1/recover", {})).status == 200
+        names = {"nodes": [f"node-{n}" for n in range(NODES)]}
+        assert (await asked.ask(OWNER, "POST", "/v1/clusters/many/verify", names)).status == 202
     async with a_daemon(tmp_path):
         pass
-    names = ("usage", "planner", "drivers", "host_boots")
-    assert {name: counted.most[name] >= NODES for name in names} == dict.fromkeys(names, True)
+    modules = ("usage", "planner", "drivers", "host_boots", "controller")
+    assert {name: counted.most[name] >= NODES for name in modules} == dict.fromkeys(modules, True)
     assert threads
     assert threading.get_ident() not in threads
 

@@ -6,7 +6,7 @@ A node takes each value from its override, else its group, else its flavor, else
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from nospoon.clusterfile.fields import MAX_NAME, NAME_PATTERN
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.clusterfile.hosts import place_named
 from nospoon.clusterfile.ironic import enrolment
-from nospoon.clusterfile.models import MAX_CLUSTER, NodeGroupSection
+from nospoon.clusterfile.models import MAX_CLUSTER, MAX_PARTS, NodeGroupSection
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.boot import BootDevice
@@ -92,7 +92,19 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
                 node = _node(sections, group, name=name, default_network=default_network)
             result.nodes.append(node)
             result.groups.append(index)
+    result.complaints += _too_many_parts(result.nodes)
     return result
+
+
+def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
+    """Each disk is a volume, and so a step of a plan."""
+    for what, total in (
+        ("disks", sum(len(node.disks) for node in nodes)),
+        ("NICs", sum(len(node.nics) for node in nodes)),
+    ):
+        if total > MAX_PARTS:
+            message = f"expected at most {MAX_PARTS} {what} in a cluster, got {total}"
+            yield Complaint(("nodes",), message, "Make several clusters of it")
 
 
 def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[LabFlavor]:

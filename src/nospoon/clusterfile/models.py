@@ -67,6 +67,10 @@ def _command_line(value: Any) -> Any:
 
 CommandLine = Annotated[str, BeforeValidator(_command_line)]
 MAX_CLUSTER = 20_000
+MAX_PARTS = 100_000
+"""Disks of all nodes of a cluster, and NICs: with 24 disks for each, a plan of 20,000 nodes took a
+gigabyte of memory.
+"""
 """Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
 Ratio = Annotated[Number, Field(gt=0, le=1000)]
 

@@ -283,7 +283,9 @@ class Controller:
         """Begin to boot the probe on nodes and compare."""
         row = await owned(self.database, uid=uid, name=name)
         members = [each for each in self.fleet.of(uid, name) if _is_baremetal(each)]
-        chosen = [self.fleet.find(uid, f"{name}/{node}") for node in dict.fromkeys(nodes)]
+        chosen = [
+            self.fleet.find(uid, f"{name}/{node}") async for node in paced(dict.fromkeys(nodes))
+        ]
         _refuse_others([each for each in chosen if not _is_baremetal(each)])
         prepared = await self._looked_at(row)
         return await self.operations.start(

@@ -27,6 +27,10 @@ OF_A_NODE = 64 << 10
 """Bytes more for each node: twice what it takes."""
 INTERVAL = 60.0
 """Seconds between two looks at how much memory there is."""
+LOOKS = 3
+"""Looks, one after the other, at which there has to be too much: while a large plan is made, all of
+it would be looked through, and nothing of it is garbage.
+"""
 NEVER = 1 << 30
 """Collections of the middle generation after which the oldest one would be collected."""
 
@@ -59,6 +63,8 @@ class Heap:
     nodes: Callable[[], int] = int
     memory: Callable[[], int] = resident
     most: int = 0
+    looks: int = LOOKS
+    _over: int = 0
 
     def settle(self) -> None:
         """Set aside what is there now."""
@@ -68,8 +74,10 @@ class Heap:
     def tidy(self) -> None:
         """Collect all of it, if there is much more than when that was last done."""
         before, usual = self.memory(), LEAST + OF_A_NODE * self.nodes()
-        if before <= max(self.most, usual):
+        self._over = self._over + 1 if before > max(self.most, usual) else 0
+        if self._over < self.looks:
             return
+        self._over = 0
         began = perf_counter()
         gc.unfreeze()
         found = gc.collect()

@@ -6,6 +6,8 @@ The daemon opens no path that a client names: files were uploaded before, URLs a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
@@ -36,7 +38,8 @@ class NamedFiles:
         `fetched`: what URLs had when they were last fetched. Raises `UsageError`, `ProviderError`.
         """
         uploads = dict(request.uploads)
-        named = _images_of(cluster) | _boot_files(cluster) | certificate_files(cluster)
+        images = await self._workers.run(request.uid, _images_of, cluster)
+        named = images.disks | images.roots | _boot_files(cluster) | certificate_files(cluster)
         async for name in paced(named):
             known = (fetched if is_url(name) else uploads).get(name, "")
             if not self._files.has(known):
@@ -44,19 +47,18 @@ class NamedFiles:
             uploads[name] = known
         if request.fetches:  # who only looks is told nothing of what expired meanwhile
             await refuse_unusable(cluster, uploads, self._files, request, self._workers)
-        return uploads, await self._facts_of_images(cluster, uploads, request)
+        return uploads, await self._facts_of_images(cluster, images, uploads, request)
 
     async def _facts_of_images(
-        self, cluster: Cluster, uploads: Mapping[str, str], request: Request
+        self, cluster: Cluster, images: _Images, uploads: Mapping[str, str], request: Request
     ) -> dict[str, ImageFacts]:
         """Each content is looked at once, however many names a file has for it."""
         facts: dict[str, ImageFacts] = {}
         refused: list[tuple[str, str]] = []
-        roots = _roots_of(cluster)
-        refused += [(name, _BOTH) for name in sorted(roots & _disks_of(cluster))]
+        refused += [(name, _BOTH) for name in sorted(images.roots & images.disks)]
         alike: dict[tuple[str, bool], list[str]] = {}
-        for name in sorted(_images_of(cluster)):
-            alike.setdefault((uploads[name], name in roots), []).append(name)
+        for name in sorted(images.roots | images.disks):
+            alike.setdefault((uploads[name], name in images.roots), []).append(name)
         for (digest, is_root), names in alike.items():
             try:
                 found = await self._looked_at(digest, told(names[0]), request.uid, is_root=is_root)
@@ -65,7 +67,7 @@ class NamedFiles:
                 refused.append((names[0], str(error)))
                 if len(refused) >= MAX_PROBLEMS:
                     break
-        refused += _too_small(cluster, facts)
+        refused += await self._workers.run(request.uid, _too_small, cluster, facts)
         if refused:
             names = [name for name, _ in refused]
             places = await self._workers.run(request.uid, places_of, request, names)
@@ -78,11 +80,17 @@ class NamedFiles:
             return await self._workers.run(uid, root_facts, path, name, digest)
         return await image_facts(path, name, digest)
 
-    def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str]) -> list[str]:
+    async def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str], uid: int) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        urls = {name for name in _images_of(cluster) | _boot_files(cluster) if is_url(name)}
-        here = {url for url in urls if self._files.has(fetched.get(url, ""))}
-        return sorted(url for url in urls - here if not self._files.fetched(url))
+        images = await self._workers.run(uid, _images_of, cluster)
+        named = images.disks | images.roots | _boot_files(cluster)
+        return [
+            url
+            async for url in paced(sorted(named))
+            if is_url(url)
+            and not self._files.has(fetched.get(url, ""))
+            and not self._files.fetched(url)
+        ]
 
     async def _missing(self, name: str, request: Request) -> str:
         """The digest of what there is no copy of yet: a URL is fetched."""
@@ -107,26 +115,29 @@ def places_of(request: Request, names: Sequence[str]) -> dict[str, str]:
 _BOTH = "expected an image of a disk, or one of a container's root; nodes of both kinds name it"
 
 
-def _images_of(cluster: Cluster) -> set[str]:
-    return _disks_of(cluster) | _roots_of(cluster)
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """Names of images: of disks of machines, and of flavors that a lab makes machines of later; and
+    of roots of containers.
+    """
+
+    disks: AbstractSet[str]
+    roots: AbstractSet[str]
 
 
-def _disks_of(cluster: Cluster) -> set[str]:
-    """Of its machines, and of flavors that a lab makes machines of later."""
+def _images_of(cluster: Cluster) -> _Images:
+    """Nodes may have 100,000 disks: run it in a thread."""
     of_labs = {source for lab in cluster.labs for each in lab.flavors for source in each.images}
-    return of_labs | {
+    disks = of_labs | {
         disk.source
         for node in cluster.nodes
         if node.kind is not NodeKind.CONTAINER
         for disk in node.disks
         if disk.image
     }
-
-
-def _roots_of(cluster: Cluster) -> set[str]:
-    """Of its containers."""
     containers = (node for node in cluster.nodes if node.kind is NodeKind.CONTAINER)
-    return {disk.source for node in containers for disk in node.disks if disk.image}
+    roots = {disk.source for node in containers for disk in node.disks if disk.image}
+    return _Images(disks, roots)
 
 
 def _boot_files(cluster: Cluster) -> set[str]:

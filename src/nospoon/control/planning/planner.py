@@ -475,7 +475,8 @@ class Planner:
         """The URLs that a file names and of whose content there is no copy."""
         cluster = await self.cluster_of(request)
         earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
-        return self._named.to_fetch(cluster, earlier.uploads if earlier is not None else {})
+        known = earlier.uploads if earlier is not None else {}
+        return await self._named.to_fetch(cluster, known, request.uid)
 
     async def _ask(
         self, uid: int, host: Host, *, volumes: Collection[str], adopts: bool
