@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_domain_of_virtualbmc_keeps_its_port_and_its_account() -> None:
 def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
     far = config(
         domain_name="far", libvirt_uri="qemu+ssh://root@kvm1/system?keyfile=/k", port="6231",
-        address="127.0.0.1", active="False", libvirt_sasl_username="x", password="p" * 21,
+        address="127.0.0.1", active="True", libvirt_sasl_username="x", password="p" * 21,
     )  # fmt: skip
     made = of_virtualbmc(
         far=far, near=NODE_0, other=NODE_0.replace("node_0", "other").replace("6230", "6232")
@@ -58,11 +59,48 @@ def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
     assert [each.like.host for each in cluster.adoptions] == ["kvm1", "here", "here"]
     assert made.left_out == (
         "far/config: address 127.0.0.1: BMCs of a cluster share ::",
-        "far/config: active = False: BMCs of a cluster always answer",
         "far/config: libvirt_uri: ?keyfile=/k: see ssh_config(5)",
         "far/config: libvirt_sasl_username",
         "far/config: password: a BMC takes 1 to 20 bytes",
     )
+
+
+def test_a_bmc_that_was_stopped_is_not_served_and_what_would_serve_it_is_told() -> None:
+    down = NODE_0.replace("node_0", "down").replace("6230", "6231").replace("True", "False")
+    made = of_virtualbmc(node_0=NODE_0, down=down)
+    assert [each.machine for each in load(made.text, file="f").adoptions] == ["node_0"]
+    (told,) = made.left_out
+    line = told.removeprefix("down/config: active = False: to serve it, add to nodes: ")
+    assert line.startswith("- {adopt: down, name: down, bmc: {protocols: [ipmi], port: 6231")
+    both = of_both(ALL, down=down)
+    assert [each.match for each in load(both.text, file="f").adoptions] == ["*"]
+    assert both.left_out == ("down/config: active = False: no IPMI for it",)
+
+
+@pytest.mark.parametrize(
+    ("uri", "host", "query"),
+    [
+        ("qemu+unix:///system", "qemu:///system", ""),
+        ("qemu:///system?&no_verify=1&no_tty=1", "qemu:///system", ""),
+        ("qemu:///session?socket=/run/x", "qemu:///session", "socket=/run/x"),
+        ("qemu+ssh://me@[::1]/session?socket=/x", "qemu+ssh://me@[::1]/session", "socket=/x"),
+        ("qemu+ssh://zuul@192.0.2.1/system?no_tty=1", "qemu+ssh://zuul@192.0.2.1/system",
+         "no_tty=1"),
+    ],
+)  # fmt: skip
+def test_both_tools_name_a_libvirtd_alike(uri: str, host: str, query: str) -> None:
+    """As ci-framework, metal3-dev-env (whose session is another user's) and others write it."""
+    conf = f"{ALL}SUSHY_EMULATOR_LIBVIRT_URI = {uri!r}\n"
+    made = of_sushy(conf)
+    assert [each.where for each in load(made.text, file="f").hosts] == [host]
+    told = f"?{query}: see ssh_config(5)"
+    assert made.left_out == ((f"SUSHY_EMULATOR_LIBVIRT_URI: {told}",) if query else ())
+    node = NODE_0.replace("qemu:///system", uri)
+    both = of_both(conf, node_0=node)
+    assert load(both.text, file="f").adoptions[0].like.bmc == BOTH
+    made = of_virtualbmc(node_0=node)
+    assert [each.where for each in load(made.text, file="f").hosts] == [host]
+    assert made.left_out == ((f"node_0/config: libvirt_uri: {told}",) if query else ())
 
 
 @pytest.mark.parametrize("host", ["root@127.0.0.1", "localhost", "root@[::1]:22"])
@@ -196,6 +234,20 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
         (f"SUSHY_EMULATOR_X = {'+'.join('1' * 100_000)}\n", "sushy.conf"),
         ("x = 1\n", "expected settings SUSHY_EMULATOR_…, got none"),
         ("SUSHY_EMULATOR_OS_CLOUD = 'c'\n", "instances of a cloud are not adopted yet"),
+        ("SUSHY_EMULATOR_IRONIC_CLOUD = 'c'\n", "nodes of an Ironic are not adopted"),
+        ("SUSHY_EMULATOR_FAKE_DRIVER = True\n", "machines of the fake driver are not adopted"),
+        ("SUSHY_EMULATOR_ALLOWED_INSTANCES = []\n", "there is nothing to serve"),
+        ("SUSHY_EMULATOR_ALLOWED_INSTANCES = None\n", "there is nothing to serve"),
+        ("SUSHY_EMULATOR_ALLOWED_INSTANCES = 'x'\n", "expected a list, got 'x'"),
+        (
+            "SUSHY_EMULATOR_AUTH_FILE = X\nif X:\n  SUSHY_EMULATOR_ALLOWED_INSTANCES = ['a']\n",
+            "SUSHY_EMULATOR_AUTH_FILE (line 1), SUSHY_EMULATOR_ALLOWED_INSTANCES (line 3)",
+        ),
+        (
+            "SUSHY_EMULATOR_OS_CLOUD = 1\nSUSHY_EMULATOR_OS_CLOUD += X\n",
+            "under no condition: SUSHY_EMULATOR_OS_CLOUD (line 2)",
+        ),
+        ("SUSHY_EMULATOR_LISTEN_IP, x = X\n", "LISTEN_IP (line 1)"),
     ],
 )
 def test_other_python_is_refused(text: str, message: str) -> None:
@@ -205,8 +257,21 @@ def test_other_python_is_refused(text: str, message: str) -> None:
 
 
 def test_nothing_of_the_file_is_run(tmp_path: object) -> None:
-    told = of_sushy(f"SUSHY_EMULATOR_LISTEN_IP = open('{tmp_path}/x', 'w').name\n" + SUSHY)
-    assert "not a literal" in told.left_out[0]
+    run = f"SUSHY_EMULATOR_LISTEN_IP = open('{tmp_path}/x', 'w').name\n"
+    made = of_sushy(run + SUSHY[1:] + "def f():\n  SUSHY_EMULATOR_LISTEN_PORT = 1\n")
+    assert made.left_out == of_sushy(SUSHY).left_out, "what is assigned later holds"
+    assert not os.path.exists(f"{tmp_path}/x")  # noqa: PTH110  (a path of pytest's)
+
+
+def test_instances_are_listed_in_any_collection_and_by_uuids_in_any_case() -> None:
+    made = of_sushy(
+        "SUSHY_EMULATOR_LISTEN_PORT: int = 8443\n"
+        f"SUSHY_EMULATOR_ALLOWED_INSTANCES = ('VM_1', {UUIDS[0].upper()!r})\n"
+    )
+    cluster = load(made.text, file="f")
+    assert cluster.addressing.redfish_port == 8443
+    named = [(each.machine, each.like.name) for each in cluster.adoptions]
+    assert named == [("VM_1", "vm-1"), (UUIDS[0], "")], "one by its UUID has its machine's name"
 
 
 def of_both(conf: str, files: dict[str, str] | None = None, **served: str) -> Imported:

@@ -53,6 +53,13 @@ def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
     assert again.cluster == found.cluster, "a second look finds the same"
 
 
+def test_a_uuid_means_its_machine_in_any_case() -> None:
+    uuid = UUID(int=0xABC)
+    there = {"a": facts(replace(machine(1, "x"), uuid=uuid)), "b": facts()}
+    found = adopt(cluster(f"{{adopt: '{str(uuid).upper()}'}}"), CLUSTER, there)
+    assert names(found.cluster) == [("x", "a")]
+
+
 @pytest.mark.parametrize(
     ("nodes", "there", "reason"),
     [

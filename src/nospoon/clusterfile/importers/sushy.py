@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from nospoon.clusterfile.importers import virtualbmc
+from nospoon.clusterfile.importers.libvirt_uris import without_query
 from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
 from nospoon.errors import UsageError
 from nospoon.model.passwords import is_hash
@@ -32,31 +33,44 @@ NEEDLESS: Mapping[str, str] = {
     "STORAGE": "Storage shows the disks that a machine has",
     "DRIVES": "Storage shows the disks that a machine has",
     "VOLUMES": "an adopted machine is given no volumes",
+    "DISABLE_POWER_OFF": "clients can switch machines off",
+    "SECURE_BOOT_ENABLED_NVRAM": "secure boot is switched in a machine's own UEFI variables",
+    "SECURE_BOOT_DISABLED_NVRAM": "secure boot is switched in a machine's own UEFI variables",
 }
 """Settings without a place here, and why none is needed."""
 ALLOWED, BOTH = "ALLOWED_INSTANCES", ["ipmi", "redfish"]
 TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
                    "ALLOWED_INSTANCES"})  # fmt: skip
+REFUSED: Mapping[str, str] = {
+    "OS_CLOUD": "instances of a cloud are not adopted yet",
+    "IRONIC_CLOUD": "nodes of an Ironic are not adopted",
+    "FAKE_DRIVER": "machines of the fake driver are not adopted: write hosts: {sim: {simulated: "
+    "{machines: [NAME, …]}}}",
+}
+"""Other machines than libvirt's."""
+DECISIVE = TAKEN | REFUSED.keys()
+"""What says which machines are served, where, and to which clients: never guessed."""
 
 
 def read(source: Source) -> Imported:
     """A node for each allowed instance, or for each machine of the host."""
     left_out: list[str] = []
-    told = _settings(source, left_out)
-    if told.get("OS_CLOUD"):
-        raise UsageError(
-            f"{source.file}: {PREFIX}OS_CLOUD: instances of a cloud are not adopted yet",
-            hint="Machines of libvirt are (SUSHY_EMULATOR_LIBVIRT_URI).",
-        )
-    for name in sorted(told.keys() - TAKEN):
-        why = NEEDLESS.get(name)
-        if told[name] not in (None, False, {}, []):
-            left_out.append(f"{PREFIX}{name}" + (f": {why}" if why else ""))
-    uri = str(told.get("LIBVIRT_URI") or SYSTEM)
-    bmc = _bmc(source, told, left_out)
-    allowed = [
-        str(each) for each in source.several(told.get("ALLOWED_INSTANCES"), f"{PREFIX}{ALLOWED}")
-    ]
+    settings = _settings(source, left_out)
+    for name, why in REFUSED.items():
+        if settings.get(name):
+            raise UsageError(
+                f"{source.file}: {PREFIX}{name}: {why}",
+                hint="Machines of libvirt are (SUSHY_EMULATOR_LIBVIRT_URI).",
+            )
+    for name in sorted(settings.keys() - TAKEN):
+        needless = NEEDLESS.get(name)
+        if settings[name] not in (None, False, {}, []):
+            left_out.append(f"{PREFIX}{name}" + (f": {needless}" if needless else ""))
+    uri, query = without_query(str(settings.get("LIBVIRT_URI") or SYSTEM))
+    if query:
+        left_out.append(f"{PREFIX}LIBVIRT_URI: ?{query}: see ssh_config(5)")
+    bmc = _bmc(source, settings, left_out)
+    allowed = _allowed(source, settings)
     if source.beside is None:
         hosts, nodes = {uri: "here"}, list(_nodes(allowed, {"protocols": ["redfish"]}))
     else:
@@ -78,6 +92,21 @@ def read(source: Source) -> Imported:
     return Imported(write(sections, heading=heading), tuple(left_out))
 
 
+def _allowed(source: Source, settings: Mapping[str, Any]) -> list[str]:
+    """Names and UUIDs; none where the setting is not there, and every machine is meant."""
+    if ALLOWED not in settings:
+        return []
+    given = settings[ALLOWED]
+    listed = sorted(given) if isinstance(given, set) else given
+    found = source.several(list(listed) if isinstance(listed, tuple) else listed, PREFIX + ALLOWED)
+    if not found:
+        raise UsageError(
+            f"{source.file}: {PREFIX}{ALLOWED}: no instance is allowed: there is nothing to serve",
+            hint="List instances, or drop the setting to serve every machine of the host.",
+        )
+    return [str(UUID(each)) if _is_uuid(each) else each for each in map(str, found)]
+
+
 def _beside(
     virtualbmcs: Source, uri: str, bmc: dict[str, Any], allowed: list[str], left_out: list[str]
 ) -> tuple[dict[str, str], list[Any]]:
@@ -94,12 +123,19 @@ def _beside(
     if "password_hash" in bmc:
         left_out.append(f"{PREFIX}AUTH_FILE: nodes of virtualbmc keep the account that it has")
     nodes: list[Any] = []
+    served = {
+        each["domain_name"]
+        for each in found
+        if each["libvirt_uri"] == uri and virtualbmc.is_active(each)
+    }
     for each in found:
+        if not virtualbmc.is_active(each):
+            left_out.append(f"{each['place']}: active = {each['active']}: no IPMI for it")
+            continue
         node = virtualbmc.node(virtualbmcs, each, hosts, address, left_out)
         listed = not allowed or each["domain_name"] in allowed
         both = listed and each["libvirt_uri"] == uri
         nodes.append({**node, "bmc": {**node["bmc"], "protocols": BOTH if both else ["ipmi"]}})
-    served = {each["domain_name"] for each in found if each["libvirt_uri"] == uri}
     rest = [each for each in allowed if each not in served]
     left_out += [
         f"{PREFIX}{ALLOWED}: {each}: if virtualbmc serves it, write this UUID at `adopt` of its "
@@ -127,30 +163,68 @@ def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep, too
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{source.file}{line}: expected assignments in Python") from error
-    told: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    unknown: dict[str, int] = {}
     for statement in module.body:
-        if not isinstance(statement, ast.Assign):
-            continue
-        names = [each.id for each in statement.targets if isinstance(each, ast.Name)]
-        for name in (each.removeprefix(PREFIX) for each in names if each.startswith(PREFIX)):
-            try:
-                told[name] = ast.literal_eval(statement.value)
-            except (ValueError, TypeError, RecursionError):
-                left_out.append(f"{PREFIX}{name} (line {statement.lineno}): not a literal")
-    if not told:
+        for name, value, number in _assigned(statement):
+            literal = _literal(value)
+            if literal is None:
+                settings.pop(name, None)
+                unknown[name] = number
+            else:
+                unknown.pop(name, None)
+                (settings[name],) = literal
+    left_out += [
+        f"{PREFIX}{name} (line {number}): not a literal"
+        for name, number in unknown.items()
+        if name not in DECISIVE
+    ]
+    if unknown.keys() & DECISIVE:
+        wrong = [f"{PREFIX}{each} (line {unknown[each]})" for each in unknown if each in DECISIVE]
+        raise UsageError(
+            f"{source.file}: expected a literal, assigned once and under no condition: "
+            f"{', '.join(wrong)}",
+            hint="The file is read and not run: write the value into a copy of it.",
+        )
+    if not settings and not unknown:
         raise UsageError(f"{source.file}: expected settings {PREFIX}…, got none")
-    return told
+    return settings
 
 
-def _bmc(source: Source, told: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
+def _literal(value: ast.expr | None) -> tuple[Any] | None:
+    try:
+        return None if value is None else (ast.literal_eval(value),)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]:
+    """Name of a setting, its value, and the line; None where what it is depends on more."""
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return  # names of their own
+        case ast.Assign(targets=targets) if all(isinstance(each, ast.Name) for each in targets):
+            value: ast.expr | None = statement.value
+        case ast.AnnAssign(value=ast.expr() as given, target=ast.Name()):
+            value = given
+        case _:
+            value = None
+    for each in ast.walk(statement):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            name = each.id.removeprefix(PREFIX)
+            if name != each.id:
+                yield name, value, each.lineno
+
+
+def _bmc(source: Source, settings: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
     bmc: dict[str, Any] = {
-        "address": str(told.get("LISTEN_IP") or EVERYWHERE),
-        "redfish_port": told.get("LISTEN_PORT") or PORT,
+        "address": str(settings.get("LISTEN_IP") or EVERYWHERE),
+        "redfish_port": settings.get("LISTEN_PORT") or PORT,
     }
-    if told.get("SSL_CERT") and told.get("SSL_KEY"):
-        bmc["tls"] = {"certificate": str(told["SSL_CERT"]), "key": str(told["SSL_KEY"])}
-    if told.get("AUTH_FILE"):
-        bmc |= _account(source, str(told["AUTH_FILE"]), left_out)
+    if settings.get("SSL_CERT") and settings.get("SSL_KEY"):
+        bmc["tls"] = {"certificate": str(settings["SSL_CERT"]), "key": str(settings["SSL_KEY"])}
+    if settings.get("AUTH_FILE"):
+        bmc |= _account(source, str(settings["AUTH_FILE"]), left_out)
     else:
         bmc["redfish_auth"] = "none"
     return bmc
@@ -192,4 +266,7 @@ def _nodes(
         )
         return
     for each in allowed:
-        yield {"adopt": each, "name": name_of(each), **(where or {}), "bmc": bmc}
+        name = (
+            {} if _is_uuid(each) else {"name": name_of(each)}
+        )  # one by its UUID has its machine's
+        yield {"adopt": each, **name, **(where or {}), "bmc": bmc}

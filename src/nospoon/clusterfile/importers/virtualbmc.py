@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nospoon.clusterfile.importers.accounts import account
+from nospoon.clusterfile.importers.libvirt_uris import without_query
 from nospoon.clusterfile.importers.written import Imported, Source, name_of, write
 from nospoon.errors import UsageError
 
@@ -21,8 +22,6 @@ USUAL: Mapping[str, str] = {
     "libvirt_uri": "qemu:///system", "active": "True",
 }  # fmt: skip
 """What `vbmc add` gives a BMC of which nothing else is said."""
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Hosts that are this machine, which needs no ssh."""
 SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
 
 
@@ -32,7 +31,13 @@ def read(source: Source) -> Imported:
     found = domains(source)
     address = usual_address(found)
     hosts = hosts_of(each["libvirt_uri"] for each in found)
-    nodes = [node(source, each, hosts, address, left_out) for each in found]
+    nodes = []
+    for each in found:
+        made = node(source, each, hosts, address, left_out)
+        if is_active(each):
+            nodes.append(made)
+        else:
+            left_out.append(_inactive(each, made))
     sections = {
         "cluster": source.cluster,
         "hosts": {name: {"libvirt": uri} for uri, name in hosts.items()},
@@ -57,6 +62,16 @@ def domains(source: Source) -> list[dict[str, str]]:
     return found
 
 
+def is_active(settings: Mapping[str, str]) -> bool:
+    """Whether vbmcd serves it."""
+    return settings["active"].lower() in {"true", "1", "yes", "on"}
+
+
+def _inactive(settings: Mapping[str, str], made: Mapping[str, Any]) -> str:
+    line = write({"nodes": [made]}, heading=()).splitlines()[-1].strip()
+    return f"{settings['place']}: active = {settings['active']}: to serve it, add to nodes: {line}"
+
+
 def usual_address(found: Iterable[Mapping[str, str]]) -> str:
     """That of most BMCs."""
     return Counter(each["address"] for each in found).most_common(1)[0][0]
@@ -72,13 +87,10 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
         raise UsageError(f"{where}: expected a configuration of virtualbmc (INI)") from error
     if SECTION not in parser:
         raise UsageError(f"{source.file}/{place}: expected a section [{SECTION}], got none")
-    told = {**USUAL, **parser[SECTION]}
-    told.setdefault("domain_name", place.partition("/")[0])
-    uri, _, query = told["libvirt_uri"].partition("?")
-    parts = urlsplit(uri)
-    if parts.scheme == "qemu+ssh" and parts.hostname in LOOPBACK:  # from a container of vbmcd
-        uri, query = f"qemu://{parts.path}", ""
-    return {**told, "place": place, "libvirt_uri": uri, "query": query}
+    settings = {**USUAL, **parser[SECTION]}
+    settings.setdefault("domain_name", place.partition("/")[0])
+    uri, query = without_query(settings["libvirt_uri"])
+    return {**settings, "place": place, "libvirt_uri": uri, "query": query}
 
 
 def hosts_of(uris: Iterable[str]) -> dict[str, str]:
@@ -95,25 +107,27 @@ def hosts_of(uris: Iterable[str]) -> dict[str, str]:
 
 def node(
     source: Source,
-    told: Mapping[str, str],
+    settings: Mapping[str, str],
     hosts: Mapping[str, str],
     address: str,
     left_out: list[str],
 ) -> dict[str, Any]:
     """The node of a domain. `hosts`: URI -> name; `address`: that of the cluster's BMCs."""
-    place = told["place"]
-    if told["address"] != address:
-        left_out.append(f"{place}: address {told['address']}: BMCs of a cluster share {address}")
-    if told["active"].lower() not in {"true", "1", "yes", "on"}:
-        left_out.append(f"{place}: active = {told['active']}: BMCs of a cluster always answer")
-    if told["query"]:
-        left_out.append(f"{place}: libvirt_uri: ?{told['query']}: see ssh_config(5)")
-    left_out += [f"{place}: {name}" for name in SASL if told.get(name) not in (None, "", "None")]
-    given = {name: (f"{place}: {name}", told[name]) for name in ("username", "password")}
+    place = settings["place"]
+    if settings["address"] != address:
+        left_out.append(
+            f"{place}: address {settings['address']}: BMCs of a cluster share {address}"
+        )
+    if settings["query"]:
+        left_out.append(f"{place}: libvirt_uri: ?{settings['query']}: see ssh_config(5)")
+    left_out += [
+        f"{place}: {name}" for name in SASL if settings.get(name) not in (None, "", "None")
+    ]
+    given = {name: (f"{place}: {name}", settings[name]) for name in ("username", "password")}
     bmc = {
         "protocols": ["ipmi"],
-        "port": source.positive(told["port"], f"{place}: port"),
+        "port": source.positive(settings["port"], f"{place}: port"),
         **account(given, left_out),
     }
-    made = {"adopt": told["domain_name"], "name": name_of(told["domain_name"]), "bmc": bmc}
-    return made if len(hosts) == 1 else {**made, "host": hosts[told["libvirt_uri"]]}
+    made = {"adopt": settings["domain_name"], "name": name_of(settings["domain_name"]), "bmc": bmc}
+    return made if len(hosts) == 1 else {**made, "host": hosts[settings["libvirt_uri"]]}

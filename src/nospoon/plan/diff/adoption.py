@@ -140,7 +140,8 @@ def _has(cluster_id: UUID, found: Adoptable) -> bool:
 def _means(adoption: Adoption, found: Adoptable) -> bool:
     if adoption.match:
         return fnmatchcase(found.name, adoption.match) and not found.made
-    return adoption.machine in (found.name, str(found.machine.uuid), found.id)
+    ids = {str(found.machine.uuid), found.id}
+    return adoption.machine == found.name or adoption.machine.lower() in ids
 
 
 def _lost(
