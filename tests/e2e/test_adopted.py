@@ -437,7 +437,8 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     said = vbmc("add", domain.name, "--port", port, *account).stderr
     assert "nodes: [{adopt: DOMAIN" in said
     assert "has a BMC already" in vbmc("add", domain.name, "--port", port, status=1).stderr
-    assert "no such machine" in vbmc("add", "nobody", "--port", port, status=1).stderr
+    by_name = ("--port", port, "--address", "localhost")  # as ci-framework gives `ipmi.utility`
+    assert "no such machine" in vbmc("add", "nobody", *by_name, status=1).stderr
     sasl = ("--libvirt-sasl-username", "me", "--libvirt-sasl-password", "secret")
     assert "(SASL)" in vbmc("add", "nobody", *sasl, status=1).stderr
     assert vbmc("--no-daemon", "list", "-f", "csv").stdout.splitlines() == [
@@ -468,11 +469,26 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     vbmc("stop", domain.name)
     assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "down"
     assert domain.xml == before
-    vbmc("start", domain.name)
-    vbmc("delete", domain.name)
+    assert "no domain nobody" in vbmc("start", domain.name, "nobody", status=1).stderr
+    assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "running"
+    second = Domain(domain.directory, f"{domain.name}-2")
+    second.define(BY_CLASS, guests.speaking_disk())
+    try:
+        last = ("--port", str(int(port) + 1), "--address", "127.0.0.1")
+        vbmc("add", second.name, *last)
+        virsh("undefine", domain.name)
+        said = vbmc("start", second.name).stderr
+        assert f"The BMC of {domain.name} is not served: adopt {domain.name}: no such" in said
+        states = vbmc("list", "-f", "value", "-c", "Status").stdout.split()
+        assert states == ["error", "running"], "one that is gone holds up no other"
+        assert "no such machine" in vbmc("start", domain.name, status=1).stderr
+        vbmc("stop", second.name)
+        vbmc("delete", domain.name, second.name, domain.name)
+    finally:
+        second.remove()
     assert vbmc("list", "-f", "json").stdout.strip() == "[]"
     assert "no domain" in vbmc("show", domain.name, status=1).stderr
-    assert domain.xml == before
+    assert not rack.json("status")
 
 
 NO_SECURE_BOOT = "uefi,firmware.feature0.name=secure-boot,firmware.feature0.enabled=no"
@@ -584,7 +600,8 @@ def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_en
     port = free_port(socket.SOCK_STREAM)
     rack.names[:] = [f"sushy-{port}"]
     config = tmp_path / "sushy.conf"
-    config.write_text(f"SUSHY_EMULATOR_ALLOWED_INSTANCES = [{str(domain.uuid)!r}]\n")
+    gone = str(uuid4())
+    config.write_text(f"SUSHY_EMULATOR_ALLOWED_INSTANCES = {[str(domain.uuid), gone]}\n")
     argv = ["nospoon", "sushy", "--config", str(config), "-i", "127.0.0.1", "-p", str(port)]
     root = f"http://127.0.0.1:{port}/redfish/v1"
     said = tmp_path / "said"
@@ -606,6 +623,11 @@ def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_en
             domain.define(BY_CLASS, guests.speaking_disk())
             before = domain.xml
             until(lambda: systems() == [str(domain.uuid)])
+            with urllib.request.urlopen(f"{root}/Systems/{domain.uuid}", timeout=20) as answer:
+                assert json.load(answer)["Name"] == domain.name.lower()
+            until(
+                lambda: f"Not served: adopt {gone}: no such machine".encode() in said.read_bytes()
+            )
             body = json.dumps({"ResetType": "On"}).encode()
             action = f"{root}/Systems/{domain.uuid}/Actions/ComputerSystem.Reset"
             headers = {"Content-Type": "application/json"}
@@ -634,6 +656,10 @@ def test_a_cloud_or_a_configuration_that_is_none_is_refused(shared: Rack, tmp_pa
         "of a cloud are not adopted yet"
         in shared.run("sushy", "--os-cloud", "mine", status=2).stderr
     )
+    assert "of the fake driver are not" in shared.run("sushy", "--fake", status=2).stderr
+    said = shared.run("sushy", "--ironic-cloud", "mine", status=2).stderr
+    assert "nodes of an Ironic are not adopted" in said
+    assert "'full'" in shared.run("sushy", "--feature-set", "all", status=2).stderr
     assert not [each for each in shared.json("status") if each["name"].startswith("sushy")]
 
 

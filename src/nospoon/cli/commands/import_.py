@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nospoon.cli import ansible
+from nospoon.cli.addresses import resolved
 from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
 from nospoon.errors import UsageError
@@ -103,7 +104,7 @@ def command(
         served = _of_virtualbmc(virtualbmc, name) if virtualbmc is not None else None
         source = Source(
             Path(file).name, _text(file), name, listed, running, cloud,
-            read=text_beside(file), beside=served,
+            read=text_beside(file), beside=served, resolve=resolved,
         )  # fmt: skip
     imported = READERS[tool](source)
     for each in imported.left_out:
@@ -118,7 +119,8 @@ def command(
 def _of_virtualbmc(directory: str, name: str) -> Source:
     from nospoon.clusterfile.importers import Source  # noqa: PLC0415  (imports YAML)
 
-    return Source(Path(directory).name, "", name, files=_configurations(Path(directory)))
+    files = _configurations(Path(directory))
+    return Source(Path(directory).name, "", name, files=files, resolve=resolved)
 
 
 def _configurations(directory: Path) -> dict[str, str]:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.addresses import resolved
+from nospoon.cli.adoptions import refused
 from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request
@@ -25,12 +29,16 @@ from nospoon.cli.output import report
 from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
 from nospoon.runtime.reasons import reason
 
+if TYPE_CHECKING:
+    from nospoon.clusterfile.importers import Imported
+
 SECONDS = 5.0
 """Between two looks at the machines that there are."""
 PATIENCE = 60.0
 """For the end of what is being done when it is to end."""
 DOWN = {"purge": False, "force": False, "enrolment": "remove"}
 PREFIX = "SUSHY_EMULATOR_"
+FEATURES = ("full", "vmedia", "minimum")
 
 
 @click.command("sushy")
@@ -45,12 +53,14 @@ PREFIX = "SUSHY_EMULATOR_"
 @click.option("--ssl-certificate", help="Certificate for HTTPS, in PEM.")
 @click.option("--ssl-key", help="Its key, in PEM.")
 @click.option("--os-cloud", help="Refused: instances of a cloud are not adopted yet.")
+@click.option("--ironic-cloud", help="Refused: nodes of an Ironic are not adopted.")
+@click.option("--fake", is_flag=True, help="Refused: the cluster file has simulated machines.")
 @click.option(
     "--libvirt-uri",
     envvar=["SUSHY_EMULATOR_LIBVIRT_URI", "SUSHY_EMULATOR_LIBVIRT_URL"],
     help="Default: qemu:///system.",
 )
-@click.option("--feature-set", hidden=True, help="All features are on.")
+@click.option("--feature-set", type=click.Choice(FEATURES), help="Ignored: all features are on.")
 @click.option("--debug", is_flag=True, hidden=True)
 def command(
     config: str | None,
@@ -59,6 +69,8 @@ def command(
     ssl_certificate: str | None,
     ssl_key: str | None,
     os_cloud: str | None,
+    ironic_cloud: str | None,
+    fake: bool,  # noqa: FBT001  (click passes options by name)
     libvirt_uri: str | None,
     feature_set: str | None,
     debug: bool,  # noqa: FBT001  (click passes options by name)
@@ -67,16 +79,19 @@ def command(
 
     Without an htpasswd file Redfish answers without a login.
     """
-    del feature_set, debug
+    del debug
     given = {
         "LISTEN_IP": interface, "LISTEN_PORT": port, "SSL_CERT": ssl_certificate,
-        "SSL_KEY": ssl_key, "OS_CLOUD": os_cloud, "LIBVIRT_URI": libvirt_uri,
+        "SSL_KEY": ssl_key, "OS_CLOUD": os_cloud, "IRONIC_CLOUD": ironic_cloud,
+        "FAKE_DRIVER": fake or None, "LIBVIRT_URI": libvirt_uri, "FEATURE_SET": feature_set,
     }  # fmt: skip
     text = _text(config) if config is not None else f"{PREFIX}LISTEN_PORT = 8000\n"
     text += "".join(
         f"\n{PREFIX}{name} = {value!r}" for name, value in given.items() if value is not None
     )
-    name, made = _cluster(config or "sushy-emulator", text)
+    emulator = _emulator(config or "sushy-emulator", text)
+    for each in emulator.left_out:
+        echo(f"Not carried over: {each}", err=True)
     echo(
         "In nospoon's own words: `nospoon import --from sushy-tools CONF -o FILE` and "
         "`nospoon up FILE`",
@@ -84,17 +99,15 @@ def command(
     )
     signal.signal(signal.SIGTERM, _interrupt)
     client = connect.client()
-    with TemporaryDirectory() as place:
-        file = Path(place) / f"{name}.yaml"
-        file.write_text(made, encoding="utf-8")
-        try:
-            _serve(client, str(file))
-        except (KeyboardInterrupt, click.exceptions.Exit) as ended:
-            if isinstance(ended, click.exceptions.Exit) and ended.exit_code != INTERRUPTED:
-                raise  # `follow` exits so where it is interrupted
-            echo("Ending: the machines are given back.", err=True)
-        finally:
-            _end(client, name)
+    try:
+        with TemporaryDirectory() as place:
+            _serve(client, emulator, Path(place) / f"{emulator.name}.yaml")
+    except (KeyboardInterrupt, click.exceptions.Exit) as ended:
+        if isinstance(ended, click.exceptions.Exit) and ended.exit_code != INTERRUPTED:
+            raise  # `follow` exits so where it is interrupted
+        echo("Ending: the machines are given back.", err=True)
+    finally:
+        _end(client, emulator.name)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -110,29 +123,50 @@ def _text(config: str) -> str:
         raise UsageError(f"cannot read {config}: {reason(error)}") from error
 
 
-def _cluster(file: str, text: str) -> tuple[str, str]:
-    """Name and text of the cluster file: one for each port, as there is an emulator for each.
-
-    Paths begin where the command was started, as the emulator's do.
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """One sushy-emulator, and its cluster: one for each port, as there is an emulator for each.
+    `allowed`: the machines that its configuration names; none where every machine is meant.
     """
-    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
-    from nospoon.clusterfile.load import load  # noqa: PLC0415
 
-    read = READERS["sushy-tools"]
+    file: str
+    text: str
+    name: str
+    allowed: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def cluster(self, besides: Collection[str] = ()) -> str:
+        """The text of the cluster file, without some of the machines that are named."""
+        text = self.text
+        if besides:
+            allowed = [each for each in self.allowed if each not in besides]
+            text += f"\n{PREFIX}ALLOWED_INSTANCES = {allowed!r}"
+        return _read(self.file, text, self.name).text
+
+
+def _read(file: str, text: str, name: str) -> Imported:
+    """Paths begin where the command was started, as the emulator's do."""
+    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+
     beside = text_beside(str(Path.cwd() / "started"))
-    bmc = load(read(Source(file, text, "sushy", read=beside)).text, file=file).addressing
+    return READERS["sushy-tools"](Source(file, text, name, read=beside, resolve=resolved))
+
+
+def _emulator(file: str, text: str) -> Emulator:
+    from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
+
+    made = _read(file, text, "sushy")
+    cluster = load(made.text, file=file)
+    bmc = cluster.addressing
     if bmc.certificate is not None:
         certificate, key = bmc.certificate.certificate, bmc.certificate.key
         text += f"\n{PREFIX}SSL_CERT = {str(Path(certificate).absolute())!r}"
         text += f"\n{PREFIX}SSL_KEY = {str(Path(key).absolute())!r}"
-    name = f"sushy-{bmc.redfish_port}"
-    made = read(Source(file, text, name, read=beside))
-    for each in made.left_out:
-        echo(f"Not carried over: {each}", err=True)
-    return name, made.text
+    allowed = tuple(each.machine for each in cluster.adoptions if each.machine)
+    return Emulator(file, text, f"sushy-{bmc.redfish_port}", allowed, made.left_out)
 
 
-def _serve(client: Client, file: str) -> NoReturn:
+def _serve(client: Client, emulator: Emulator, file: Path) -> NoReturn:
     """Bring the machines that there are to their BMCs, again and again.
 
     What is wrong at first ends it, unless it is that there is no machine yet; what is wrong later
@@ -141,7 +175,7 @@ def _serve(client: Client, file: str) -> NoReturn:
     served, said = False, ""
     while True:
         try:
-            _bring(client, file, quiet=served)
+            without = _bring(client, emulator, file, quiet=served)
         except NospoonError as error:
             if not served and not _is_too_early(error):
                 raise
@@ -149,13 +183,26 @@ def _serve(client: Client, file: str) -> NoReturn:
                 report(error)
             said = str(error)
         else:
-            served, said = True, ""
+            if without and without != said:
+                echo(without, err=True)
+            served, said = True, without
         time.sleep(SECONDS)
 
 
-def _bring(client: Client, file: str, *, quiet: bool) -> None:
-    """Raises `NospoonError` unless all is done."""
-    answer = client.post("/v1/clusters", read_request(client, file))
+def _bring(client: Client, emulator: Emulator, file: Path, *, quiet: bool) -> str:
+    """Serve what can be served of the machines that are named; why others are not, "" if all are.
+    Raises `NospoonError` unless that is done.
+    """
+    missing: dict[str, str] = {}
+    while True:
+        file.write_text(emulator.cluster(missing), encoding="utf-8")
+        try:
+            answer = client.post("/v1/clusters", read_request(client, str(file)))
+            break
+        except PlanRefused as error:
+            missing |= refused(error, emulator.allowed)
+            if len(missing) == len(emulator.allowed):
+                raise PlanRefused([f"nodes: {each}" for each in missing.values()]) from error
     if not quiet:
         echo(answer["text"], err=True)
     if answer["operation"] is not None:
@@ -163,6 +210,7 @@ def _bring(client: Client, file: str, *, quiet: bool) -> None:
         if final["state"] != "done":
             failures = (each["message"] for each in final["result"].get("failures", []))
             raise OperationFailed("; ".join([final["message"] or final["state"], *failures]))
+    return "\n".join(f"Not served: {each}" for each in missing.values())
 
 
 def _is_too_early(error: NospoonError) -> bool:

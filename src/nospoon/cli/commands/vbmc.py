@@ -1,35 +1,40 @@
 """nospoon vbmc: the commands of virtualbmc, for scripts that call them.
 
 Its configuration stays where it is (DOMAIN/config in ~/.vbmc) and says which BMCs there are to be.
-Each command writes it, and brings a cluster to it: one for each address, called `vbmc`.
+Each command writes it, and brings a cluster to it: one for each address and libvirtd, `vbmc` for
+all addresses and this machine's. A BMC does not wait for others: a machine that is not there, or is
+not to be had, is left out of its cluster.
 """
 
 from __future__ import annotations
 
 import configparser
-import csv
 import os
 import shutil
-import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from nospoon import __version__
 from nospoon.api.client import Client
 from nospoon.cli import connect
+from nospoon.cli.addresses import resolved
+from nospoon.cli.adoptions import refused
+from nospoon.cli.cliff import Cell, Style, ignored_options, list_options, print_list
 from nospoon.cli.echo import echo
-from nospoon.cli.follow import finish, follow
-from nospoon.cli.output import FORMATS, print_rows
-from nospoon.errors import NospoonError, UsageError
+from nospoon.cli.follow import INTERRUPTED, finish, follow
+from nospoon.cli.output import report
+from nospoon.errors import NospoonError, PlanRefused, UsageError
 from nospoon.runtime.reasons import reason
 
 SECTION = "VirtualBMC"
 LIST = ("Domain name", "Status", "Address", "Port")
 SHOW = ("Property", "Value")
 HIDDEN = "***"
+CONFIGURATIONS = ("~/.vbmc/virtualbmc.conf", "/etc/virtualbmc/virtualbmc.conf")
+"""The first that is there is read, after the one that VIRTUALBMC_CONFIG names."""
 NATIVE = {
     "add": "nodes: [{adopt: DOMAIN, bmc: {port: PORT, username: USER, password: PASSWORD}}]",
     "delete": "take the node out of the file, and `nospoon up`",
@@ -41,19 +46,38 @@ NATIVE = {
 """What does the same with a cluster file."""
 
 
-@click.group("vbmc")
-@click.option("--no-daemon", is_flag=True, hidden=True)
-def command(no_daemon: bool) -> None:  # noqa: FBT001  (click passes options by name)
+class _Group(click.Group):
+    """Each failure ends with status 1, as virtualbmc's do; a wrong option with 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except NospoonError as error:
+            report(error)
+            ctx.exit(1)
+        except click.exceptions.Exit as ended:
+            ctx.exit(ended.exit_code if ended.exit_code in {0, INTERRUPTED} else 1)
+
+
+@click.group("vbmc", cls=_Group)
+@click.version_option(__version__, prog_name="vbmc (nospoon)")
+@click.option("--no-daemon", is_flag=True, hidden=True, expose_value=False)
+@ignored_options
+def command() -> None:
     """The commands of virtualbmc, over its own configuration (~/.vbmc)."""
-    del no_daemon  # virtualbmc ignores it as well
 
 
-def _formats(function: Any) -> Any:
-    choice = click.Choice(FORMATS)
-    function = click.option("-f", "--format", "format_", type=choice, default="table")(function)
-    return click.option("-c", "--column", "columns", multiple=True, help="Only this column.")(
-        function
-    )
+@command.command("help", hidden=True)
+@click.argument("name", required=False)
+@click.pass_context
+def help_(ctx: click.Context, name: str | None) -> None:
+    """Show the help of a command."""
+    about = command if name is None else command.get_command(ctx, name)
+    if about is None:
+        raise click.UsageError(f"No such command {name!r}.")
+    assert ctx.parent is not None, "it is a command of a group"
+    shown = ctx.parent if name is None else click.Context(about, ctx.parent, name)
+    echo(about.get_help(shown))
 
 
 @command.command("add")
@@ -63,6 +87,7 @@ def _formats(function: Any) -> Any:
 @click.option("--port", type=click.IntRange(1, 65535), default=623, show_default=True)
 @click.option("--address", default="::", show_default=True, help="Where it answers.")
 @click.option("--libvirt-uri", default="qemu:///system", show_default=True)
+@ignored_options
 @click.option("--libvirt-sasl-username", hidden=True)
 @click.option("--libvirt-sasl-password", hidden=True)
 def add(
@@ -82,120 +107,121 @@ def add(
             "nospoon logs in to libvirt with no user name and password (SASL)",
             hint="Use --libvirt-uri qemu+ssh://HOST/system, or libvirt's auth.conf.",
         )
-    place = _directory() / _domain(domain_name)
-    if (place / "config").exists():
+    place = _place(domain_name)
+    if place.exists():
         raise NospoonError(f"domain {domain_name} has a BMC already")
+    _check_apart(domain_name)
     settings = {
         "username": username, "password": password, "address": address, "port": str(port),
         "domain_name": domain_name, "libvirt_uri": libvirt_uri, "active": "False",
     }  # fmt: skip
-    place.mkdir(parents=True)
-    try:
-        _write(place / "config", settings)
-        of_address = [each for each in _configured() if each["address"] == address]
-        running = [each for each in of_address if _is_active(each) or each == settings]
-        connect.client().post("/v1/plan", _request(address, running))
-    except BaseException:
-        shutil.rmtree(place)
-        raise
+    connect.client().post("/v1/plan", _request(_cluster(settings), [settings]))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _write(place, settings)
+
+
+def _check_apart(name: str) -> None:
+    """Nodes of one cluster have names of their own, in small letters."""
+    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
+
+    for each in _configured():
+        if name_of(each["domain_name"]) == name_of(name):
+            raise NospoonError(
+                f"domain {name} would be node {name_of(name)}, as {each['domain_name']} is",
+                hint="Rename one of them (`virsh domrename`).",
+            )
 
 
 @command.command("delete")
 @click.argument("domain_names", nargs=-1, required=True)
+@ignored_options
 def delete(domain_names: Sequence[str]) -> None:
     """Delete BMCs of virtual machines."""
     _once("delete")
-    _switch(domain_names, active=False)
-    for name in domain_names:
-        shutil.rmtree(_directory() / _domain(name))
+    failed = _switch(domain_names, active=False)
+    for name in dict.fromkeys(domain_names):
+        if name not in failed:
+            shutil.rmtree(_place(name).parent)
+    _end(failed)
 
 
 @command.command("start")
 @click.argument("domain_names", nargs=-1, required=True)
-@click.option("--no-daemon", is_flag=True, hidden=True)
-def start(domain_names: Sequence[str], no_daemon: bool) -> None:  # noqa: FBT001
+@click.option("--no-daemon", is_flag=True, hidden=True, expose_value=False)
+@ignored_options
+def start(domain_names: Sequence[str]) -> None:
     """Start BMCs of virtual machines."""
-    del no_daemon  # virtualbmc ignores it as well
     _once("start")
-    _switch(domain_names, active=True)
+    _end(_switch(domain_names, active=True))
 
 
 @command.command("stop")
 @click.argument("domain_names", nargs=-1, required=True)
+@ignored_options
 def stop(domain_names: Sequence[str]) -> None:
     """Stop BMCs of virtual machines."""
     _once("stop")
-    _switch(domain_names, active=False)
+    _end(_switch(domain_names, active=False))
 
 
 @command.command("list")
-@_formats
-def list_(format_: str, columns: tuple[str, ...]) -> None:
+@list_options
+def list_(style: Style) -> None:
     """List all BMCs."""
     served = _served()
     rows = [
-        {
-            "Domain name": each["domain_name"],
-            "Status": _status(each, served),
-            "Address": each["address"],
-            "Port": int(each["port"]),
-        }
+        (each["domain_name"], _status(each, served), each["address"], int(each["port"]))
         for each in _configured()
     ]
-    _print(rows, LIST, format_, columns)
+    print_list(LIST, rows, style)
     _once("list")
 
 
 @command.command("show")
 @click.argument("domain_name")
-@_formats
-def show(domain_name: str, format_: str, columns: tuple[str, ...]) -> None:
+@list_options
+def show(domain_name: str, style: Style) -> None:
     """Show a BMC's properties."""
-    found = _find(domain_name)
-    shown = {
-        **{name: found.get(name) or "None" for name in sorted(found)},
-        "password": HIDDEN,
+    from nospoon.clusterfile.importers.virtualbmc import SASL  # noqa: PLC0415  (imports pydantic)
+
+    found = _read(_place(domain_name))
+    if found is None:
+        raise _missing(domain_name)
+    shown: dict[str, Cell] = {
+        **dict.fromkeys(SASL), **found, "port": int(found["port"]),
         "status": _status(found, _served()),
-    }
-    del shown["active"]
-    rows = [{"Property": name, "Value": shown[name]} for name in sorted(shown)]
-    _print(rows, SHOW, format_, columns)
+    }  # fmt: skip
+    if not _shows_passwords():
+        shown |= dict.fromkeys(("password", "libvirt_sasl_password"), HIDDEN)
+    print_list(SHOW, sorted(shown.items()), style)
     _once("show")
 
 
-def _print(
-    rows: list[dict[str, Any]], names: Sequence[str], format_: str, columns: Sequence[str]
-) -> None:
-    """As virtualbmc's command line (cliff) prints them."""
-    if format_ == "csv":
-        wanted = [name for name in names if name in (columns or names)]
-        out = csv.writer(sys.stdout, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        out.writerows([wanted, *([row[name] for name in wanted] for row in rows)])
-        return
-    if format_ != "table":
-        print_rows(rows, format_=format_, columns=columns, names=names)
-        return
-    wanted = [name for name in names if name in (columns or names)]
-    cells = [[str(row[name]) for name in wanted] for row in rows]
-    widths = [max(len(line[i]) for line in (wanted, *cells)) for i in range(len(wanted))]
-    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
-    for line in (rule, wanted, rule, *cells, rule if cells else None):
-        if isinstance(line, str):
-            echo(line)
-        elif line is not None:
-            text = " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            echo(f"| {text} |")
+def _settings() -> tuple[Path, configparser.ConfigParser]:
+    """The file that virtualbmc reads, and what it says."""
+    named = os.environ.get("VIRTUALBMC_CONFIG", "")
+    paths = [Path(each).expanduser() for each in (named, *CONFIGURATIONS) if each]
+    path = next((each for each in paths if each.is_file()), paths[-1])
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(path)
+    except configparser.Error as error:
+        raise UsageError(f"{path}: expected a configuration of virtualbmc (INI)") from error
+    return path, parser
 
 
 def _directory() -> Path:
     """Where virtualbmc's configuration says, `~/.vbmc` else."""
-    named = os.environ.get("VIRTUALBMC_CONFIG", "~/.vbmc/virtualbmc.conf")
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read(Path(named).expanduser())
-    except configparser.Error as error:
-        raise UsageError(f"{named}: expected a configuration of virtualbmc (INI)") from error
+    _, parser = _settings()
     return Path(parser.get("default", "config_dir", fallback="~/.vbmc")).expanduser()
+
+
+def _shows_passwords() -> bool:
+    path, parser = _settings()
+    try:
+        return parser.getboolean("default", "show_passwords", fallback=False)
+    except ValueError as error:
+        raise UsageError(f"{path}: show_passwords: expected true or false") from error
 
 
 def _domain(name: str) -> str:
@@ -210,11 +236,8 @@ def _configured() -> list[dict[str, str]]:
     return [found for path in paths if (found := _read(path)) is not None]
 
 
-def _find(name: str) -> dict[str, str]:
-    found = _read(_place(name))
-    if found is None:
-        raise NospoonError(f"no domain {name} has a BMC", hint="`nospoon vbmc list` shows them.")
-    return found
+def _missing(name: str) -> NospoonError:
+    return NospoonError(f"no domain {name} has a BMC", hint="`nospoon vbmc list` shows them.")
 
 
 def _read(path: Path) -> dict[str, str] | None:
@@ -245,19 +268,34 @@ def _write(path: Path, settings: dict[str, str]) -> None:
     new.replace(path)
 
 
-def _switch(names: Iterable[str], *, active: bool) -> None:
-    """Configure BMCs to be on or off, and bring them there. Where that is refused before anything
-    was done, the configuration is what it was.
+def _switch(names: Iterable[str], *, active: bool) -> dict[str, NospoonError]:
+    """Configure BMCs to be on or off, and bring them there; the names of those that stayed as they
+    were, and why.
     """
-    before = {name: _find(name) for name in names}
-    try:
-        for name, settings in before.items():
-            _write(_place(name), {**settings, "active": str(active)})
-        _bring()
-    except NospoonError:
-        for name, settings in before.items():
-            _write(_place(name), settings)
-        raise
+    read = {name: _read(_place(name)) for name in names}
+    before = {name: settings for name, settings in read.items() if settings is not None}
+    failed = {name: _missing(name) for name in read.keys() - before.keys()}
+    for name, settings in before.items():
+        _write(_place(name), {**settings, "active": str(active)})
+    for cluster in dict.fromkeys(map(_cluster, before.values())):
+        try:
+            left_out = _bring(cluster)
+        except NospoonError as error:
+            left_out = {name: error for name in before if _cluster(before[name]) == cluster}
+        for name, why in left_out.items():
+            if name in before:
+                failed[name] = why
+            else:
+                echo(f"The BMC of {name} is not served: {why}", err=True)
+    for name in failed.keys() & before.keys():
+        _write(_place(name), before[name])
+    return failed
+
+
+def _end(failed: dict[str, NospoonError]) -> None:
+    """Raises what failed, if anything did."""
+    if failed:
+        raise NospoonError("\n".join(dict.fromkeys(map(str, failed.values()))))
 
 
 def _place(name: str) -> Path:
@@ -265,51 +303,65 @@ def _place(name: str) -> Path:
 
 
 def _is_active(settings: dict[str, str]) -> bool:
-    return settings["active"].lower() in {"true", "1", "yes", "on"}
+    from nospoon.clusterfile.importers.virtualbmc import (  # noqa: PLC0415  (imports pydantic)
+        is_active,
+    )
+
+    return is_active(settings)
 
 
-def _clusters() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Address -> what is active there; addresses where nothing is, too."""
-    by_address: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
-    for each in _configured():
-        by_address[each["address"]] += [each] if _is_active(each) else []
-    yield from by_address.items()
+def _cluster(settings: dict[str, str]) -> str:
+    """The name of the cluster that a BMC is in."""
+    from nospoon.clusterfile.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
+        without_query,
+    )
+    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415
+
+    address, (uri, _) = settings["address"], without_query(settings["libvirt_uri"])
+    parts = (address if address != "::" else "", uri if uri != "qemu:///system" else "")
+    return "-".join(["vbmc", *(name_of(each) for each in parts if each)])[:63].rstrip("-")
 
 
-def _cluster(address: str) -> str:
-    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
-
-    return "vbmc" if address == "::" else f"vbmc-{name_of(address)}"
-
-
-def _request(address: str, active: Iterable[dict[str, str]]) -> dict[str, Any]:
+def _request(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, Any]:
     from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
 
-    files = {
-        f"{each['domain_name']}/config": (
-            f"[{SECTION}]\n"
-            + "".join(f"{name} = {value}\n" for name, value in {**each, "active": "True"}.items())
-        )
-        for each in active
-    }
-    name = str(_directory())
-    made = READERS["virtualbmc"](Source(name, "", _cluster(address), files=files))
-    for each in made.left_out:
-        echo(f"Not carried over: {each}", err=True)
-    return {"file": name, "text": made.text, "uploads": {}}
+    files: dict[str, str] = {}
+    for each in active:
+        settings = {**each, "active": "True"}
+        lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
+        files[f"{each['domain_name']}/config"] = f"[{SECTION}]\n{lines}"
+    place = str(_directory())
+    made = READERS["virtualbmc"](Source(place, "", cluster, files=files, resolve=resolved))
+    for line in made.left_out:
+        echo(f"Not carried over: {line}", err=True)
+    return {"file": place, "text": made.text, "uploads": {}}
 
 
-def _bring() -> None:
-    """Each cluster is what the configuration says."""
+def _bring(cluster: str) -> dict[str, NospoonError]:
+    """The cluster is what the configuration says, but for machines that cannot be adopted: those,
+    and why. Raises `NospoonError`.
+    """
     client = connect.client()
-    known = {each["name"] for each in client.get("/v1/clusters")}
-    for address, active in _clusters():
-        name = _cluster(address)
-        if active:
-            _wait(client, client.post("/v1/clusters", _request(address, active)).get("operation"))
-        elif name in known:
-            how = {"purge": False, "force": False, "enrolment": "remove"}
-            _wait(client, client.post(f"/v1/clusters/{name}/down", how))
+    active = {
+        each["domain_name"]: each
+        for each in _configured()
+        if _is_active(each) and _cluster(each) == cluster
+    }
+    left_out: dict[str, NospoonError] = {}
+    while active:
+        try:
+            answer = client.post("/v1/clusters", _request(cluster, active.values()))
+        except PlanRefused as error:
+            for name, why in refused(error, active).items():
+                left_out[name] = NospoonError(why)
+                del active[name]
+        else:
+            _wait(client, answer.get("operation"))
+            return left_out
+    if cluster in {each["name"] for each in client.get("/v1/clusters")}:
+        how = {"purge": False, "force": False, "enrolment": "remove"}
+        _wait(client, client.post(f"/v1/clusters/{cluster}/down", how))
+    return left_out
 
 
 def _wait(client: Client, operation: Any) -> None:
@@ -325,7 +377,7 @@ def _served() -> set[tuple[str, str]]:
 
 
 def _status(settings: dict[str, str], served: set[tuple[str, str]]) -> str:
-    runs = (_cluster(settings["address"]), settings["port"]) in served
+    runs = (_cluster(settings), settings["port"]) in served
     return "running" if runs else "error" if _is_active(settings) else "down"
 
 

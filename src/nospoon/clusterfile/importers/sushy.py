@@ -218,7 +218,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]
 
 def _bmc(source: Source, settings: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
     bmc: dict[str, Any] = {
-        "address": str(settings.get("LISTEN_IP") or EVERYWHERE),
+        "address": source.address(str(settings.get("LISTEN_IP") or EVERYWHERE)),
         "redfish_port": settings.get("LISTEN_PORT") or PORT,
     }
     if settings.get("SSL_CERT") and settings.get("SSL_KEY"):

@@ -90,7 +90,8 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
     settings = {**USUAL, **parser[SECTION]}
     settings.setdefault("domain_name", place.partition("/")[0])
     uri, query = without_query(settings["libvirt_uri"])
-    return {**settings, "place": place, "libvirt_uri": uri, "query": query}
+    address = source.address(settings["address"])
+    return {**settings, "address": address, "place": place, "libvirt_uri": uri, "query": query}
 
 
 def hosts_of(uris: Iterable[str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ class Source:
     or which OVB used. `more`: environment files of OVB after this one. `roles`: those of its roles.
     `files`: of a directory, path within it -> text. `read`: the text of a file that FILE names;
     raises `UsageError`. `beside`: virtualbmc's directory, which served the same machines.
+    `resolve`: the IP address of a name; raises `UsageError`.
     """
 
     file: str
@@ -38,6 +39,11 @@ class Source:
     files: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[str], str] | None = None
     beside: Source | None = None
+    resolve: Callable[[str], str] | None = None
+
+    def address(self, text: str) -> str:
+        """An IP address where the file names a host, which a cluster file does not."""
+        return text if self.resolve is None else self.resolve(text)
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""

@@ -1,0 +1,141 @@
+"""`nospoon vbmc` prints what virtualbmc 3.3.0 (cliff 4.13) printed for the same BMCs, recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nospoon.cli.addresses import resolved
+from nospoon.cli.adoptions import refused
+from nospoon.cli.commands.vbmc import command
+from nospoon.errors import PlanRefused, UsageError
+
+A = {"username": "admin", "password": "secret", "address": "::", "port": "46230"}
+B = {**A, "address": "localhost", "port": "4631"}
+TABLE = """\
++-------------+--------+-----------+-------+
+| Domain name | Status | Address   |  Port |
++-------------+--------+-----------+-------+
+| adp-bios    | down   | ::        | 46230 |
+| adp-vi      | down   | localhost |  4631 |
++-------------+--------+-----------+-------+
+"""
+BY_PORT = "adp-vi down localhost 4631\nadp-bios down :: 46230\n"
+SHOWN = """\
++-----------------------+----------------+
+| Property              | Value          |
++-----------------------+----------------+
+| active                | False          |
+| address               | ::             |
+| domain_name           | adp-bios       |
+| libvirt_sasl_password | ***            |
+| libvirt_sasl_username | None           |
+| libvirt_uri           | qemu:///system |
+| password              | ***            |
+| port                  | 46230          |
+| status                | down           |
+| username              | admin          |
++-----------------------+----------------+
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "RUNTIME"):
+        monkeypatch.setenv(f"NOSPOON_{name}_DIR", str(tmp_path / name))
+    monkeypatch.setenv("VIRTUALBMC_CONFIG", str(tmp_path / "virtualbmc.conf"))
+    (tmp_path / "virtualbmc.conf").write_text(f"[default]\nconfig_dir = {tmp_path}/domains\n")
+    return tmp_path
+
+
+def add(home: Path, name: str, settings: dict[str, str]) -> None:
+    place = home / "domains" / name
+    place.mkdir(parents=True)
+    lines = [f"{key} = {value}\n" for key, value in {**settings, "active": "False"}.items()]
+    (place / "config").write_text("[VirtualBMC]\n" + "".join(lines))
+
+
+def vbmc(*argv: str, status: int = 0) -> Result:
+    done = CliRunner().invoke(command, list(argv))
+    assert done.exit_code == status, done.output
+    return done
+
+
+@pytest.mark.parametrize(
+    ("argv", "printed"),
+    [
+        ("", TABLE),
+        ("--debug --max-width 80", TABLE),
+        ("-f value", "adp-bios down :: 46230\nadp-vi down localhost 4631\n"),
+        ("-f value -c Status -c 'Domain name'", "adp-bios down\nadp-vi down\n"),
+        ("-f value --sort-column port", BY_PORT),
+        ("-f value --sort-column domain_name --sort-descending", BY_PORT),
+        ("-f value --sort-column nothing", "adp-bios down :: 46230\nadp-vi down localhost 4631\n"),
+        ("-f json -c Port --noindent", '[{"Port": 46230}, {"Port": 4631}]\n'),
+        ("-f json -c Port", '[\n  {\n    "Port": 46230\n  },\n  {\n    "Port": 4631\n  }\n]\n'),
+        ("-f yaml -c Port -c Address",
+         "- Address: '::'\n  Port: 46230\n- Address: localhost\n  Port: 4631\n"),
+        ("-f csv -c Address -c Port", '"Address","Port"\n"::",46230\n"localhost",4631\n'),
+        ("-f csv -c Address -c Port --quote all",
+         '"Address","Port"\n"::","46230"\n"localhost","4631"\n'),
+        ("-f csv -c Port --quote minimal", "Port\n46230\n4631\n"),
+    ],
+)  # fmt: skip
+def test_lists_are_printed_as_virtualbmc_prints_them(home: Path, argv: str, printed: str) -> None:
+    add(home, "adp-vi", B)
+    add(home, "adp-bios", A)
+    words = argv.replace("'Domain name'", "Domain_name").split()
+    given = [word.replace("Domain_name", "Domain name") for word in words]
+    assert vbmc("list", *given).stdout == printed
+
+
+@pytest.mark.usefixtures("home")
+def test_an_empty_list_is_a_line_and_a_table_where_that_is_asked_for() -> None:
+    assert vbmc("-q", "list").stdout == "\n"
+    heading = "| Domain name | Status | Address | Port |"
+    rule = "+-------------+--------+---------+------+"
+    assert vbmc("list", "--print-empty").stdout == f"{rule}\n{heading}\n{rule}\n{rule}\n"
+    assert vbmc("list", "-f", "json").stdout == "[]\n"
+    assert "no column Nope" in vbmc("list", "-c", "Nope", status=1).stderr
+
+
+def test_properties_are_those_of_virtualbmc(home: Path) -> None:
+    add(home, "adp-bios", A)
+    assert vbmc("show", "adp-bios").stdout == SHOWN
+    values = vbmc("show", "adp-bios", "-f", "json", "--noindent").stdout
+    assert '{"Property": "port", "Value": 46230}' in values
+    assert '{"Property": "libvirt_sasl_username", "Value": null}' in values
+    assert "secret" not in values
+    conf = home / "virtualbmc.conf"
+    conf.write_text(conf.read_text() + "show_passwords = true\n")
+    assert "password secret\n" in vbmc("show", "adp-bios", "-f", "value").stdout
+
+
+def test_failures_end_with_1_and_wrong_options_with_2(home: Path) -> None:
+    for argv in (["show", "x"], ["stop", "x"], ["start", "x", "y"], ["delete", "x"]):
+        assert "no domain x has a BMC" in vbmc(*argv, status=1).stderr
+    vbmc("list", "--bar", status=2)
+    vbmc("nothing", status=2)
+    assert "--sort-column" in vbmc("help", "list").stdout
+    assert vbmc("--version").stdout.startswith("vbmc (nospoon)")
+    add(home, "VM_1", A)
+    assert "would be node vm-1, as VM_1 is" in vbmc("add", "vm-1", status=1).stderr
+
+
+def test_of_a_refused_plan_the_machines_are_known_that_it_was_refused_for() -> None:
+    reasons = ["nodes: adopt a: no such machine on here.", "nodes: adopt b: b on host here: why."]
+    assert refused(PlanRefused(reasons), ["a", "b", "c"]) == {
+        "a": "adopt a: no such machine on here.",
+        "b": "adopt b: b on host here: why.",
+    }
+    with pytest.raises(PlanRefused):
+        refused(PlanRefused([*reasons, "no room"]), ["a", "b"])
+
+
+def test_names_of_this_machine_are_addresses() -> None:
+    assert resolved("::") == "::"
+    assert resolved("localhost") in {"127.0.0.1", "::1"}
+    with pytest.raises(UsageError, match=r"cannot resolve the address 'no\.such\.invalid'"):
+        resolved("no.such.invalid")
