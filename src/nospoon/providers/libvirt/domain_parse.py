@@ -245,7 +245,7 @@ def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
     found = bootables(root)
     placed = sorted((each.place, each.device) for each in found if each.place is not None)
     if owner.adopted:
-        return _owners_order(root, [device for _, device in placed])
+        return tuple(dict.fromkeys(device for _, device in placed)) or _said_classes(root)
     order = tuple(dict.fromkeys(device for _, device in placed))
     present = {each.device for each in found}
     if has_boot_iso(root):
@@ -255,13 +255,22 @@ def boot_order(root: ET.Element, owner: Owner) -> tuple[BootDevice, ...]:
     return owner.boot_order if wanted == order else order
 
 
-def _owners_order(root: ET.Element, placed: list[BootDevice]) -> tuple[BootDevice, ...]:
-    """Of a machine of somebody else's, who may have written it by class (formatdomain.html, "BIOS
-    bootloader"); libvirt takes `hd` where nothing is said.
+def own_order(root: ET.Element) -> list[Bootable]:
+    """What a definition itself lets the machine boot. Written by class (formatdomain.html, "BIOS
+    bootloader"; a disk where nothing is said), it means the first device of each class and no other
+    (libvirt's qemuProcessPrepareDeviceBootorder).
     """
-    by_class = (BOOT_CLASSES.get(each.get("dev", "")) for each in root.iterfind("os/boot"))
-    said = placed or [device for device in by_class if device is not None]
-    return tuple(dict.fromkeys(said or [BootDevice.DISK]))
+    found = bootables(root)
+    placed = [(each.place, number) for number, each in enumerate(found) if each.place is not None]
+    if placed:
+        return [found[number] for _, number in sorted(placed)]
+    of_each = ([each for each in found if each.device is kind][:1] for kind in _said_classes(root))
+    return [device for first in of_each for device in first]
+
+
+def _said_classes(root: ET.Element) -> tuple[BootDevice, ...]:
+    said = (BOOT_CLASSES.get(each.get("dev", "")) for each in root.iterfind("os/boot"))
+    return tuple(dict.fromkeys(each for each in said if each is not None)) or (BootDevice.DISK,)
 
 
 def has_boot_iso(root: ET.Element) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import libvirt_qemu
 
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.providers.libvirt.domain_parse import Bootable, bootables
+from nospoon.providers.libvirt.domain_parse import Bootable, bootables, own_order
 from nospoon.providers.libvirt.elements import parsed
 
 Domain = Any
@@ -48,19 +49,35 @@ def run_state(domain: Domain) -> str:
 
 def set_order(domain: Domain, order: Sequence[BootDevice]) -> None:
     """Say what the next reset boots, first tried first. Other devices are not booted from."""
-    devices = bootables(parsed(domain.XMLDesc(0)))
-    for device in devices:
+    root = parsed(domain.XMLDesc(0))
+    for device in bootables(root):
         _set_index(domain, device, NOT_BOOTABLE)  # two devices may not share an index
-    for index, device in enumerate(in_order(devices, order)):
+    for index, device in enumerate(in_order(root, order)):
         _set_index(domain, device, index)
 
 
-def in_order(devices: Sequence[Bootable], order: Sequence[BootDevice]) -> list[Bootable]:
-    """The devices of these classes, class by class; within a class in their order in the XML, first
-    those that have a place in its boot order.
+def in_order(root: ET.Element, order: Sequence[BootDevice]) -> list[Bootable]:
+    """The devices of these classes. Where the definition has the classes in this order, they are
+    its devices, as its owner mixed them; so is what follows the class that an override puts first,
+    of which all devices are tried. Otherwise they come class by class.
     """
-    ranked = sorted(devices, key=lambda device: device.place or len(devices) + 1)
-    return [device for each in order for device in ranked if device.device is each]
+    own, every = own_order(root), bootables(root)
+    order = [kind for kind in order if kind in _classes(every)]
+    if tuple(order) == _classes(own):
+        return own
+    ranked = [*own, *(each for each in every if each not in own)]
+    head = [each for each in ranked if each.device in order[:1]]
+    rest = [each for each in own if each.device not in order[:1]]
+    if tuple(order[1:]) == _classes(rest):
+        return head + rest
+    for kind in order[1:]:
+        mine = [each for each in own if each.device is kind]
+        head += mine or [each for each in every if each.device is kind]
+    return head
+
+
+def _classes(devices: Sequence[Bootable]) -> tuple[BootDevice, ...]:
+    return tuple(dict.fromkeys(each.device for each in devices))
 
 
 def _set_index(domain: Domain, device: Bootable, index: int) -> None:
