@@ -320,8 +320,12 @@ def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
     assert row["power"] == "absent"
     (shown,) = rack.json("status", name)
     assert (shown["node"], shown["state"]) == ("vm", "missing")
+    assert f"its owner removed {domain.name}" in shown["drift"]
+    assert "disk_sizes" not in shown["drift"]
     domain.define(BY_CLASS, guests.speaking_disk())
     before = domain.xml
+    (shown,) = rack.json("status", name)
+    assert f"its owner defined {domain.name} again, without nospoon's tag" in shown["drift"]
     rack.run("up", "--yes", file)
     assert domain.xml != before, "it is claimed once more"
     (row,) = rack.json("node", "list")

@@ -11,8 +11,8 @@ import libvirt
 import pytest
 
 from nospoon.errors import Gone, NotOurs
-from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Machine, OwnerTag, Resource
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.adopted import claim, confirm
 from nospoon.providers.libvirt.owner import NAMESPACE, Owner
@@ -34,7 +34,10 @@ def domain(own_libvirt: OwnLibvirt) -> Iterator[Any]:
     )
     made = libvirt.open(own_libvirt.uri).defineXML(xml)
     yield made
-    made.undefine()
+    if made.isActive():
+        made.destroy()
+    if any(each.name() == "claimed" for each in made.connect().listAllDomains(0)):
+        made.undefine()
 
 
 async def seen(connection: LibvirtConnection) -> Machine:
@@ -96,3 +99,32 @@ async def test_a_machine_whose_tag_another_process_removes_is_not_powered(
     async with asyncio.timeout(20):
         with pytest.raises(Gone):
             await powered()
+
+
+async def test_what_a_machine_does_whose_owner_defined_it_without_the_tag_is_not_guessed(
+    connection: LibvirtConnection, domain: Any
+) -> None:
+    driver, before = connection.machine_driver, domain.XMLDesc(0)
+    machine = await seen(connection)
+    await driver.claim(node(machine), ONE)
+    events = driver.watch()
+    async with asyncio.timeout(20):
+        assert (await anext(events)).power is PowerState.OFF
+        domain.connect().defineXML(before)
+        while (event := await anext(events)).change is not MachineChange.UNREACHABLE:
+            pass
+    assert event.power is PowerState.UNKNOWN
+    assert event.reason.startswith("it was defined without nospoon's tag")
+
+
+async def test_a_machine_that_runs_on_without_a_definition_is_released(
+    connection: LibvirtConnection, domain: Any
+) -> None:
+    driver, machine = connection.machine_driver, await seen(connection)
+    await driver.claim(node(machine), ONE)
+    domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    domain.undefine()
+    resource = node(machine)
+    await driver.release(Observed(resource.key, machine, ONE, running=True))
+    assert domain.isActive()
+    assert "nospoon" not in domain.XMLDesc(0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
+from nospoon.model.cluster import Adopted
 from nospoon.model.resources import Bmc, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff.adoption import changed_by_owners
@@ -30,7 +31,9 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step, said) for step in steps))
-        if node.name in owners and all(step.key.kind is Kind.BMC for step in steps):
+        if node.adopted is not None and states[node.name][0] == "missing":
+            states[node.name] = ("missing", _lost(prepared, node.adopted))
+        elif node.name in owners and all(step.key.kind is Kind.BMC for step in steps):
             changes = (f"{c.field}: {c.observed} -> {c.desired}" for c in owners[node.name])
             states[node.name] = ("drifted", f"its owner changed {', '.join(changes)}")
         elif not steps and node.name in late:
@@ -41,6 +44,17 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
         if name:
             states[name] = ("extra", "; ".join(_drift(step, said) for step in steps))
     return states
+
+
+def _lost(prepared: Prepared, machine: Adopted) -> str:
+    there = {
+        each.machine.uuid
+        for facts in prepared.seen.surveyed.facts.values()
+        for each in facts.machines or ()
+    }
+    if machine.uuid in there:
+        return f"its owner defined {machine.name} again, without nospoon's tag"
+    return f"its owner removed {machine.name}"
 
 
 def other_drift(prepared: Prepared) -> list[str]:

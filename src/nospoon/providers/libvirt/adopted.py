@@ -142,7 +142,9 @@ def _same(one: OwnerTag, other: OwnerTag) -> bool:
 
 
 def release(connect: Connect, machine: Machine, deployment: str) -> None:
-    """Take out of its definition what is ours. One that is not tagged any more is left as it is."""
+    """Take out of its definition what is ours, or of the machine that runs where its owner removed
+    that. One that is not tagged any more is left as it is.
+    """
     domain = connect.lookupByUUID(machine.uuid.bytes)
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
     root = parsed(domain.XMLDesc(flags))
@@ -151,9 +153,12 @@ def release(connect: Connect, machine: Machine, deployment: str) -> None:
         return
     if not owner.adopted or owner.tag.deployment != deployment:
         raise NotOurs(f"the domain {domain.name()} is not adopted any more: it is not changed")
+    where = CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
     for namespace in (NAMESPACE, BOOT, CDROM, VARIABLES):
         with ignoring(NO_DOMAIN_METADATA):
-            domain.setMetadata(ELEMENT, None, "nospoon", namespace, CONFIG)
+            domain.setMetadata(ELEMENT, None, "nospoon", namespace, where)
+    if where != CONFIG:
+        return
     left = domain.XMLDesc(flags)
     if EMPTY.search(left):  # libvirt leaves it where nothing else was
         connect.defineXMLFlags(EMPTY.sub("", left, count=1), 0)

@@ -354,8 +354,9 @@ class MachineDriver:
         """Whether all that was changed is as it was."""
         whole = True
         with ignoring(NO_DOMAIN), contextlib.suppress(Gone):  # undefined, or released already
-            self.drives.take_out(connect, machine.uuid)
-            whole = self._nvram.give_back(connect, machine.uuid)
+            if connect.lookupByUUID(machine.uuid.bytes).isPersistent():
+                self.drives.take_out(connect, machine.uuid)
+                whole = self._nvram.give_back(connect, machine.uuid)
             release(connect, machine, self._setup.deployment)
         self._roster.forget(machine.uuid)
         return whole

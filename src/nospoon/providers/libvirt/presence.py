@@ -38,6 +38,7 @@ SETTLE = {Firmware.BIOS: 1.5, Firmware.UEFI: 0.0, Firmware.UEFI_SECURE: 0.0}
 """Seconds of running after which a reset of this firmware is no prelude to another."""
 FIRST_RETRY, LAST_RETRY = 0.25, 5.0
 END_LOOKS, END_SECONDS = 60, 0.5
+UNTAGGED = "it was defined without nospoon's tag; `nospoon up` claims or makes it again"
 TasksByMachine = dict[UUID, asyncio.Task[None]]
 UuidAction = Callable[[UUID], Awaitable[None]]
 
@@ -222,10 +223,13 @@ class Presence:
                 log.warning("event not understood", host=self._hypervisor.host, why=str(error))
 
     async def _digest(self, raw: RawEvent) -> None:
+        former = None
         if isinstance(raw, Lifecycle) and raw.event == libvirt.VIR_DOMAIN_EVENT_DEFINED:
-            self._roster.forget(raw.uuid)
+            former = self._roster.forget(raw.uuid)
         known = self._roster.known(raw.uuid) or await self._find(raw.uuid)
         if known is None:
+            if former is not None:  # what it does from now on is not followed
+                self.publish(raw.uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, UNTAGGED)
             return
         match raw:
             case Rebooted(uuid):

@@ -81,5 +81,5 @@ class Roster:
     def _gone(self, machine: UUID) -> Gone:
         return Gone(
             f"host {self._host}: there is no machine {machine} with nospoon's tag",
-            hint="It was removed by other means. `nospoon up` makes it again.",
+            hint="It was removed or redefined by other means: `nospoon up` repairs that.",
         )
