@@ -480,6 +480,13 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     try:
         last = ("--port", str(int(port) + 1), "--address", "127.0.0.1")
         vbmc("add", second.name, *last)
+        vbmc("stop", domain.name)
+        at_once = [
+            subprocess.Popen(["nospoon", "vbmc", "start", each.name], env=rack.environment)
+            for each in (domain, second)
+        ]
+        assert [each.wait(120) for each in at_once] == [0, 0], "one waits for the other"
+        vbmc("stop", second.name)
         virsh("undefine", domain.name)
         said = vbmc("start", second.name).stderr
         assert f"The BMC of {domain.name} is not served: adopt {domain.name}: no such" in said

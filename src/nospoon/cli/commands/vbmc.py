@@ -9,9 +9,11 @@ not to be had, is left out of its cluster.
 from __future__ import annotations
 
 import configparser
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,16 @@ NATIVE = {
     "show": "`nospoon node show NODE`",
 }
 """What does the same with a cluster file."""
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One command after the other, as vbmcd takes them: scripts start several at once."""
+    place = _directory()
+    place.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(place / ".lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class _Group(click.Group):
@@ -90,6 +102,7 @@ def help_(ctx: click.Context, name: str | None) -> None:
 @ignored_options
 @click.option("--libvirt-sasl-username", hidden=True)
 @click.option("--libvirt-sasl-password", hidden=True)
+@_alone()
 def add(
     domain_name: str,
     username: str,
@@ -135,6 +148,7 @@ def _check_apart(name: str) -> None:
 @command.command("delete")
 @click.argument("domain_names", nargs=-1, required=True)
 @ignored_options
+@_alone()
 def delete(domain_names: Sequence[str]) -> None:
     """Delete BMCs of virtual machines."""
     _once("delete")
@@ -149,6 +163,7 @@ def delete(domain_names: Sequence[str]) -> None:
 @click.argument("domain_names", nargs=-1, required=True)
 @click.option("--no-daemon", is_flag=True, hidden=True, expose_value=False)
 @ignored_options
+@_alone()
 def start(domain_names: Sequence[str]) -> None:
     """Start BMCs of virtual machines."""
     _once("start")
@@ -158,6 +173,7 @@ def start(domain_names: Sequence[str]) -> None:
 @command.command("stop")
 @click.argument("domain_names", nargs=-1, required=True)
 @ignored_options
+@_alone()
 def stop(domain_names: Sequence[str]) -> None:
     """Stop BMCs of virtual machines."""
     _once("stop")
