@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from nospoon.clusterfile.importers import READERS, Imported, Source
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError, UsageError
-from nospoon.model.cluster import BmcProtocol
+from nospoon.model.cluster import BmcProtocol, Cluster
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 
 
 def config(**settings: str) -> str:
@@ -57,12 +59,31 @@ def test_what_a_cluster_cannot_say_of_virtualbmcs_is_told() -> None:
         ("kvm1", "qemu+ssh://root@kvm1/system"), ("here", "qemu:///system"),
     ]  # fmt: skip
     assert [each.like.host for each in cluster.adoptions] == ["kvm1", "here", "here"]
+    assert [each.like.bmc_address for each in cluster.adoptions] == ["127.0.0.1", "", ""]
     assert made.left_out == (
-        "far/config: address 127.0.0.1: BMCs of a cluster share ::",
         "far/config: libvirt_uri: ?keyfile=/k: see ssh_config(5)",
         "far/config: libvirt_sasl_username",
         "far/config: password: a BMC takes 1 to 20 bytes",
     )
+
+
+def test_bmcs_with_an_address_each_keep_it_with_the_usual_port() -> None:
+    """As TripleO's guides have them: `vbmc add --address 192.168.24.N`, port 623."""
+    files = {
+        name: NODE_0.replace("node_0", name).replace("::", f"127.0.9.{n}").replace("6230", "623")
+        for n, name in enumerate(("a", "b", "c"), 1)
+    }
+    made = of_virtualbmc(**files)
+    wanted, reasons = allocate(adopted(load(made.text, file="f")), Allocations(), Occupied())
+    assert reasons == []
+    assert {name: (each.address, each.ipmi_port) for name, each in wanted.endpoints.items()} == {
+        "a": ("127.0.9.1", 623), "b": ("127.0.9.2", 623), "c": ("127.0.9.3", 623),
+    }  # fmt: skip
+    assert made.left_out == ()
+
+
+def adopted(cluster: Cluster) -> Cluster:
+    return replace(cluster, nodes=tuple(each.like for each in cluster.adoptions))
 
 
 def test_a_bmc_that_was_stopped_is_not_served_and_what_would_serve_it_is_told() -> None:
@@ -323,10 +344,11 @@ def test_lists_and_accounts_of_both_tools_are_put_together() -> None:
         "op", HASH,
     )  # fmt: skip
     assert [each.partition(": ")[0] for each in made.left_out] == [
-        ".vbmc",
         "SUSHY_EMULATOR_AUTH_FILE",
-        "far/config",
+        "node_0/config",
         "SUSHY_EMULATOR_ALLOWED_INSTANCES",
     ]
-    assert made.left_out[0] == ".vbmc: address ::: BMCs share 127.0.0.1"
+    assert [found[name].bmc_address for name in ("alone", "node_0")] == ["::", ""]
+    told = "node_0/config: address ::: IPMI answers where Redfish does, at 127.0.0.1"
+    assert told in made.left_out
     assert unit in made.left_out[-1]

@@ -37,9 +37,22 @@ def test_a_port_that_others_have_is_told() -> None:
     assert reason.startswith("node c: port 9999 at 127.0.0.1 is in use by vbmcd.")
 
 
+def test_an_address_that_is_given_is_that_of_its_bmc() -> None:
+    own = "bmc: {address: 127.0.0.2, port: 623}"
+    wanted = cluster(f"{{name: a}}, {{name: b, {own}}}, {{name: c, bmc: {{port: 623}}}}")
+    first, reasons = allocate(wanted, Allocations(), Occupied())
+    assert reasons == []
+    places = {name: (each.address, each.ipmi_port) for name, each in first.endpoints.items()}
+    assert places == {"a": ("127.0.0.1", 7000), "b": ("127.0.0.2", 623), "c": ("127.0.0.1", 623)}
+    back, _ = allocate(cluster("{name: a}, {name: b}, {name: c}"), first, Occupied())
+    assert {each.address for each in back.endpoints.values()} == {"127.0.0.1"}
+
+
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
+        ("{name: a, bmc: {port: 70}}, {name: b, bmc: {port: 70, address: '::'}}", "also that of a"),
+        ("{name: a, bmc: {address: 127.0.0.2}}", "a has an address of its own: expected a port"),
         ("{count: 2, bmc: {port: 7000}}", "port 7000 is also that of node-0"),
         ("{name: a, bmc: {port: 7000}}, {adopt: b, bmc: {port: 7000}}", "is also that of a"),
         ("{bmc: {port: 7000, protocols: [redfish]}}", "speaks no IPMI: expected no port"),
@@ -55,3 +68,9 @@ def test_ports_of_nobody_or_of_several_are_refused(nodes: str, message: str) -> 
 def test_members_are_given_no_privileged_port() -> None:
     found = list(violations(cluster("{name: a, bmc: {port: 623}}"), DEFAULTS))
     assert [each.path for each in found] == [("nodes",)]
+
+
+def test_members_are_given_no_public_address() -> None:
+    (found,) = violations(cluster("{name: a, bmc: {port: 7000, address: 203.0.113.1}}"), DEFAULTS)
+    assert found.path == ("nodes",)
+    assert "members may not take 203.0.113.1" in found.message

@@ -135,7 +135,10 @@ class NodeBmcSection(Section):
         "default: the first two.",
     )
     port: Annotated[Whole, Field(ge=1, le=65535)] | None = Field(
-        None, description="IPMI port on the cluster's `address`; default: a free one of `ports`."
+        None, description="IPMI port on its address; default: a free one of `ports`."
+    )
+    address: Address | None = Field(
+        None, description="Address on which it answers, with a `port`; default: the cluster's."
     )
     username: AccountName | None = Field(
         None, description="Fixed user name; default: the cluster's."

@@ -164,7 +164,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     PortgroupSection: _all(
         Rule.LIVE, "mode", "address", "properties", "standalone_ports_supported"
     ),
-    NodeBmcSection: _all(Rule.LIVE, "protocols", "port", "username", "password", "k_g"),
+    NodeBmcSection: _all(Rule.LIVE, "protocols", "port", "address", "username", "password", "k_g"),
     BootProfileSection: _all(Rule.LIVE, "kernel", "script", "initrd", "cmdline"),
     BmcSection: {
         **_all(Rule.LIVE, "address", "ports", "redfish_port", "redfish_auth", "tls", "pool"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 from uuid import UUID
 
 from nospoon.clusterfile.addresses import addresses
@@ -67,23 +68,36 @@ def check(
 
 def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     """Ports that are given to BMCs which have none, or to several of them."""
-    owners: dict[int, str] = {}
+    owners: dict[int, list[tuple[str, str]]] = {}
+    usual = str(sections.bmc.address)
     nodes = list(zip(expansion.nodes, expansion.groups, strict=True))
     nodes += [(each.like, each.group) for each in expansion.adoptions]
     for node, group in nodes:
         path = ("nodes", group, "bmc", "port")
         name = node.name or f"nodes[{group}]"
         if not node.ipmi_port:
+            if node.bmc_address and BmcProtocol.IPMI in node.bmc:
+                yield Complaint(path, f"{name} has an address of its own: expected a port, too")
             continue
         if BmcProtocol.IPMI not in node.bmc:
             yield Complaint(path, f"{name} speaks no IPMI: expected no port")
-        elif sections.bmc.pool is not None:
+            continue
+        if sections.bmc.pool is not None:
             hint = "Drop `port`, or `bmc.pool`"
             yield Complaint(path, "each BMC of a `pool` has an address and port 623", hint)
-        elif owners.setdefault(node.ipmi_port, name) != name:
-            first = owners[node.ipmi_port]
+            continue
+        here = node.bmc_address or usual
+        others = owners.setdefault(node.ipmi_port, [])
+        for first in (each for each, there in others if each != name and _is_same(here, there)):
             hint = "Give it node by node under `overrides`"
             yield Complaint(path, f"port {node.ipmi_port} is also that of {first}", hint)
+            break
+        others.append((name, here))
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether a socket cannot be bound to both: one that is unspecified has all addresses."""
+    return one == other or any(ip_address(each).is_unspecified for each in (one, other))
 
 
 def _password_hash(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:

@@ -228,6 +228,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         restore=pick("restore", None),
         bmc=tuple(dict.fromkeys(protocols)),
         ipmi_port=next((bmc.port for bmc in bmcs if bmc.port is not None), 0),
+        bmc_address=next((str(bmc.address) for bmc in bmcs if bmc.address is not None), ""),
         credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),

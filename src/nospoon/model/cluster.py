@@ -351,7 +351,8 @@ class Adopted:
 class Node:
     """One desired server, with its flavor's values filled in. `memory` in bytes. `restore`: the
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
-    None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any.
+    None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any;
+    `bmc_address`: its address, "" for the cluster's.
     The first disk of a VM or container is its root, made from an image.
     """
 
@@ -377,6 +378,7 @@ class Node:
     restore: PowerPolicy | None = None
     adopted: Adopted | None = None
     ipmi_port: int = 0
+    bmc_address: str = ""
     kind: NodeKind = NodeKind.BAREMETAL
     cloud_init: CloudInit = CloudInit()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
@@ -106,11 +106,18 @@ def _of_bmcs(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
         ):
             if not grants.has_ports(first, last):
                 yield Violation(path, _privileged(f"{first}-{last}"))
+    yield from _given_to_bmcs(nodes, grants)
+    if not grants.has_ports(given.redfish_port, given.redfish_port):
+        yield Violation(("bmc", "redfish_port"), _privileged(str(given.redfish_port)))
+
+
+def _given_to_bmcs(nodes: Sequence[Node], grants: Grants) -> Iterator[Violation]:
+    for address in sorted({node.bmc_address for node in nodes} - {""}):
+        if not grants.has_network(_alone(address)):
+            yield Violation(("nodes",), _foreign(address))
     for port in sorted({node.ipmi_port for node in nodes}):
         if port and not grants.has_ports(port, port):
             yield Violation(("nodes",), _privileged(str(port)))
-    if not grants.has_ports(given.redfish_port, given.redfish_port):
-        yield Violation(("bmc", "redfish_port"), _privileged(str(given.redfish_port)))
 
 
 def _adopting(cluster: Cluster) -> Iterator[Node]:

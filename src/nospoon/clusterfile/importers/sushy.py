@@ -117,8 +117,6 @@ def _beside(
     address = virtualbmc.usual_address(found)
     if {address, bmc["address"]} == {"::", EVERYWHERE}:
         bmc["address"] = "::"
-    elif address != bmc["address"]:
-        left_out.append(f"{virtualbmcs.file}: address {address}: BMCs share {bmc['address']}")
     hosts = virtualbmc.hosts_of([uri, *(each["libvirt_uri"] for each in found)])
     if "password_hash" in bmc:
         left_out.append(f"{PREFIX}AUTH_FILE: nodes of virtualbmc keep the account that it has")
@@ -132,9 +130,12 @@ def _beside(
         if not virtualbmc.is_active(each):
             left_out.append(f"{each['place']}: active = {each['active']}: no IPMI for it")
             continue
-        node = virtualbmc.node(virtualbmcs, each, hosts, address, left_out)
+        node = virtualbmc.node(virtualbmcs, each, hosts, bmc["address"], left_out)
         listed = not allowed or each["domain_name"] in allowed
         both = listed and each["libvirt_uri"] == uri
+        if both and node["bmc"].pop("address", ""):
+            known = f"{each['place']}: address {each['address']}"
+            left_out.append(f"{known}: IPMI answers where Redfish does, at {bmc['address']}")
         nodes.append({**node, "bmc": {**node["bmc"], "protocols": BOTH if both else ["ipmi"]}})
     rest = [each for each in allowed if each not in served]
     left_out += [

@@ -115,10 +115,6 @@ def node(
 ) -> dict[str, Any]:
     """The node of a domain. `hosts`: URI -> name; `address`: that of the cluster's BMCs."""
     place = settings["place"]
-    if settings["address"] != address:
-        left_out.append(
-            f"{place}: address {settings['address']}: BMCs of a cluster share {address}"
-        )
     if settings["query"]:
         left_out.append(f"{place}: libvirt_uri: ?{settings['query']}: see ssh_config(5)")
     left_out += [
@@ -128,6 +124,7 @@ def node(
     bmc = {
         "protocols": ["ipmi"],
         "port": source.positive(settings["port"], f"{place}: port"),
+        **({"address": settings["address"]} if settings["address"] != address else {}),
         **account(given, left_out),
     }
     made = {"adopt": settings["domain_name"], "name": name_of(settings["domain_name"]), "bmc": bmc}

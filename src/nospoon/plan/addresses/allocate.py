@@ -318,8 +318,7 @@ def _endpoints(
             yield node.name, given[node.name]
             continue
         if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
-            address = str(cluster.addressing.address)
-            yield node.name, Endpoint(address, 0, _of_node(node, redfish))
+            yield node.name, Endpoint(_address(cluster, node), 0, _of_node(node, redfish))
             continue
         endpoint = next(free, None)
         if endpoint is None:
@@ -354,7 +353,11 @@ def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) ->
 
 def _given(cluster: Cluster, node: Node, redfish: int) -> Endpoint:
     """Where the BMC answers of a node whose file says at which port."""
-    return Endpoint(str(cluster.addressing.address), node.ipmi_port, _of_node(node, redfish))
+    return Endpoint(_address(cluster, node), node.ipmi_port, _of_node(node, redfish))
+
+
+def _address(cluster: Cluster, node: Node) -> str:
+    return node.bmc_address or str(cluster.addressing.address)
 
 
 def _of_node(node: Node, redfish: int) -> int:
@@ -387,7 +390,7 @@ def _still_fits(cluster: Cluster, node: Node, earlier: Allocations) -> bool:
         return IPv4Address(endpoint.address) in addressing.pool
     first, last = (node.ipmi_port, node.ipmi_port) if node.ipmi_port else addressing.ports
     in_range = endpoint.ipmi_port == 0 or first <= endpoint.ipmi_port <= last
-    return endpoint.address == str(addressing.address) and in_range
+    return endpoint.address == _address(cluster, node) and in_range
 
 
 def _free_endpoints(
