@@ -492,6 +492,13 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
         assert f"The BMC of {domain.name} is not served: adopt {domain.name}: no such" in said
         states = vbmc("list", "-f", "value", "-c", "Status").stdout.split()
         assert states == ["error", "running"], "one that is gone holds up no other"
+        domain.uuid = uuid4()
+        domain.define(BY_CLASS, guests.speaking_disk())
+        states = vbmc("list", "-f", "value", "-c", "Status").stdout.split()
+        assert states == ["running", "running"], "made again under its name it has its BMC again"
+        assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is off"
+        virsh("undefine", domain.name)
+        vbmc("stop", domain.name)
         assert "no such machine" in vbmc("start", domain.name, status=1).stderr
         vbmc("stop", second.name)
         vbmc("delete", domain.name, second.name, domain.name)

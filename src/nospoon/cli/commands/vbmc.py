@@ -184,6 +184,7 @@ def stop(domain_names: Sequence[str]) -> None:
 @list_options
 def list_(style: Style) -> None:
     """List all BMCs."""
+    _revive()
     served = _served()
     rows = [
         (each["domain_name"], _status(each, served), each["address"], int(each["port"]))
@@ -380,6 +381,28 @@ def _bring(cluster: str) -> dict[str, NospoonError]:
     return left_out
 
 
+@_alone()
+def _revive() -> None:
+    """vbmcd starts what should run and does not whenever it looks. Here that is a BMC whose machine
+    its owner made again; other hosts than this are not waited for.
+    """
+    client = connect.running_client()
+    if client is None:
+        return
+    rows = client.get("/v1/bmcs")
+    alive = {_served_at(row) for row in rows if row["power"] not in {"absent", "unknown"}}
+    for cluster in dict.fromkeys(
+        _cluster(each)
+        for each in _configured()
+        if _is_active(each) and each["libvirt_uri"].startswith("qemu:///")
+        if (_cluster(each), each["port"]) not in alive
+    ):
+        try:
+            _bring(cluster)
+        except NospoonError as error:
+            echo(f"Cluster {cluster}: {error}", err=True)
+
+
 def _wait(client: Client, operation: Any) -> None:
     if operation is not None:
         finish(follow(client, operation))
@@ -389,7 +412,11 @@ def _served() -> set[tuple[str, str]]:
     """(Cluster, IPMI port) of the BMCs that answer; none while no daemon runs."""
     client = connect.running_client()
     rows = client.get("/v1/bmcs") if client is not None else ()
-    return {(row["cluster"], row["ipmi"].rpartition(":")[2]) for row in rows}
+    return {_served_at(row) for row in rows}
+
+
+def _served_at(row: dict[str, str]) -> tuple[str, str]:
+    return row["cluster"], row["ipmi"].rpartition(":")[2]
 
 
 def _status(settings: dict[str, str], served: set[tuple[str, str]]) -> str:
