@@ -96,6 +96,24 @@ def test_what_its_owner_changes_of_a_borrowed_drive_is_kept(define: Define, tmp_
     assert "file='/owner.iso'" in after
 
 
+def test_a_machine_that_runs_is_given_back_without_a_disc_that_its_owner_removed(
+    define: Define, tmp_path: Path
+) -> None:
+    own, other = tmp_path / "own.iso", Path(medium(tmp_path))
+    for each in (own, other):
+        each.write_bytes(bytes(1 << 16))
+    domain = define("q35", drive("sata", f"<source file='{own}'/>"))
+    borrow(domain, str(other))
+    domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    try:
+        own.unlink()
+        after = put_back(domain)
+        assert f"file='{own}'" in after, "what its owner defined stays defined"
+        assert "file=" not in domain.XMLDesc(0).partition("device='cdrom'")[2]
+    finally:
+        domain.destroy()
+
+
 def test_a_drive_on_usb_is_never_left_empty(define: Define, tmp_path: Path) -> None:
     """QEMU would not start the machine."""
     domain = define("q35", drive("usb", OWN))

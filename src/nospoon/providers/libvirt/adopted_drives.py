@@ -17,6 +17,7 @@ from string import ascii_lowercase
 from xml.etree import ElementTree as ET
 
 import libvirt
+import structlog
 
 from nospoon.errors import ProviderError
 from nospoon.providers.libvirt.domain_parse import medium_of
@@ -27,6 +28,7 @@ from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import CDROM
 from nospoon.providers.libvirt.storage_xml import MEDIUM
 
+log = structlog.get_logger()
 CONFIG, LIVE = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_AFFECT_LIVE
 ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 FORCE = libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
@@ -133,7 +135,11 @@ def lacks_drive(domain: Domain) -> bool:
 
 def _give_back_live(domain: Domain, noted: Borrowed, running: ET.Element) -> None:
     if noted.original:
-        domain.updateDeviceFlags(written(_as_before(running, noted.original)), LIVE | FORCE)
+        try:
+            domain.updateDeviceFlags(written(_as_before(running, noted.original)), LIVE | FORCE)
+        except libvirt.libvirtError as error:  # its owner's disc is gone: the drive is left empty
+            log.warning("disc is not available", domain=domain.name(), why=str(error))
+            domain.updateDeviceFlags(written(_with_medium(running, "")), LIVE | FORCE)
         return
     with suppress(libvirt.libvirtError):  # not every bus: it stays, empty, until a power-off
         domain.updateDeviceFlags(written(_with_medium(running, "")), LIVE | FORCE)
