@@ -81,6 +81,11 @@ def test_a_plan_refuses_a_mac_that_another_cluster_has() -> None:
         "`mac`, or none: then it gets one of its own."
     )
     assert list(against_macs([wanted], lambda _: "")) == []
+    adopted = replace(wanted, shape=replace(machine(), adopted="vm"))
+    (told,) = against_macs([adopted], lambda _: "another cluster")
+    assert told.endswith(
+        "If it is the same machine, take it out of that cluster; else change one in its definition."
+    )
 
 
 def test_the_daemon_refuses_the_second_cluster_with_a_mac() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from nospoon.model.resources import Machine, Resource
+from nospoon.model.resources import Machine, Resource, is_adopted
 
 Holder = Callable[[str], str]
 """Which other cluster has a NIC with this MAC, in words that its reader may know; "" for none."""
+
+MADE = "Give this one another `mac`, or none: then it gets one of its own."
+ADOPTED = (
+    "If it is the same machine, take it out of that cluster; else change one in its definition."
+)
 
 
 def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
@@ -18,5 +23,5 @@ def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
             if other:
                 yield (
                     f"node {each.node or each.key.name}: {other} has a NIC with MAC {nic.mac} "
-                    "already. Give this one another `mac`, or none: then it gets one of its own."
+                    f"already. {ADOPTED if is_adopted(each.shape) else MADE}"
                 )
