@@ -124,6 +124,12 @@ def test_failures_end_with_1_and_wrong_options_with_2(home: Path) -> None:
     assert "would be node vm-1, as VM_1 is" in vbmc("add", "vm-1", status=1).stderr
 
 
+def test_a_directory_in_which_nothing_can_be_written_is_listed(home: Path) -> None:
+    (home / "virtualbmc.conf").write_text("[default]\nconfig_dir = /proc/nowhere\n")
+    assert vbmc("list", "-f", "json").stdout == "[]\n"
+    assert "cannot write in /proc/nowhere" in vbmc("start", "x", status=1).stderr
+
+
 def test_of_a_refused_plan_the_machines_are_known_that_it_was_refused_for() -> None:
     reasons = ["nodes: adopt a: no such machine on here.", "nodes: adopt b: b on host here: why."]
     assert refused(PlanRefused(reasons), ["a", "b", "c"]) == {

@@ -13,7 +13,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,12 @@ NATIVE = {
 def _alone() -> Iterator[None]:
     """One command after the other, as vbmcd takes them: scripts start several at once."""
     place = _directory()
-    place.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(place / ".lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise NospoonError(f"cannot write in {place}: {reason(error)}") from error
+    with os.fdopen(descriptor) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -381,7 +385,6 @@ def _bring(cluster: str) -> dict[str, NospoonError]:
     return left_out
 
 
-@_alone()
 def _revive() -> None:
     """vbmcd starts what should run and does not whenever it looks. Here that is a BMC whose machine
     its owner made again; other hosts than this are not waited for.
@@ -391,14 +394,16 @@ def _revive() -> None:
         return
     rows = client.get("/v1/bmcs")
     alive = {_served_at(row) for row in rows if row["power"] not in {"absent", "unknown"}}
-    for cluster in dict.fromkeys(
+    lost = dict.fromkeys(
         _cluster(each)
         for each in _configured()
         if _is_active(each) and each["libvirt_uri"].startswith("qemu:///")
         if (_cluster(each), each["port"]) not in alive
-    ):
+    )
+    for cluster in lost:
         try:
-            _bring(cluster)
+            with _alone():
+                _bring(cluster)
         except NospoonError as error:
             echo(f"Cluster {cluster}: {error}", err=True)
 
@@ -431,5 +436,6 @@ def _once(name: str) -> None:
     said = marker.read_text().split() if marker.exists() else []
     if name not in said:
         echo(f"In nospoon's own words: {NATIVE[name]}", err=True)
-        place.mkdir(parents=True, exist_ok=True)
-        marker.write_text(" ".join([*said, name]) + "\n")
+        with suppress(OSError):  # of another user, who reads it: it is said again
+            place.mkdir(parents=True, exist_ok=True)
+            marker.write_text(" ".join([*said, name]) + "\n")
