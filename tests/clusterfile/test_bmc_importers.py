@@ -284,6 +284,12 @@ def test_nothing_of_the_file_is_run(tmp_path: object) -> None:
     assert not os.path.exists(f"{tmp_path}/x")  # noqa: PTH110  (a path of pytest's)
 
 
+def test_what_is_not_carried_over_is_told_as_it_is() -> None:
+    (told,) = of_sushy(f"{ALL}SUSHY_EMULATOR_VMEDIA_VERIFY_SSL = True\n").left_out
+    assert "are verified where a client sets VerifyCertificate" in told
+    assert of_sushy(f"{ALL}SUSHY_EMULATOR_VMEDIA_VERIFY_SSL = False\n").left_out == ()
+
+
 def test_instances_are_listed_in_any_collection_and_by_uuids_in_any_case() -> None:
     made = of_sushy(
         "SUSHY_EMULATOR_LISTEN_PORT: int = 8443\n"

@@ -22,7 +22,8 @@ SYSTEM = "qemu:///system"
 NEEDLESS: Mapping[str, str] = {
     "BOOT_LOADER_MAP": "a machine keeps the firmware that it has",
     "IGNORE_BOOT_DEVICE": "a boot override is never ignored",
-    "VMEDIA_VERIFY_SSL": "certificates of media servers are verified, unless a client says else",
+    "VMEDIA_VERIFY_SSL": "media servers' certificates are verified where a client sets "
+    "VerifyCertificate",
     "VMEDIA_DEVICES": "each machine has one CD drive",
     "STATE_DIR": "nospoon keeps its own state",
     "STORAGE_POOL": "media are kept in a pool of the cluster",
