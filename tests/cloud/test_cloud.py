@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import openstack
@@ -17,8 +18,15 @@ from openstack.exceptions import ForbiddenException
 from nospoon.testing.cloud import INSIDE, LINK, UP, OwnCloud, interfaces
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
+from nospoon.testing.rack import Rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+
+ADOPTED = """
+cluster: {name}
+hosts: {{cloud: {{openstack: {{cloud: nospoon-cloud, boot_address: 172.24.5.1}}}}}}
+nodes: [{{adopt: {id}}}]
+"""
 
 
 def connection(cloud: OwnCloud, name: str = "nospoon-cloud") -> Connection:
@@ -33,7 +41,7 @@ def partitioned(disk: bytes) -> bytes:
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_a_member_of_an_ordinary_project_boots_a_server_again_and_again(cloud: OwnCloud) -> None:
+def test_a_member_boots_a_server_again_and_again_and_adopts_it(cloud: OwnCloud, rack: Rack) -> None:
     member = connection(cloud)
     image = member.image.create_image(
         name="speaking",
@@ -70,11 +78,37 @@ def test_a_member_of_an_ordinary_project_boots_a_server_again_and_again(cloud: O
     member.compute.start_server(server)
     member.compute.wait_for_server(server, wait=60)
     until(lambda: says(BOOTED.decode()), 60)
+    adopted(rack, member, server.id)
     member.compute.delete_server(server)
     member.compute.wait_for_delete(server, wait=60)
     member.network.delete_port(port)
     member.network.delete_network(network)
     member.image.delete_image(image.id)
+
+
+def adopted(rack: Rack, member: Connection, id_: str) -> None:
+    """The running server is a node for a while, and then again what it was."""
+    before = member.compute.get_server(id_).metadata
+    text = ADOPTED.format(name=rack.name(), id=id_) + rack.bmc()
+    file = rack.file(text)
+    assert "(claim) machine node-0 on cloud" in rack.run("plan", file).stdout
+    rack.run("up", "--yes", file)
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    assert set(member.compute.get_server(id_).metadata) == {*before, "nospoon_claim"}
+    (bmc,) = (row for row in rack.json("bmc", "list", "--show-secrets"))
+    assert id_.replace("-", "") in rack.ipmitool(bmc, "mc", "guid").lower().replace("-", "")
+    until(lambda: BOOTED.decode() in rack.run("node", "console", "node-0", "--log").stdout, 60)
+    for command, status in {"off": "SHUTOFF", "on": "ACTIVE"}.items():
+        rack.ipmitool(bmc, "power", command)
+        until(partial(_is, member, id_, status), 60)
+        assert f"is {command}" in rack.ipmitool(bmc, "power", "status")
+    rack.down()
+    now = member.compute.get_server(id_)
+    assert (now.metadata, now.status) == (before, "ACTIVE")
+
+
+def _is(member: Connection, id_: str, status: str) -> bool:
+    return bool(member.compute.get_server(id_).status == status)
 
 
 def test_an_ordinary_project_has_only_the_rights_of_a_member(cloud: OwnCloud) -> None:

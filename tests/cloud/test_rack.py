@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from openstack.connection import Connection
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
-from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.rack import Rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 HOST = """
@@ -33,12 +32,6 @@ nodes:
 IPXE = Path("/usr/lib/ipxe/ipxe.iso")
 DISKS = "/run/cloud/nova/instances"
 """Where servers' disks are, inside the cloud."""
-
-
-@pytest.fixture
-def rack(cloud: OwnCloud) -> Iterator[Rack]:
-    with private_rack(OS_CLIENT_CONFIG_FILE=str(cloud.told["clouds"])) as made:
-        yield made
 
 
 def connection(cloud: OwnCloud) -> Connection:
