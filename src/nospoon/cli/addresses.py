@@ -6,6 +6,7 @@ import socket
 from ipaddress import ip_address
 
 from nospoon.errors import UsageError
+from nospoon.runtime.reasons import reason
 
 
 def resolved(name: str) -> str:
@@ -17,5 +18,5 @@ def resolved(name: str) -> str:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"cannot resolve the address {name!r}: {error}") from error
+        raise UsageError(f"cannot resolve the address {name!r}: {reason(error)}") from error
     return str(found[0][4][0])
