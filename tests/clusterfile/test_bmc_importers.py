@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from nospoon.clusterfile.importers import READERS, Imported, Source
 from nospoon.clusterfile.load import load
@@ -247,6 +248,18 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
     assert made.left_out == ()
 
 
+def test_servers_of_a_cloud_are_adopted_there() -> None:
+    id_ = "8F0C6D1E-7F0B-4C57-9A5B-0A3B7F1F2A11"
+    made = of_sushy(
+        "SUSHY_EMULATOR_OS_CLOUD = 'mycloud'\n"
+        "SUSHY_EMULATOR_LIBVIRT_URI = 'qemu:///system'\n"
+        f"SUSHY_EMULATOR_ALLOWED_INSTANCES = ['{id_}']\n"
+    )
+    written = yaml.safe_load(made.text)
+    assert written["hosts"] == {"cloud": {"openstack": {"cloud": "mycloud"}}}
+    assert [each["adopt"] for each in written["nodes"]] == [id_.lower()]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -254,7 +267,6 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
         ("SUSHY_EMULATOR_LISTEN_PORT = " + "-" * 200_000 + "1\n", "sushy.conf"),
         (f"SUSHY_EMULATOR_X = {'+'.join('1' * 100_000)}\n", "sushy.conf"),
         ("x = 1\n", "expected settings SUSHY_EMULATOR_…, got none"),
-        ("SUSHY_EMULATOR_OS_CLOUD = 'c'\n", "instances of a cloud are not adopted yet"),
         ("SUSHY_EMULATOR_IRONIC_CLOUD = 'c'\n", "nodes of an Ironic are not adopted"),
         ("SUSHY_EMULATOR_FAKE_DRIVER = True\n", "machines of the fake driver are not adopted"),
         ("SUSHY_EMULATOR_ALLOWED_INSTANCES = []\n", "there is nothing to serve"),

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
 from nospoon.testing.rack import Rack, private_rack
 
 CLUSTER = """
 cluster: {cluster}
-hosts: {{cloud: {{openstack: {{cloud: {settings}, boot_address: 127.0.0.1}}}}}}
+hosts: {{cloud: {{openstack: {{cloud: {settings}}}}}}}
 nodes: {nodes}
 """
 
@@ -56,6 +57,14 @@ def as_they_were(cloud: FakeCloud) -> dict[str, Any]:
     return copy.deepcopy({"servers": servers, "ports": cloud.ports, "all": cloud.everything()})
 
 
+def asked(bmc: dict[str, str], path: str) -> Any:
+    """What Redfish answers, at the end of a redirection."""
+    root = bmc["redfish"].partition("/Systems")[0]
+    answer = requests.get(f"{root}{path}", auth=(bmc["username"], bmc["password"]), timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 async def test_servers_of_others_get_bmcs_and_are_released_as_they_were(
     cloud: FakeCloud, rack: Rack
 ) -> None:
@@ -81,6 +90,8 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     assert "is off" in rack.ipmitool(bmc, "power", "status")
     guid = rack.ipmitool(bmc, "mc", "guid").lower()
     assert server(cloud, "controller")["id"] in guid, "it is known by Nova's id"
+    system = f"/Systems/{server(cloud, 'controller')['id']}"
+    assert asked(bmc, system)["UUID"] == server(cloud, "controller")["id"]
     rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
     refused = rack.run("node", "power", "theirs/c", "on", status=1).stderr
     assert "server controller is an adopted machine: Nova boots its disk, not network" in refused
@@ -97,6 +108,14 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     other = file(rack, cloud, "[{adopt: lab-1}]", "second")
     assert "it is a node of another cluster" in rack.run("plan", other, status=1).stderr
     rack.run("down", "--yes", "theirs")
+
+
+async def test_nodes_are_made_where_they_can_ask_what_to_boot_alone(
+    cloud: FakeCloud, rack: Rack
+) -> None:
+    path = file(rack, cloud, "[{name: n}]")
+    refused = await asyncio.to_thread(lambda: rack.run("plan", path, status=1))
+    assert "openstack: mine has no `boot_address`, where nodes ask what to boot" in refused.stderr
 
 
 async def test_what_its_owner_deletes_is_drift_and_can_be_let_go(

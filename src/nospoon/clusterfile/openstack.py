@@ -38,9 +38,11 @@ class OpenStackSection(Section):
         "Default: all that the project sees.",
     )
     availability_zone: Text = Field("", description="Availability zone; default: Nova's choice.")
-    boot_address: Address = Field(
+    boot_address: Address | None = Field(
+        None,
         description="Address of the daemon's machine as guests reach it: they ask there at each "
-        "power-on what to boot."
+        "power-on what to boot. Needed for nodes that are made there; adopted servers boot their "
+        "disks.",
     )
 
 
@@ -60,7 +62,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         at=_at(settings),
         flavors=tuple(section.flavors or ()),
         zone=section.availability_zone,
-        boot_address=str(section.boot_address),
+        boot_address=str(section.boot_address or ""),
     )
     return made, text
 

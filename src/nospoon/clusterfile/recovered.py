@@ -118,7 +118,9 @@ def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str,
 def _openstack(cloud: OpenStack, settings: Mapping[str, Any]) -> dict[str, Any]:
     """With its login, as the nospoon command writes it out of clouds.yaml."""
     login = {"name": cloud.cloud, **settings}
-    said: dict[str, Any] = {"cloud": login, "boot_address": cloud.boot_address}
+    said: dict[str, Any] = {"cloud": login}
+    if cloud.boot_address:
+        said["boot_address"] = cloud.boot_address
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})

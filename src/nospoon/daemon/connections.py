@@ -76,7 +76,7 @@ class Connections:
             media=self.media,
             at_home=partial(self.is_at, host),
             record_space=self.record_space,
-            serve=partial(self.serve, cloud.boot_address),
+            serve=partial(self.serve, cloud.boot_address) if cloud.boot_address else lambda: None,
         )
 
     def _libvirt(self, host: Host) -> Connection:

@@ -41,14 +41,13 @@ NEEDLESS: Mapping[str, str] = {
 """Settings without a place here, and why none is needed."""
 ALLOWED, BOTH = "ALLOWED_INSTANCES", ["ipmi", "redfish"]
 TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
-                   "ALLOWED_INSTANCES"})  # fmt: skip
+                   "OS_CLOUD", "ALLOWED_INSTANCES"})  # fmt: skip
 REFUSED: Mapping[str, str] = {
-    "OS_CLOUD": "instances of a cloud are not adopted yet",
     "IRONIC_CLOUD": "nodes of an Ironic are not adopted",
     "FAKE_DRIVER": "machines of the fake driver are not adopted: write hosts: {sim: {simulated: "
     "{machines: [NAME, …]}}}",
 }
-"""Other machines than libvirt's."""
+"""Machines that cannot be adopted."""
 DECISIVE = TAKEN | REFUSED.keys()
 """What says which machines are served, where, and to which clients: never guessed."""
 
@@ -61,24 +60,22 @@ def read(source: Source) -> Imported:
         if settings.get(name):
             raise UsageError(
                 f"{source.file}: {PREFIX}{name}: {why}",
-                hint="Machines of libvirt are (SUSHY_EMULATOR_LIBVIRT_URI).",
+                hint=f"Machines of libvirt are ({PREFIX}LIBVIRT_URI), and of clouds (OS_CLOUD).",
             )
     for name in sorted(settings.keys() - TAKEN):
         needless = NEEDLESS.get(name)
         if settings[name] not in (None, False, {}, []):
             left_out.append(f"{PREFIX}{name}" + (f": {needless}" if needless else ""))
-    uri, query = without_query(str(settings.get("LIBVIRT_URI") or SYSTEM))
-    if query:
-        left_out.append(f"{PREFIX}LIBVIRT_URI: ?{query}: see ssh_config(5)")
     bmc = _bmc(source, settings, left_out)
     allowed = _allowed(source, settings)
-    if source.beside is None:
-        hosts, nodes = {uri: "here"}, list(_nodes(allowed, {"protocols": ["redfish"]}))
+    if cloud := settings.get("OS_CLOUD"):
+        hosts = _in_a_cloud(source, str(cloud))
+        nodes: list[Any] = list(_nodes(allowed, {"protocols": ["redfish"]}))
     else:
-        hosts, nodes = _beside(source.beside, uri, bmc, allowed, left_out)
+        hosts, nodes = _on_libvirt(source, settings, bmc, allowed, left_out)
     sections = {
         "cluster": source.cluster,
-        "hosts": {name: {"libvirt": each} for each, name in hosts.items()},
+        "hosts": hosts,
         "bmc": bmc,
         "nodes": nodes,
     }
@@ -91,6 +88,33 @@ def read(source: Source) -> Imported:
     if left_out:
         heading += ["Not carried over:", *(f"  {each}" for each in left_out)]
     return Imported(write(sections, heading=heading), tuple(left_out))
+
+
+def _in_a_cloud(source: Source, cloud: str) -> dict[str, Any]:
+    """Hosts of sushy-emulator's driver of Nova, which goes before that of libvirt."""
+    if source.beside is not None:
+        raise UsageError(
+            f"{source.file}: {PREFIX}OS_CLOUD: virtualbmc serves no servers of a cloud",
+            hint="Import each of the two into a file of its own.",
+        )
+    return {"cloud": {"openstack": {"cloud": cloud}}}
+
+
+def _on_libvirt(
+    source: Source,
+    settings: Mapping[str, Any],
+    bmc: dict[str, Any],
+    allowed: list[str],
+    left_out: list[str],
+) -> tuple[dict[str, Any], list[Any]]:
+    uri, query = without_query(str(settings.get("LIBVIRT_URI") or SYSTEM))
+    if query:
+        left_out.append(f"{PREFIX}LIBVIRT_URI: ?{query}: see ssh_config(5)")
+    if source.beside is None:
+        hosts, nodes = {uri: "here"}, list(_nodes(allowed, {"protocols": ["redfish"]}))
+    else:
+        hosts, nodes = _beside(source.beside, uri, bmc, allowed, left_out)
+    return {name: {"libvirt": each} for each, name in hosts.items()}, nodes
 
 
 def _allowed(source: Source, settings: Mapping[str, Any]) -> list[str]:

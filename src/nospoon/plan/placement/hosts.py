@@ -34,10 +34,17 @@ LEADS_NOWHERE = (
 )
 
 
-def against_kind(node: Node, host: Host) -> Iterator[str]:
-    """Why a host makes no nodes of this one's kind."""
+def against_host(node: Node, host: Host) -> Iterator[str]:
+    """Why a host makes no such nodes, whatever is there."""
     made = host.declares.node_kinds
-    if node.adopted is None and node.kind not in made:
+    if node.adopted is not None:
+        return
+    if host.declares.has_boot_image and not host.connection.boot_address:
+        yield (
+            f"{host.where} has no `boot_address`, where nodes ask what to boot. Give it the "
+            "address of this machine as guests there reach it."
+        )
+    if node.kind not in made:
         yield (
             f"{host.where} makes no node of kind {node.kind}, only {' and '.join(sorted(made))}. "
             f"{MAKERS[node.kind]}"

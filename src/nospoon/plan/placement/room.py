@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Host, Node, Strategy
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement.hosts import against_kind, against_networks, against_node
+from nospoon.plan.placement.hosts import against_host, against_networks, against_node
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""
@@ -208,7 +208,7 @@ class Rooms:
     def _statics(self, node: Node, place: Place) -> Iterator[str]:
         if place.host.drained and node.adopted is None:
             yield "it is drained."
-        yield from against_kind(node, place.host)
+        yield from against_host(node, place.host)
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:

@@ -36,7 +36,8 @@ class Registry:
         """What was served under this UUID, which is no more; `hide` it as well."""
         served = self._served.pop(uuid, None)
         if served is not None:
-            self.name(uuid, served.config, None)
+            guest = set() if served.smbios is None else {str(served.smbios)}
+            self._rename(uuid, _names(served.config) | guest, set())
         return served
 
     def hide(self, bmc: Bmc) -> None:
@@ -45,14 +46,23 @@ class Registry:
         self.hide_redfish(bmc)
         self._directory.remove(bmc.uuid)
 
-    def name(self, uuid: UUID, before: BmcConfig, after: BmcConfig | None) -> None:
+    def name(self, uuid: UUID, before: BmcConfig, after: BmcConfig) -> None:
         """Its names were those, and are these."""
-        for name in _names(before):
+        self._rename(uuid, _names(before), _names(after))
+
+    def guest_sees(self, served: Served, smbios: UUID) -> None:
+        """It is found by the UUID that its guest sees, too: sushy-emulator's clients have that."""
+        before = set() if served.smbios is None else {str(served.smbios)}
+        self._rename(served.bmc.uuid, before, {str(smbios)})
+        served.smbios = smbios
+
+    def _rename(self, uuid: UUID, before: AbstractSet[str], after: AbstractSet[str]) -> None:
+        for name in before:
             known = self._named.get(name, set())
             known.discard(uuid)
             if not known:
                 self._named.pop(name, None)
-        for name in _names(after) if after is not None else ():
+        for name in after:
             self._named.setdefault(name, set()).add(uuid)
 
     def show_redfish(self, served: Served) -> None:
@@ -81,7 +91,9 @@ class Registry:
         return self._served.values()
 
     def named(self, name: str) -> Iterable[UUID]:
-        """BMCs of nodes that are called so, or whose adopted machine is."""
+        """BMCs of nodes that are called so, or whose adopted machine is, or whose guest sees this
+        UUID.
+        """
         return self._named.get(name, ())
 
     def at(self, place: Place) -> Served | None:

@@ -345,8 +345,8 @@ class BmcService:
         """Something happened to a machine."""
         served = self.registry.status(event.uuid)
         if served is not None:
-            if event.smbios not in (None, served.smbios):
-                served.smbios = event.smbios
+            if event.smbios is not None and event.smbios != served.smbios:
+                self.registry.guest_sees(served, event.smbios)
                 renewed = identity(served.config, served.aggregate.runtime, served.smbios)
                 served.endpoint.renew(renewed)
             self.feed(served, MachineReported(event))

@@ -87,7 +87,9 @@ class Exchange:
         if str(uuid) != given.lower():  # there are other ways to write one (RFC 9562 §4)
             raise errors.not_found(self.path)
         found = self.service.registry.status(uuid)
-        if found is None or not all(uuid in each for each in self._seen):
+        if found is None:
+            raise self._by_name(str(uuid))
+        if not all(uuid in each for each in self._seen):
             raise errors.not_found(self.path)
         if self.request.method not in SAFE and not self._may_change(uuid):
             raise errors.forbidden()
@@ -97,8 +99,8 @@ class Exchange:
         return found
 
     def _by_name(self, name: str) -> errors.RedfishError:
-        """Where a node is that the path names, or whose machine is called so: sushy-emulator's
-        clients may use names of machines (its AliasAccessError).
+        """Where a node is that the path names, or whose machine is called so, or has this id at its
+        cloud: sushy-emulator's clients may use names of machines (its AliasAccessError).
         """
         found = [uuid for uuid in self.service.registry.named(name) if self.sees(uuid)]
         if len(found) != 1:
