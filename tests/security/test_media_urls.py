@@ -202,3 +202,30 @@ async def test_destinations_of_events_are_judged_too() -> None:
                 "POST", f"http://localhost:{port}/", verify=True, patience=5, reach=Reach()
             )
         assert asked == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("length", ["", "Content-Length: 99999999999999\r\n"])
+async def test_of_a_redirect_nothing_but_its_head_is_read(status: int, length: str) -> None:
+    """urllib read the rest into memory: one client took a gigabyte in 20 s."""
+    sent, closed = [0], asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(OSError):
+            writer.write(f"HTTP/1.1 {status} Go\r\nLocation: {there}\r\n{length}\r\n".encode())
+            while sent[0] < 64 << 20:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+                sent[0] += 1 << 16
+        writer.close()
+        closed.set()
+
+    async with answering(WHOLE) as (port, _):
+        there = f"http://127.0.0.1:{port}/disc.iso"
+        server = await asyncio.start_server(endless, "127.0.0.1", 0)
+        async with server, asyncio.timeout(20):
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            assert await fetched(url, LOOPBACK) == b"disc"
+            await closed.wait()
+    assert sent[0] < 16 << 20

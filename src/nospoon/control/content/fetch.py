@@ -226,6 +226,13 @@ def _opener(access: Access, transfer: Transfer, reach: Reach) -> urllib.request.
 class _Redirects(urllib.request.HTTPRedirectHandler):
     max_redirections = MOST_REDIRECTS
 
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """urllib reads what such an answer has besides into memory, however much it is."""
+        fp.close()
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
 
 def _plain(host: str, *, connect: Any, **options: Any) -> http.client.HTTPConnection:
     """Host and, with TLS, SNI and the name in the certificate stay those of the URL: only what
