@@ -11,7 +11,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster, Host, Overcommit
-from nospoon.model.connections import Libvirt, Simulated
+from nospoon.model.connections import Libvirt, Lxc, Simulated
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.testing.probed import MACHINE
 
@@ -68,3 +68,57 @@ def test_a_recovered_file_has_both_connections_of_a_host_in_one_section() -> Non
     recovered = load(cluster_file("c", ID, hosts, found, lambda _: {}), file="c.yaml")
     assert recovered.hosts == hosts
     assert [node.host for node in recovered.nodes] == ["here", "here:simulated"]
+
+
+BOTH = "libvirt: qemu:///system, lxc: true"
+
+
+def test_containers_are_a_place_beside_libvirts_machines_on_the_same_networks() -> None:
+    here, beside = read(f"{{here: {{{BOTH}, physnets: {{a: br0}}}}}}").hosts
+    assert (here.name, here.connection, here.network_place) == (
+        "here",
+        Libvirt("qemu:///system"),
+        "here",
+    )
+    assert (beside.name, beside.connection, beside.network_place) == ("here:lxc", Lxc(), "here")
+    assert beside.physnets == here.physnets
+    far = "libvirt: 'qemu+ssh://a/system', ssh: a, lxc: {idmap: '1000000:65536'}"
+    _, beside = read(f"{{far: {{{far}}}}}").hosts
+    assert (beside.connection, beside.ssh) == (Lxc((1_000_000, 65_536)), "a")
+
+
+def test_every_other_place_makes_its_own_networks() -> None:
+    (*_, simulated) = read(f"{{here: {{{BOTH}, simulated: true}}}}").hosts
+    assert (simulated.name, simulated.network_place) == ("here:simulated", "here:simulated")
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("{lxc: true}", "expected libvirt beside lxc. Write `libvirt: qemu:///system` as well"),
+        ("{lxc: true, simulated: true}", "expected libvirt beside lxc"),
+        ("{lxc: true, libvirt: 'qemu:///session'}", "libvirt's user at qemu:///session has none"),
+        (
+            "{lxc: true, libvirt: 'qemu+tls://a/system'}",
+            "with `ssh` where it is on another machine",
+        ),
+        (
+            f"{{{BOTH[:-4]}{{idmap: 1-2}}}}",
+            "expected FIRST:COUNT, such as 1000000:65536, got '1-2'",
+        ),
+        (f"{{{BOTH[:-4]}{{idmap: '0:65536'}}}}", "expected ids from 100000 to 4294967294"),
+        (f"{{{BOTH[:-4]}{{idmap: '4294900000:99999'}}}}", "expected ids from 100000 to 4294967294"),
+        (f"{{{BOTH[:-4]}{{idmap: '100000:1000'}}}}", "expected at least 65536 ids, got 1000"),
+    ],
+)
+def test_containers_without_bridges_or_with_ids_of_others_are_refused(host: str, why: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read(f"{{here: {host}}}")
+    assert why in str(caught.value)
+
+
+def test_a_recovered_file_has_containers_beside_libvirts_machines() -> None:
+    hosts = read(f"{{here: {{{BOTH[:-4]}{{idmap: '1000000:65536'}}}}}}").hosts
+    machine = Observed(Key(Kind.MACHINE, "here", "n"), MACHINE, OwnerTag("d", ID))
+    again = load(cluster_file("c", ID, hosts, [machine], lambda _: {}), file="c.yaml")
+    assert again.hosts == hosts

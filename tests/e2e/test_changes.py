@@ -35,6 +35,7 @@ from nospoon.clusterfile.labs import (
     LabTimeoutsSection,
     WebhookSection,
 )
+from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import (
     AdoptSection,
     ClusterFile,
@@ -70,6 +71,7 @@ ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
 KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
+CONTAINERS = "tests/e2e/test_containers.py::test_changes_of_the_connection_follow_their_rules"
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
 OF_LABS = (
     LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
@@ -81,6 +83,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     "test_a_host_that_leads_elsewhere_is_refused_while_it_holds_something",
     (HostSection, "ssh"): "tests/fleet/test_hosts.py::"
     "test_a_host_that_leads_to_another_machine_is_refused",
+    (HostSection, "lxc"): CONTAINERS,
+    (LxcSection, "idmap"): CONTAINERS,
     (HostSection, "address"): "tests/fleet/test_overlays.py::"
     "test_another_address_of_a_host_leads_the_tunnels_there",
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"

@@ -444,7 +444,8 @@ def test_a_node_goes_only_where_its_kind_is_made_and_the_refusal_says_what_is_ma
     (refused,) = refusals(read("nodes: [{kind: container, image: r, count: 2}]"))
     assert refused == (
         "node node-0 and 1 like it fit on no host. here: qemu:///system makes no node of kind "
-        "container, only baremetal and vm. Give the host a connection that makes containers."
+        "container, only baremetal and vm. Write `lxc: true` beside the host's "
+        "`libvirt: qemu:///system`."
     )
 
 

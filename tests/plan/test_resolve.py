@@ -16,10 +16,14 @@ from nospoon.model.resources import (
     Link,
     Machine,
     NetbootService,
+    Observed,
+    OwnerTag,
     Volume,
 )
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Endpoint, Occupied, allocate
+from nospoon.plan.order.order import dependents
+from nospoon.plan.placement.placement import place
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
 
@@ -330,3 +334,61 @@ def test_a_node_that_leaves_keeps_its_bmcs_place_until_it_is_gone() -> None:
     assert kept.without({"a"}) == one
     back, _ = allocate(read("nodes: [{name: c}, {name: a}, {name: b}]"), kept, Occupied())
     assert back.endpoints["a"] == both.endpoints["a"]
+
+
+BESIDE = """\
+hosts: {here: {libvirt: 'qemu:///system', lxc: true}}
+networks: {lan: {netboot: builtin, nat: true}}
+"""
+ROOT = {"root.tar": ImageFacts("0" * 64, "tar", 1 << 20)}
+
+
+def test_containers_are_on_the_networks_of_their_hosts_first_connection() -> None:
+    nodes = "nodes: [{name: metal, nics: lan}, {name: box, kind: container, image: root.tar}]"
+    cluster = read(f"{BESIDE}{nodes}")
+    roots = {host.name: "/pools" for host in cluster.hosts}
+    made = resolve(cluster, ID, decided(cluster), Surroundings(roots, ROOT, {}))
+    box = made[Key(Kind.MACHINE, "here:lxc", "box")]
+    link = Key(Kind.NETWORK, "here", "lan")
+    assert [key for key in made if key.kind is Kind.NETWORK] == [link]
+    assert link in box.needs
+    assert isinstance(box.shape, Machine)
+    assert box.shape.nics[0].bridge == identity.bridge_name(ID, "lan")
+    (service,) = (each.shape for each in made.values() if each.key.kind is Kind.NETBOOT)
+    assert isinstance(service, NetbootService)
+    assert [each.hostname for each in service.reservations] == ["metal", "box"]
+    assert made[Key(Kind.VOLUME, "here:lxc", "box-0")].needs[0].host == "here:lxc"
+
+
+def test_a_network_with_containers_alone_is_made_all_the_same() -> None:
+    cluster = read(f"{BESIDE}nodes: [{{name: box, kind: container, image: root.tar}}]")
+    found = resources(cluster, ROOT)
+    assert [key.host for key in found if key.kind is Kind.NETWORK] == ["here"]
+    assert [key.host for key in found if key.kind is Kind.POOL] == ["here:lxc"]
+
+
+def test_a_network_is_removed_after_the_containers_on_it() -> None:
+    cluster = read(f"{BESIDE}nodes: [{{name: box, kind: container, image: root.tar}}]")
+    tag = OwnerTag("d", ID)
+    around = Surroundings({host.name: "/pools" for host in cluster.hosts}, ROOT, {})
+    made = resolve(cluster, ID, decided(cluster), around)
+    observed = [Observed(key, each.shape, tag) for key, each in made.items()]
+    machine = Key(Kind.MACHINE, "here:lxc", "box")
+    assert machine in dependents(observed)[Key(Kind.NETWORK, "here", "lan")]
+
+
+def test_what_hosts_lack_for_networks_of_containers_is_said_of_those_that_make_them() -> None:
+    text = BESIDE.replace("nat: true", "anti_spoofing: true")
+    cluster = read(f"{text}nodes: [{{name: box, kind: container, image: root.tar}}]")
+    first = replace(FACTS, anti_spoofing=True)
+    beside = replace(FACTS, managed_networks=False)
+    _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
+    assert "network lan: containers are not filtered there" in " ".join(reasons)
+    text = BESIDE.replace("netboot: builtin, nat: true", "bridge: br9")
+    cluster = read(f"{text}nodes: [{{name: box, kind: container, image: root.tar}}]")
+    first = replace(FACTS, links=frozenset({"br0"}))
+    _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
+    assert "host here has no bridge br9" in " ".join(reasons)
+    away = HostFacts.of_one_away("it is off")
+    _, reasons = place(cluster, {}, {"here": away, "here:lxc": beside}, {})
+    assert "its bridges are unreachable: it is off" in " ".join(reasons)

@@ -15,7 +15,7 @@ from nospoon.clusterfile.load import load
 from nospoon.daemon.grants import read_grants
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Libvirt, Simulated
+from nospoon.model.connections import Libvirt, Lxc, Simulated
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
 from nospoon.plan.access import violations
@@ -118,11 +118,15 @@ MAY_USE = (
     Host("a", Simulated()),
     Host("a", Libvirt("qemu+ssh://kvm1/system")),
     Host("a", Libvirt("qemu+ssh://KVM1/system"), ssh="ssh://root@kvm1"),
+    Host("a:lxc", Lxc()),
+    Host("a:lxc", Lxc(), ssh="ssh://root@kvm1"),
 )
 MAY_NOT_USE = (
     Host("a", Simulated(), ssh="kvm1"),
     Host("a", Libvirt("qemu:///session")),
     Host("a", ssh="root@kvm1"),
+    Host("a:lxc", Lxc(), ssh="root@kvm2"),
+    Host("a:lxc", Lxc(), ssh="-oProxyCommand=x"),
     Host("a", Libvirt("qemu+ssh://kvm1/system"), ssh="root@kvm2"),
     Host("a", Libvirt("qemu+ssh://kvm1/session"), ssh="root@kvm1"),
     Host("a", Libvirt("qemu+ssh://root@kvm1/system")),

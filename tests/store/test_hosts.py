@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nospoon.model.cluster import Host, Overcommit
-from nospoon.model.connections import Libvirt, OpenStack, Simulated, Simulation
+from nospoon.model.connections import Libvirt, Lxc, OpenStack, Simulated, Simulation
 from nospoon.store.hosts import host_of, record_of
 
 BEFORE: list[dict[str, Any]] = [
@@ -96,3 +96,8 @@ def test_a_record_of_before_is_the_host_and_is_written_so_again(
 def test_a_cloud_is_not_kept_without_where_it_is() -> None:
     with pytest.raises(ValueError, match="without its cloud"):
         host_of({"name": "cloud", "kind": "openstack"})
+
+
+def test_a_place_of_containers_is_kept_with_its_ids() -> None:
+    host = Host("here:lxc", Lxc((1_000_000, 65_536)), ssh="a")
+    assert host_of(json.loads(json.dumps(record_of(host)))) == host

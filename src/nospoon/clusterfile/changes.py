@@ -30,6 +30,7 @@ from nospoon.clusterfile.labs import (
     LabTimeoutsSection,
     WebhookSection,
 )
+from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import (
     AdoptSection,
     BootProfileSection,
@@ -105,6 +106,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     HostSection: {
         **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
+        "lxc": Rule.NODES,
         "openstack": Rule.PARTS,
         "physnets": Rule.AT_POWER_OFF,
         "address": Rule.LIVE,
@@ -116,6 +118,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.NEW_NODES, "flavors", "boot_address"),
         "availability_zone": Rule.REPLACE,
     },
+    LxcSection: {"idmap": Rule.NEW_NODES},
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
         **_all(Rule.LIVE, "power_failures", "machines"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from nospoon.clusterfile.addresses import addresses
@@ -226,6 +227,8 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             yield Complaint(("hosts", name, given[0]), message, "Make two hosts of it")
         if host.openstack is not None:
             yield from _of_cloud(name, host)
+        if host.lxc is not None:
+            yield from _of_containers(name, host)
         if connections_of(host) == [ConnectionKind.SIMULATED] and host.ssh:
             message = "a simulated host is in the daemon: expected no ssh"
             yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
@@ -237,6 +240,23 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {first!r}"
             message = f"no host maps a bridge to {network.physnet!r}"
             yield Complaint(("networks", name, "physnet"), message, hint)
+
+
+def _of_containers(name: str, host: HostSection) -> Iterator[Complaint]:
+    """Their bridges are those of a libvirt of the same machine."""
+    if host.libvirt is None and host.openstack is None:
+        message = "containers are on the bridges of libvirt's networks: expected libvirt beside lxc"
+        yield Complaint(("hosts", name, "lxc"), message, "Write `libvirt: qemu:///system` as well")
+    elif host.libvirt is not None and not _has_bridges(host.libvirt, host.ssh):
+        message = f"containers are on bridges, and libvirt's user at {host.libvirt} has none"
+        hint = "Write `libvirt: qemu:///system`, with `ssh` where it is on another machine"
+        yield Complaint(("hosts", name, "lxc"), message, hint)
+
+
+def _has_bridges(uri: str, ssh: str) -> bool:
+    """Whether it is a system's libvirtd, on a machine where commands run."""
+    parts = urlsplit(uri)
+    return parts.path == "/system" and bool(ssh or not parts.netloc)
 
 
 def _hardware(sections: Sections) -> Iterator[Complaint]:

@@ -39,7 +39,7 @@ from nospoon.model.cluster import (
     Overcommit,
     PduAddressing,
 )
-from nospoon.model.connections import ConnectionKind, Libvirt, Simulated, Simulation
+from nospoon.model.connections import ConnectionKind, Libvirt, Lxc, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.lab import Lab
 
@@ -176,6 +176,10 @@ def _host(name: str, section: HostSection, default_uri: str) -> Iterator[Host]:
                 assert section.openstack is not None, "it is one of its connections"
                 cloud, _ = connection(section.openstack)
                 yield replace(usual, connection=cloud, overcommit=ONCE)
+            case ConnectionKind.LXC:
+                assert section.lxc is not None, "it is one of its connections"
+                lxc = Lxc(section.lxc.ids)
+                yield replace(usual, connection=lxc, overcommit=over, ssh=section.ssh)
             case ConnectionKind.SIMULATED:
                 assert section.simulated is not None, "it is one of its connections"
                 simulated = Simulated(_simulation(section.simulated))

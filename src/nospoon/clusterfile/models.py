@@ -28,6 +28,7 @@ from nospoon.clusterfile.fields import (
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.ironic import IronicSection
 from nospoon.clusterfile.labs import LabSection
+from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.section import (
@@ -90,6 +91,9 @@ class HostSection(Section):
         None,
         description="libvirt connection URI: `qemu:///system`, `qemu:///session`, "
         "`qemu+ssh://[USER@]HOST[:PORT]/system` or `qemu+tls`; no query.",
+    )
+    lxc: Annotated[LxcSection | None, BeforeValidator(switched), OrSwitch()] = Field(
+        None, description="Containers beside libvirt's machines, by liblxc; default no."
     )
     simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."
@@ -198,7 +202,7 @@ class NodeSection(HardwareSection):
     host: Place | None = Field(
         None,
         description="Host that it is made on; default: one that fits. Of a host with two "
-        "connections, HOST is the first of libvirt and simulated, and HOST:simulated the other.",
+        "connections, HOST is the first of libvirt, lxc and simulated, and HOST:KIND another one.",
     )
     traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."

@@ -17,9 +17,10 @@ from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import MissingTool
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.connections import BootMethod, Libvirt, OpenStack, Simulated
+from nospoon.model.connections import BootMethod, Libvirt, Lxc, OpenStack, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
+from nospoon.providers.lxc import LxcConnection
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.recorder import RecordSpace
@@ -34,7 +35,8 @@ class Connections:
     directory of consoles here; `begin`: serves guests of a host over ssh. `login`: what a name of
     a login at a cloud stands for; `reach`: where clouds may be; `serve`: begins to answer boot
     images at an address of this machine; `media`: what is in CD drives of servers; `is_at`: whether
-    a machine is on a host; `record_space`: what writers of consoles here share.
+    a machine is on a host; `record_space`: what writers of consoles here share; `pools`: directory
+    on a host in which pools are made.
     """
 
     deployment: str
@@ -53,6 +55,7 @@ class Connections:
     media: KeptMedia
     is_at: Callable[[Host, UUID], bool]
     record_space: RecordSpace
+    pools: Callable[[Host], str]
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -62,8 +65,23 @@ class Connections:
                 return self.simulations.connect(host, simulated, self.records)
             case Libvirt():
                 return self._libvirt(host)
+            case Lxc():
+                return self._lxc(host)
             case OpenStack() as cloud:
                 return self._openstack(host, cloud)
+
+    def _lxc(self, host: Host) -> Connection:
+        if host.ssh:
+            self.begin(host)
+        return LxcConnection(
+            host,
+            self.deployment,
+            runner_for(host.ssh, self.sockets),
+            self._open_image,
+            open_seed=self.seeds.open,
+            root=self.pools(host),
+            records=str(self.remotes.records if host.ssh else self.records),
+        )
 
     def _openstack(self, host: Host, cloud: OpenStack) -> Connection:
         return OpenStackConnection(

@@ -53,7 +53,7 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.exports import Exports
 from nospoon.control.planning.logins import Logins
 from nospoon.control.planning.pending import Pending
-from nospoon.control.planning.planner import Planner
+from nospoon.control.planning.planner import Planner, pool_root
 from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections
@@ -205,6 +205,7 @@ class Daemon:
             media=self.cloud_media,
             is_at=lambda host, machine: self.hosts.is_at(host, machine),  # noqa: PLW0108  (made later)
             record_space=self.record_space,
+            pools=lambda host: pool_root(host, str(settings.pools)),
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
         self.consoles = ConsoleService(

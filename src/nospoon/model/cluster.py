@@ -104,6 +104,11 @@ class Host:
         return self.name.partition(BESIDES)[0]
 
     @property
+    def network_place(self) -> str:
+        """The place that makes the networks of its machines: itself, or the host's first."""
+        return self.section if self.declares.shares_networks else self.name
+
+    @property
     def declares(self) -> Declared:
         """What the plan may build on before the host is asked."""
         return self.connection.declares

@@ -17,6 +17,7 @@ class ConnectionKind(StrEnum):
     """A way to make machines on a host."""
 
     LIBVIRT = "libvirt"
+    LXC = "lxc"
     SIMULATED = "simulated"
     OPENSTACK = "openstack"
 
@@ -32,6 +33,7 @@ class Networking(StrEnum):
     """What the NICs of a connection's machines are plugged into."""
 
     BRIDGES = "bridges"  # of the host, made by us or there already
+    SHARED = "shared"  # the same, which the host's first connection makes
     USER_MODE = "user-mode"  # the emulator itself, which lets nothing in
     SIMULATED = "simulated"  # links that exist in the daemon alone
     PORTS = "ports"  # ports of networks, made by us or there already, that a cloud switches
@@ -60,8 +62,13 @@ class Declared:
         return self.networking is Networking.BRIDGES
 
     @property
+    def shares_networks(self) -> bool:
+        """Whether its machines are on networks that the host's first connection makes."""
+        return self.networking is Networking.SHARED
+
+    @property
     def has_networks(self) -> bool:
-        """Whether it makes the networks of a file, real or simulated."""
+        """Whether its machines are on the networks of a file, real or simulated."""
         return self.networking is not Networking.USER_MODE
 
     @property
@@ -99,6 +106,11 @@ class _Usual:
     @property
     def socket(self) -> str:
         """Of the daemon there, by its path; "" for the usual one, and where there is none."""
+        return ""
+
+    @property
+    def pools(self) -> str:
+        """Below the host's directory of pools, where its own are; "" for there."""
         return ""
 
     @property
@@ -206,6 +218,43 @@ class Simulated(_Usual):
 
 
 @dataclass(frozen=True, slots=True)
+class Lxc(_Usual):
+    """System containers, by the commands of liblxc. `idmap`: first user id of the host that stands
+    for root in them, and how many there are (user_namespaces(7)); 0, 0: those that the host
+    reserves for root in /etc/subuid.
+    """
+
+    idmap: tuple[int, int] = (0, 0)
+    kind: ClassVar = ConnectionKind.LXC
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        first, count = self.idmap
+        return self.kind, f"{first}:{count}"
+
+    @property
+    def declares(self) -> Declared:
+        return CONTAINERS
+
+    @property
+    def pools(self) -> str:
+        """A libvirt beside it has the same names of pools."""
+        return "lxc"
+
+    @property
+    def daemon(self) -> tuple[str, ...]:
+        """There is one of a machine: what is made there is found by its commands."""
+        return (self.kind,)
+
+    @property
+    def machine(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        return ConnectionKind.LXC
+
+
+@dataclass(frozen=True, slots=True)
 class OpenStack(_Usual):
     """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
     Keystone's URL, region, and who logs in to which project, without secrets; `login` names the
@@ -248,7 +297,7 @@ class OpenStack(_Usual):
         return f"{ConnectionKind.OPENSTACK}: {self.cloud}"
 
 
-ConnectionSpec = Libvirt | Simulated | OpenStack
+ConnectionSpec = Libvirt | Lxc | Simulated | OpenStack
 SYSTEM_LIBVIRT = Libvirt("qemu:///system")
 """Of a host that says nothing else."""
 SYSTEM = Declared(
@@ -258,6 +307,12 @@ SYSTEM = Declared(
     node_kinds=frozenset({NodeKind.BAREMETAL, NodeKind.VM}),
 )
 SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMethod.SCRIPT)
+CONTAINERS = Declared(
+    is_real=True,
+    networking=Networking.SHARED,
+    boot=BootMethod.NATIVE,
+    node_kinds=frozenset({NodeKind.CONTAINER}),
+)
 IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,

@@ -64,6 +64,8 @@ class Grants:
             return ""  # it is the file's, and no other is used
         if not host.declares.is_real:
             return "" if not host.ssh else "a simulated host runs no commands by ssh"
+        if host.declares.shares_networks:
+            return self._why_not_beside(host)
         try:
             uri = LibvirtUri.parse(host.where)
             ssh = SshDestination.parse(host.ssh) if host.ssh else None
@@ -74,6 +76,17 @@ class Grants:
         if uri == SYSTEM and ssh is None:
             return ""
         listed = any(each.libvirt == uri and ssh in (None, each.ssh) for each in self.hosts)
+        return "" if listed else "the daemon would connect with its own user's keys"
+
+    def _why_not_beside(self, host: Host) -> str:
+        """Of a connection beside a libvirt, by the way to its machine."""
+        if not host.ssh:
+            return ""
+        try:
+            ssh = SshDestination.parse(host.ssh)
+        except ValueError as error:
+            return str(error)
+        listed = any(each.ssh == ssh for each in self.hosts)
         return "" if listed else "the daemon would connect with its own user's keys"
 
     def has_tunnels(self, host: Host) -> bool:

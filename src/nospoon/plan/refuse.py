@@ -18,6 +18,7 @@ from nospoon.model.cluster import (
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.model.ironic import Standing
 from nospoon.model.machine import PowerPolicy
+from nospoon.model.node_kind import NodeKind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.placement.flavors import chosen
@@ -43,13 +44,15 @@ def reasons_against(
         host = allocations.hosts.get(node.name, "")
         for why in against_node(node, facts[host]) if host in facts else ():
             yield f"node {node.name} on host {host}: {why}"
+    used = set(allocations.hosts.values())
+    used |= {host.network_place for host in cluster.hosts if host.name in used}
     for name, fact in facts.items():
-        if name in allocations.hosts.values():
+        if name in used:
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named)
     yield from _against_quotas(cluster, allocations, facts)
-    yield from _against_overlays(cluster, set(allocations.hosts.values()))
-    yield from _against_two_bridges(cluster, set(allocations.hosts.values()))
+    yield from _against_overlays(cluster, used)
+    yield from _against_two_bridges(cluster, used)
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
 
 
@@ -91,10 +94,9 @@ def against_twins(hosts: Iterable[Host]) -> Iterator[str]:
     for host in hosts:
         other = first.setdefault(host.server, host.name)
         if other != host.name:
-            yield (
-                f"hosts {other} and {host.name} are one libvirtd, by `libvirt: {host.where}`. "
-                "Leave one of them out."
-            )
+            shared = host.declares.shares_networks
+            same = "machine with containers" if shared else f"libvirtd, by `libvirt: {host.where}`"
+            yield f"hosts {other} and {host.name} are one {same}. Leave one of them out."
 
 
 def _against_sharing(
@@ -126,7 +128,8 @@ def _against_sharing(
 
 def _against_overlays(cluster: Cluster, used: Container[str]) -> Iterator[str]:
     """A tunnel has two ends, and each an address of its own."""
-    ends = [h for h in cluster.hosts if h.name in used and h.declares.is_real]
+    real = (host for host in cluster.hosts if host.declares.is_real)
+    ends = [h for h in real if h.name in used and h.name == h.network_place]
     overlays = [network.name for network in cluster.networks if network.overlay is not None]
     if not overlays or len(ends) < 2:
         return
@@ -164,11 +167,15 @@ def _against_two_bridges(cluster: Cluster, used: Container[str]) -> Iterator[str
 def _against_networks(
     cluster: Cluster, cluster_id: UUID, allocations: Allocations, host: str, facts: HostFacts
 ) -> Iterator[str]:
-    where = next(each for each in cluster.hosts if each.name == host)
+    hosts = {each.name: each for each in cluster.hosts}
+    where = hosts[host]
+    if where.network_place != host:
+        return  # reported where they are made
     wanted = {
         nic.network
         for node in cluster.nodes
-        if allocations.hosts.get(node.name) == host
+        if (place := hosts.get(allocations.hosts.get(node.name, ""))) is not None
+        if place.network_place == host
         for nic in node.nics
     }
     for network in cluster.networks:
@@ -193,7 +200,8 @@ def cautions(
 ) -> Iterator[str]:
     """What may be had, and will probably not do what its user hopes for."""
     for node in cluster.nodes:
-        least = WANTED_MEMORY.get(node.firmware, 0)
+        has_firmware = node.kind is not NodeKind.CONTAINER
+        least = WANTED_MEMORY.get(node.firmware, 0) if has_firmware else 0
         host = facts.get(allocations.hosts.get(node.name, ""))
         if host is not None and host.real and node.memory < least:
             yield (

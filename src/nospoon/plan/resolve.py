@@ -114,12 +114,15 @@ class _Resolver:
         self.pool = identity.pool_name(cluster_id, cluster.name)
         self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
         self._senders: dict[str, dict[tuple[str, int], str]] = {}
-        self.used_hosts = [h for h in self.hosts if h in set(allocations.hosts.values())]
+        used = set(allocations.hosts.values())
+        self.used_hosts = [name for name in self.hosts if name in used]
+        switching = {self.hosts[name].network_place for name in self.used_hosts}
+        self.network_places = [name for name in self.hosts if name in switching]
 
     def resources(self) -> Iterator[Resource]:
         for host in self.used_hosts:
             yield from self._storage(self.hosts[host])
-        for host in self.used_hosts:
+        for host in self.network_places:
             yield from self._links(self.hosts[host])
         for node in self.cluster.nodes:
             yield from self._node(node, self.hosts[self.allocations.hosts[node.name]])
@@ -195,7 +198,7 @@ class _Resolver:
         return IPv4Network(text) if text else None
 
     def _tunnel(self, host: Host, network: Network) -> Tunnel | None:
-        peers = tuple(self.hosts[name].address for name in self.used_hosts if name != host.name)
+        peers = tuple(self.hosts[name].address for name in self.network_places if name != host.name)
         if network.overlay is None or not peers or not host.declares.is_real:
             return None
         vni = identity.network_identifier(self.id, network.name)
@@ -231,11 +234,12 @@ class _Resolver:
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
 
     def _reserved_on(self, network: Network) -> defaultdict[str, list[tuple[Node, int, str, str]]]:
-        """By host: node, number of its NIC, and that NIC's addresses."""
+        """By the place of the network: node, number of its NIC, and that NIC's addresses."""
         if network.name not in self._reserved:
             by_host = self._reserved[network.name] = defaultdict(list)
             for each in reserved(self.cluster, network, self.allocations):
-                by_host[self.allocations.hosts[each[0].name]].append(each)
+                host = self.hosts[self.allocations.hosts[each[0].name]]
+                by_host[host.network_place].append(each)
         return self._reserved[network.name]
 
     def _reservations(self, host: Host, network: Network) -> Iterator[Reservation]:
@@ -287,8 +291,9 @@ class _Resolver:
         if not host.declares.has_networks:
             return []
         names = dict.fromkeys(nic.network for nic in node.nics)
+        place = host.network_place
         return [
-            Key(Kind.NETWORK, host.name, name) for name in names if not self.networks[name].existing
+            Key(Kind.NETWORK, place, name) for name in names if not self.networks[name].existing
         ]
 
     def _ports(self, node: Node, host: Host) -> Iterator[Resource]:
@@ -422,7 +427,7 @@ class _Resolver:
             return ""
         if network.physnet and host.declares.is_real:
             link = dict(host.physnets)[network.physnet]
-            known = self.around.facts.get(host.name)
+            known = self.around.facts.get(host.network_place)
             return known.bridge(link) if known is not None else link
         return network.bridge or identity.bridge_name(self.id, name)
 

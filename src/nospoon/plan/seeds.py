@@ -103,7 +103,8 @@ def _gateway(cluster: Cluster, network: Network, node: Node, allocations: Alloca
     cidr = allocations.cidrs.get(network.name)
     if not network.nat or not cidr:
         return ""
-    host = allocations.hosts.get(node.name, "")
+    where = allocations.hosts.get(node.name, "")
+    host = next((each.network_place for each in cluster.hosts if each.name == where), where)
     return str(of_host(cluster, network, IPv4Network(cidr), allocations.ends, host) or "")
 
 

@@ -146,6 +146,42 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
+class Piped:
+    """A command that runs until it ends or is closed; its errors are not read."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._in, self._out = process, process.stdin, process.stdout
+
+    async def read(self, most: int) -> bytes:
+        """What it writes; b"" when it has ended."""
+        return await self._out.read(most)
+
+    async def write(self, data: bytes) -> None:
+        """Raises `BrokenPipeError` or `ConnectionResetError` when it has ended."""
+        self._in.write(data)
+        await self._in.drain()
+
+    async def close(self) -> None:
+        await _end(self._process)
+
+
+async def pipe(argv: Sequence[str]) -> Piped:
+    """Start a command to write to and read from."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except FileNotFoundError as error:
+        raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
+    log.debug("piped", command=shlex.join(argv), pid=process.pid)
+    return Piped(process)
+
+
 def refuse(done: Finished) -> NoReturn:
     """Raise for a command that failed, with the end of what it said."""
     said = (done.stderr or done.stdout).strip().splitlines()

@@ -12,6 +12,7 @@ from nospoon.model.connections import (
     ConnectionKind,
     ConnectionSpec,
     Libvirt,
+    Lxc,
     OpenStack,
     Simulated,
     Simulation,
@@ -20,7 +21,7 @@ from nospoon.model.connections import (
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`uri`, `simulation` and `openstack`: of the connection, by its `kind`."""
+    """`uri`, `idmap`, `simulation` and `openstack`: of the connection, by its `kind`."""
 
     name: str
     kind: ConnectionKind = ConnectionKind.LIBVIRT
@@ -32,12 +33,15 @@ class _Record:
     simulation: Simulation = field(default_factory=Simulation)
     address: str = ""
     openstack: OpenStack | None = None
+    idmap: tuple[int, int] = (0, 0)
 
     @property
     def connection(self) -> ConnectionSpec:
         match self.kind:
             case ConnectionKind.LIBVIRT:
                 return Libvirt(self.uri)
+            case ConnectionKind.LXC:
+                return Lxc(self.idmap)
             case ConnectionKind.SIMULATED:
                 return Simulated(self.simulation)
             case ConnectionKind.OPENSTACK:
@@ -48,11 +52,13 @@ class _Record:
 
 def record_of(host: Host) -> dict[str, Any]:
     """What the store keeps of a host, as JSON has it."""
-    of_connection = {
+    of_connection: dict[str, object] = {
         "uri": host.where if isinstance(host.connection, Libvirt) else "",
         "simulation": host.connection.behaviour or Simulation(),
         "openstack": host.connection if isinstance(host.connection, OpenStack) else None,
     }
+    if isinstance(host.connection, Lxc):
+        of_connection["idmap"] = host.connection.idmap
     found: dict[str, Any] = msgspec.to_builtins(
         {
             "name": host.name,

@@ -23,6 +23,7 @@ from nospoon.model.capabilities import Console
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     BootImage,
     Image,
@@ -56,7 +57,7 @@ class Bench:
     to remove it again and whether it still is untouched; None where the kind cannot be taken.
     `remove_machine` removes a machine behind the connection's back. `foreign`: the name of a
     machine there that nospoon did not make, "" where there is none. `flavor`: of a cloud, the one
-    that machines have.
+    that machines have. `kind`: what its nodes are; a container has one disk, its root.
     """
 
     connection: Connection
@@ -70,6 +71,7 @@ class Bench:
     links: bool = True
     foreign: str = ""
     flavor: str = ""
+    kind: NodeKind = NodeKind.BAREMETAL
     cluster: UUID = field(default_factory=uuid4)
 
     @property
@@ -106,7 +108,9 @@ class AnyRack:
 
 @dataclass(frozen=True, kw_only=True)
 class Rack(AnyRack):
-    """That of a host with pools: an image and two volumes."""
+    """That of a host with pools: an image and two volumes. A container has only the first, which is
+    made from the image as well.
+    """
 
     pool: Resource
     image: Resource
@@ -165,6 +169,12 @@ def rack_for(bench: Bench) -> Rack:
     bridge = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
     cloned = Volume(pool_name, size=max(16 * MEBI, image.virtual_size), image=image_key.name)
     uuid = identity.node_uuid(bench.cluster, "m0")
+    is_container = bench.kind is NodeKind.CONTAINER
+    first = Volume(pool_name, 8 * MEBI, image_key.name if is_container else "")
+    disks = (
+        MachineDisk("m0-0", "virtio", identity.disk_serial(uuid, 0)),
+        MachineDisk("m0-1", "sata", identity.disk_serial(uuid, 1)),
+    )
     nic = MachineNic(
         identity.mac_address(uuid, 0),
         bridge,
@@ -179,18 +189,16 @@ def rack_for(bench: Bench) -> Rack:
         firmware=Firmware.BIOS,
         tpm=False,
         pool=pool_name,
-        disks=(
-            MachineDisk("m0-0", "virtio", identity.disk_serial(uuid, 0)),
-            MachineDisk("m0-1", "sata", identity.disk_serial(uuid, 1)),
-        ),
+        disks=disks[:1] if is_container else disks,
         nics=(nic,),
         boot_order=ORDER,
+        kind=bench.kind,
     )
     return Rack(
         pool=Resource(key(Kind.POOL, pool_name), Pool(f"{bench.pool_root}/{pool_name}")),
         image=Resource(image_key, image),
         link=Resource(key(Kind.NETWORK, "kit"), Link(bridge)) if bench.links else None,
-        blank=Resource(key(Kind.VOLUME, "m0-0"), Volume(pool_name, size=8 * MEBI)),
+        blank=Resource(key(Kind.VOLUME, "m0-0"), first),
         cloned=Resource(key(Kind.VOLUME, "m0-1"), cloned),
         machine=Resource(key(Kind.MACHINE, "m0"), machine),
     )
@@ -362,7 +370,7 @@ class DriverPromises:
     async def test_a_volume_grows_in_place(self, bench: Bench, rack: AnyRack) -> None:
         if not isinstance(rack, Rack):
             return
-        await make(bench, rack.pool, rack.blank)
+        await make(bench, rack.pool, rack.image, rack.blank)
         assert isinstance(rack.blank.shape, Volume)
         larger = replace(rack.blank, shape=replace(rack.blank.shape, size=12 * MEBI))
         driver = bench.connection.drivers[Kind.VOLUME]
@@ -372,7 +380,7 @@ class DriverPromises:
     async def test_a_volume_never_shrinks(self, bench: Bench, rack: AnyRack) -> None:
         if not isinstance(rack, Rack):
             return
-        await make(bench, rack.pool, rack.blank)
+        await make(bench, rack.pool, rack.image, rack.blank)
         assert isinstance(rack.blank.shape, Volume)
         smaller = replace(rack.blank, shape=replace(rack.blank.shape, size=4 * MEBI))
         driver = bench.connection.drivers[Kind.VOLUME]

@@ -89,7 +89,7 @@ class HostBoots:
                     log.info("host shuts down", host=home.host.name, machines=len(machines))
                     continue
                 if await self._is_any_new(machines, boot):
-                    await self._start_networks(home.host)
+                    await self._start_networks(self._hosts.making_networks(home.host))
                 for number, machine in enumerate(machines, 1):
                     self._notify(machine, boot)
                     if not number % NOTIFY_AT_ONCE:

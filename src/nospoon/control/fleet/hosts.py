@@ -131,6 +131,15 @@ class Hosts:
             raise Gone(f"machine {machine} is on no host that is in use")
         return home
 
+    def making_networks(self, host: Host) -> Host:
+        """The host in use that makes the networks of this one's machines; itself if none does."""
+        if not host.declares.shares_networks:
+            return host
+        used = (each.host for each in self._in_use.values())
+        wanted = (host.network_place, host.ssh)
+        there = (each for each in used if (each.name, each.ssh) == wanted)
+        return next((each for each in there if each.declares.has_bridges), host)
+
     def on(self, ssh: str) -> set[UUID]:
         """The machines that live where this `ssh` setting leads."""
         return {machine for machine, home in self._homes.items() if home.host.ssh == ssh}

@@ -104,8 +104,8 @@ class HostChecker:
         def said(what: str, verdict: Verdict, detail: str) -> Finding:
             return Finding(host.name, what, verdict, detail)
 
-        cloud = host.declares.has_ports
-        if host.declares.is_real and not cloud:
+        cloud, containers = host.declares.has_ports, host.declares.shares_networks
+        if host.declares.is_real and not cloud and not containers:
             runner = self._hosts.use(host).runner
             try:
                 async for what, verdict, detail in self._commands(cluster, runner):
@@ -119,6 +119,8 @@ class HostChecker:
             yield said("connection", Verdict.MISSING, str(error))
             return
         yield said("connection", Verdict.OK, host.where)
+        if containers:
+            return  # the rest is said of the host's first connection
         if not cloud:
             yield said("KVM", *kvm(can))
         for what, verdict, detail in (

@@ -567,7 +567,13 @@ class Planner:
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
-        return "/var/lib/nospoon/pools" if host.ssh else self._pool_root
+        return pool_root(host, self._pool_root)
+
+
+def pool_root(host: Host, here: str) -> str:
+    """The directory on a host in which pools are made; `here`: on this machine."""
+    root = "/var/lib/nospoon/pools" if host.ssh else here
+    return f"{root}/{host.connection.pools}".rstrip("/")
 
 
 def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:

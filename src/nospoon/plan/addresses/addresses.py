@@ -4,7 +4,7 @@ that they fit also on several hosts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, ip_interface
 from itertools import islice
 
@@ -48,7 +48,7 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
         if network.netboot is Netboot.BUILTIN and not network.existing
         for node, index, address, address6 in reserved(cluster, network, allocations)
         if (address or address6)
-        if _serves(hosts.get(allocations.hosts.get(node.name, "")))
+        if _serves(hosts, allocations.hosts.get(node.name, ""))
     } | static
 
 
@@ -57,6 +57,7 @@ def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
     return IPv4Network(text) if text else None
 
 
-def _serves(host: Host | None) -> bool:
-    """Whether there is DHCP of ours on a host."""
-    return host is not None and host.declares.has_bridges
+def _serves(hosts: Mapping[str, Host], name: str) -> bool:
+    """Whether nospoon serves DHCP for nodes of a place."""
+    place = hosts.get(hosts[name].network_place) if name in hosts else None
+    return place is not None and place.declares.has_bridges

@@ -232,7 +232,8 @@ def _nics_left_out(
 ) -> Iterator[str]:
     """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
     serving = {host.name for host in cluster.hosts if host.declares.has_bridges}
-    names = {name for name, each in placed.items() if each.host in serving}
+    served = {host.name for host in cluster.hosts if host.network_place in serving}
+    names = {name for name, each in placed.items() if each.host in served}
     for key, number in given.items():
         cidr = cidrs.get(network_of(key)) if node_of(key) in names else None
         if cidr is not None and number >= IPv4Network(cidr).num_addresses:

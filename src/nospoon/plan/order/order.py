@@ -16,11 +16,12 @@ A node that moves to another host exists once at any time, and loses nothing bef
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
+from nospoon.model.cluster import BESIDES
 from nospoon.model.ironic import (
     BLANK,
     IronicConnector,
@@ -37,6 +38,7 @@ from nospoon.model.resources import (
     Kind,
     Link,
     Machine,
+    MachineNic,
     NetbootService,
     Observed,
     Port,
@@ -236,7 +238,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         match each.shape:
             case Machine(pool=pool, disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
-                needs += [links[host, n.bridge] for n in nics if (host, n.bridge) in links]
+                needs += _networks(links, host, nics)
                 needs += [ports[host, n.mac] for n in nics if (host, n.mac) in ports]
                 needs.append(Key(Kind.POOL, host, pool))
                 needs.append(boot_image(host, each.shape.firmware))
@@ -262,6 +264,17 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+def _networks(
+    links: Mapping[tuple[str, str], Key], host: str, nics: Iterable[MachineNic]
+) -> Iterator[Key]:
+    """Those of a machine's NICs, at its own place or at its host's first one."""
+    first = host.partition(BESIDES)[0]
+    for nic in nics:
+        found = links.get((host, nic.bridge)) or links.get((first, nic.bridge))
+        if found is not None:
+            yield found
 
 
 def _enrolled(observed: Sequence[Observed]) -> tuple[dict[UUID | None, Key], dict[UUID, list[Key]]]:

@@ -25,7 +25,7 @@ from nospoon.plan.words import size
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
     NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`.",
-    NodeKind.CONTAINER: "Give the host a connection that makes containers.",
+    NodeKind.CONTAINER: "Write `lxc: true` beside the host's `libvirt: qemu:///system`.",
 }
 """What to write in a file for nodes of a kind."""
 LEADS_NOWHERE = (
@@ -102,6 +102,17 @@ def against_networks(
         if network.name in wanted:
             for why in against_network(network, host, facts):
                 yield network.name, why
+
+
+def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> Iterator[str]:
+    """Why a place that plugs into another's bridges cannot: what it does by itself."""
+    wanted = {nic.network for nic in node.nics}
+    for network in cluster.networks:
+        if network.name in wanted and network.anti_spoofing and not (facts and facts.anti_spoofing):
+            yield (
+                f"network {network.name}: containers are not filtered there. Leave `anti_spoofing` "
+                "out, or give them a network of their own."
+            )
 
 
 def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:

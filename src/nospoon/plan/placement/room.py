@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Host, Node, Strategy
 from nospoon.model.host_facts import HostFacts
-from nospoon.plan.placement.hosts import against_host, against_networks, against_node
+from nospoon.plan.placement.hosts import (
+    against_filters,
+    against_host,
+    against_networks,
+    against_node,
+)
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""
@@ -213,8 +218,20 @@ class Rooms:
             yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:
             yield from against_node(node, place.facts)
-            for network, why in against_networks(node, self._cluster, place.host, place.facts):
-                yield f"network {network}: {why}"
+            yield from self._networks(node, place)
+
+    def _networks(self, node: Node, place: Place) -> Iterator[str]:
+        """Why the place that makes them cannot make or reach those of a node."""
+        there = self.places.get(place.host.network_place, place)
+        if there.facts is None:
+            return
+        if there.facts.away:
+            yield f"its bridges are unreachable: {there.facts.away}"
+            return
+        for network, why in against_networks(node, self._cluster, there.host, there.facts):
+            yield f"network {network}: {why}"
+        if place is not there:
+            yield from against_filters(node, self._cluster, place.facts)
 
 
 def _taken(key: str) -> str:

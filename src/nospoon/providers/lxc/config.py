@@ -1,0 +1,113 @@
+"""lxc.container.conf(5) of a container, from its shape.
+
+It is never privileged: its root is a user of the host that no one is. liblxc's own common settings
+give it a filter of system calls, devices and mounts. What it drops besides are capabilities that
+act on the kernel, and that no service in a container needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from nospoon.model.cluster import Switch
+from nospoon.model.resources import Machine, MachineNic
+
+DROPPED = (
+    "audit_control", "audit_read", "block_suspend", "mac_admin", "mac_override", "sys_module",
+    "sys_rawio", "sys_time", "syslog", "wake_alarm",
+)  # fmt: skip
+PIDS = 4096
+"""Processes and threads of a container: the kernel has some 32,000 for all."""
+PERIOD = 100_000
+"""Microseconds over which a share of CPUs is given (sched-bwc.rst)."""
+RECORD = 2 << 20
+"""Bytes of a console's log, as virtlogd's files have; the one before is kept as .1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Ids of the host that stand for those of containers, from 0 on."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """Controllers of the host. `unified`: in the one hierarchy of version 2."""
+
+    unified: bool = False
+    controllers: Collection[str] = field(default_factory=frozenset)
+
+
+def render(
+    machine: Machine, name: str, *, directory: str, log: str, ids: Ids, cgroups: Cgroups
+) -> str:
+    """The configuration. `name`: of the node; `directory`: its own; `log`: its console's."""
+    lines = [
+        ("include", "/usr/share/lxc/config/common.conf"),
+        ("include", "/usr/share/lxc/config/userns.conf"),
+        ("uts.name", name),
+        ("rootfs.path", f"dir:{directory}/rootfs"),
+        ("idmap", f"u 0 {ids.first} {ids.count}"),
+        ("idmap", f"g 0 {ids.first} {ids.count}"),
+        ("mount.auto", ""),  # those of userns.conf let it write all of /sys
+        ("mount.auto", "cgroup:mixed proc:mixed sys:mixed"),
+        ("cap.drop", " ".join(DROPPED)),
+        ("console.logfile", log),
+        ("console.size", str(RECORD)),
+        ("console.rotate", "1"),
+        *_limits(machine, cgroups),
+        *_nics(machine),
+    ]
+    return "".join(f"lxc.{key} = {value}\n" for key, value in lines)
+
+
+def _limits(machine: Machine, cgroups: Cgroups) -> Iterator[tuple[str, str]]:
+    """cgroup-v2.rst, and memory.rst and pids.rst of version 1."""
+    if cgroups.unified:
+        known = {
+            "cpu": [("cpu.max", f"{machine.cpus * PERIOD} {PERIOD}")],
+            "memory": [("memory.max", str(machine.memory)), ("memory.swap.max", "0")],
+            "pids": [("pids.max", str(PIDS))],
+        }
+    else:
+        known = {
+            "cpu": [
+                ("cpu.cfs_period_us", str(PERIOD)),
+                ("cpu.cfs_quota_us", str(machine.cpus * PERIOD)),
+            ],
+            "memory": [("memory.limit_in_bytes", str(machine.memory))],
+            "pids": [("pids.max", str(PIDS))],
+        }
+    for controller, settings in known.items():
+        if controller in cgroups.controllers:
+            version = "cgroup2" if cgroups.unified else "cgroup"
+            yield from ((f"{version}.{key}", value) for key, value in settings)
+
+
+def _nics(machine: Machine) -> Iterator[tuple[str, str]]:
+    """One without NICs has a network namespace all the same: it would have its host's."""
+    if not machine.nics:
+        yield "net.0.type", "empty"
+    for number, nic in enumerate(machine.nics):
+        prefix = f"net.{number}"
+        if not nic.bridge:
+            yield f"{prefix}.type", "empty"
+            continue
+        yield f"{prefix}.type", "veth"
+        yield f"{prefix}.link", nic.bridge
+        yield f"{prefix}.veth.pair", nic.port
+        yield f"{prefix}.hwaddr", nic.mac
+        yield f"{prefix}.name", f"eth{number}"
+        yield f"{prefix}.flags", "up"
+        if nic.switch is Switch.OVS:
+            yield from _vlans(prefix, nic)
+
+
+def _vlans(prefix: str, nic: MachineNic) -> Iterator[tuple[str, str]]:
+    if nic.vlan is not None:
+        yield f"{prefix}.veth.vlan.id", str(nic.vlan)
+    for vlan in nic.trunk:
+        yield f"{prefix}.veth.vlan.tagged.id", str(vlan)

@@ -1,0 +1,336 @@
+"""Machines: containers with power, console and events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from uuid import UUID
+
+import msgspec
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.boot import BootPlan
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.base import OpenSeed
+from nospoon.providers.feed import EventFeed
+from nospoon.providers.lxc import links, scripts
+from nospoon.providers.lxc.config import Ids, render
+from nospoon.providers.lxc.console import LxcConsole
+from nospoon.providers.lxc.host import LxcHost
+from nospoon.providers.lxc.records import Record, Running, Seen, record
+from nospoon.providers.lxc.storage import Owned
+from nospoon.runtime import process
+from nospoon.runtime.runner import SshRunner
+from nospoon.runtime.tasks import Tasks
+
+LOOKS_EVERY = 1.0
+"""Seconds between two looks at what runs: liblxc's own events need a daemon for each directory."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """Containers as they were seen last; None before the first look, or while the host is away.
+    `stopped`: those that were switched off, and are not seen to be off yet.
+    """
+
+    running: dict[UUID, Running | None] | None = None
+    stopped: set[UUID] = field(default_factory=set)
+
+
+class MachineDriver(Owned):
+    """`records`: directory on the host for logs of consoles."""
+
+    boot_order = drives = snapshots = firmware_keys = adoption = None
+
+    def __init__(
+        self, host: LxcHost, deployment: str, *, records: str, open_seed: OpenSeed
+    ) -> None:
+        super().__init__(Kind.MACHINE, host, deployment)
+        self._records, self._open_seed = records, open_seed
+        self._feed, self._known = EventFeed(), _Known()
+        self._tasks = Tasks(f"lxc {host.name}")
+        self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._comparing = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        seen = await self.host.look()
+        found = []
+        for path, each in seen.records.items():
+            directory, _, file = path.rpartition("/")
+            if each.machine is None or file != "machine.json" or not self.is_managed(each, cluster):
+                continue
+            running = directory in seen.running
+            live = seen.records.get(f"{directory}/live.json") if running else None
+            observed = self.observed(each, each.machine)
+            found.append(replace(observed, running=running, live=_differing(live, each.machine)))
+        return await links.seen(self.host.runner, found)
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        machine, name = resource.shape, resource.key.name
+        assert isinstance(machine, Machine)
+        seen = await self.host.look()
+        directory = self._directory(seen, machine, name, tag)
+        before = seen.records.get(f"{self._relative(directory)}/machine.json")
+        if before is None and await self._exists(directory):
+            raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
+        if before is not None and not self.same_owner(before, tag):
+            raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
+        async with self._locks[machine.uuid]:
+            place = PurePosixPath(directory)
+            work = directory if before is not None else f"{place.parent}/.making-{place.name}"
+            if before is None:
+                await self.host.sh(
+                    'rm -rf "$1"; umask 077; mkdir -m 711 "$1"; mkdir "$1/rootfs"', work
+                )
+            if machine.seed:
+                seed = await self._open_seed(machine.seed)
+                await self.host.write(f"{work}/seed.json", msgspec.json.encode(seed.files))
+            await self.host.write(f"{work}/machine.json", record(name, tag, machine))
+            if before is None:
+                await self.host.sh('mv "$1" "$2"', work, directory)
+            if self._relative(directory) in seen.running:
+                await links.plug(self.host.runner, machine)
+        await self._look()
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        machine = observed.shape
+        assert isinstance(machine, Machine)
+        seen = await self.host.look()
+        path = seen.machines().get(machine.uuid)
+        if path is None:
+            return
+        each, directory = seen.records[f"{path}/machine.json"], self.host.path(path)
+        if not self.same_owner(each, observed.tag):
+            raise self.refuse(f"a container {observed.key.name}", directory)
+        async with self._locks[machine.uuid]:
+            await self.host.sh(scripts.KILL, directory)
+            await self._unplug(machine)
+            await self.host.sh(scripts.REMOVE, directory)
+        await self._look()
+
+    def _directory(self, seen: Seen, machine: Machine, name: str, tag: OwnerTag) -> str:
+        """Its name is that by which lxc-ls(1) lists it."""
+        for path, each in seen.records.items():
+            if each.pool is not None and each.name == machine.pool and self.same_owner(each, tag):
+                pool = self.host.path(str(PurePosixPath(path).parent))
+                return f"{pool}/{machine.pool.removeprefix('nospoon-')}-{name}"
+        raise ProviderError(
+            f"host {self.host.name}: no pool {machine.pool}", hint="Run `nospoon up` again."
+        )
+
+    def _relative(self, directory: str) -> str:
+        return str(PurePosixPath(directory).relative_to(self.host.root))
+
+    async def _exists(self, path: str) -> bool:
+        return (await self.host.runner.run(["test", "-e", path], check=False)).status == 0
+
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+        """A container boots its root whatever `boot` says."""
+        del boot
+        async with self._locks[machine]:
+            path, shape, name, running = await self._find(machine)
+            directory = self.host.path(path)
+            match command, running is not None:
+                case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
+                    return
+                case (PowerCommand.ON | PowerCommand.CYCLE, False):
+                    await self._start(directory, shape, name)
+                case (PowerCommand.OFF, True):
+                    await self._stop(directory, shape)
+                case (PowerCommand.CYCLE, True):
+                    await self._stop(directory, shape)
+                    await self._look()
+                    await self._start(directory, shape, name)
+                case (PowerCommand.RESET, True):
+                    await self._reset(directory, shape, name)
+                case (PowerCommand.SOFT, True):
+                    await self._shut_down(directory)
+                case _:
+                    state = "off" if running is None else "a container"
+                    raise ProviderError(
+                        f"host {self.host.name}: machine {machine} is {state}: "
+                        f"it cannot do {command}"
+                    )
+        await self._look()
+
+    async def _find(self, machine: UUID) -> tuple[str, Machine, str, Running | None]:
+        """Its directory below that of pools, shape, node, and processes. Raises `Gone`."""
+        seen = await self.host.look()
+        path = seen.machines().get(machine)
+        found = seen.records.get(f"{path}/machine.json")
+        mine = found is not None and self.is_managed(found, None)
+        if path is None or found is None or found.machine is None or not mine:
+            raise Gone(f"host {self.host.name} has no machine {machine}")
+        return path, found.machine, found.name, seen.running.get(path)
+
+    async def _start(self, directory: str, machine: Machine, name: str) -> None:
+        """A start that fails says what liblxc says: its own last words are in its log. A container
+        has the ids to which the files of its root belong.
+        """
+        facts, seen = await self.host.facts(), await self.host.look()
+        if not machine.disks:
+            raise ProviderError(f"host {self.host.name}: container {name} has no root")
+        volume = f"{PurePosixPath(directory).parent}/{machine.disks[0].volume}.volume"
+        root = seen.records.get(f"{self._relative(volume)}.json")
+        ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
+        log = self.console_record(machine.uuid)
+        text = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
+        await self.host.write(f"{directory}/config", text.encode())
+        await self.host.sh(scripts.KILL, directory)  # what one that was killed has left
+        await self._unplug(machine)
+        words = (volume, str(ids.first), str(ids.count), scripts.PUT_SEED, self._records)
+        try:
+            await self.host.sh(scripts.START, directory, *words)
+        except ProviderError as error:
+            said = await self.host.sh('tail -n 20 "$1/log" 2>/dev/null || :', directory)
+            await self.host.sh(scripts.KILL, directory, check=False)
+            why = next((line for line in said.stdout.splitlines() if " ERROR " in line), "")
+            raise ProviderError(
+                f"container {name} does not start: {error.message}"
+                + (f" ({why.rpartition(' - ')[2]})" if why else ""),
+                hint=f"See {directory}/log on host {self.host.name}.",
+            ) from error
+
+    async def _stop(self, directory: str, machine: Machine) -> None:
+        self._known.stopped.add(machine.uuid)
+        await self.host.sh(scripts.KILL, directory)
+        await self._unplug(machine)
+
+    async def _unplug(self, machine: Machine) -> None:
+        """Links and ports that a monitor left which was killed."""
+        ports = [nic.port for nic in machine.nics if nic.port]
+        await self.host.sh(scripts.UNPLUG, *ports)
+
+    async def _reset(self, directory: str, machine: Machine, name: str) -> None:
+        """It is not seen to be off in between."""
+        async with self._comparing:
+            await self._stop(directory, machine)
+            await self._start(directory, machine, name)
+            known = self._known.running
+            seen = await self.host.look()
+            self._known.stopped.discard(machine.uuid)
+            if known is not None:
+                known[machine.uuid] = seen.running.get(self._relative(directory))
+            self._publish(machine.uuid, MachineChange.RESET, PowerState.ON)
+
+    async def _shut_down(self, directory: str) -> None:
+        path = PurePosixPath(directory)
+        await self.host.runner.run(
+            ["lxc-stop", "-P", str(path.parent), "-n", path.name, "--nokill", "--nowait"]
+        )
+
+    async def machines(self) -> Sequence[MachineEvent]:
+        seen = await self.host.look()
+        return [
+            MachineEvent(uuid, MachineChange.OBSERVED, _power(seen.running.get(path)))
+            for uuid, path in self._managed(seen).items()
+        ]
+
+    async def watch(self) -> AsyncIterator[MachineEvent]:
+        with self._feed.listen() as queue:
+            if self._watching is None:
+                self._watching = self._tasks.start(self._keep_watch(), name="look at containers")
+            await self._look()
+            known = self._known.running
+            for uuid, running in dict(known or {}).items():
+                yield MachineEvent(uuid, MachineChange.OBSERVED, _power(running))
+            while True:
+                yield await queue.get()
+
+    async def _keep_watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOKS_EVERY)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Compare what is there with what was, and report what has changed. A host that is away
+        is reported once.
+        """
+        async with self._comparing:
+            try:
+                seen = await self.host.look()
+            except ProviderError as error:
+                for uuid in self._known.running or {}:
+                    self._publish(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, str(error))
+                self._known.running = None
+                return
+            now = {uuid: seen.running.get(path) for uuid, path in self._managed(seen).items()}
+            before, self._known.running = self._known.running, now
+            if before is None:
+                for uuid, running in now.items():
+                    self._publish(uuid, MachineChange.OBSERVED, _power(running))
+                return
+            for uuid in before.keys() - now.keys():
+                self._publish(uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
+            for uuid, running in now.items():
+                change = self._changed(uuid, before.get(uuid), running, new=uuid not in before)
+                if change is not None:
+                    self._publish(uuid, change, _power(running))
+
+    def _changed(
+        self, uuid: UUID, before: Running | None, now: Running | None, *, new: bool
+    ) -> MachineChange | None:
+        if new and now is None:
+            return MachineChange.DEFINED
+        if before is None and now is not None:
+            return MachineChange.STARTED
+        if before is not None and now is None:
+            commanded = uuid in self._known.stopped
+            self._known.stopped.discard(uuid)
+            return MachineChange.STOPPED if commanded else MachineChange.SHUTDOWN
+        if before is not None and now is not None and now.init not in (0, before.init):
+            if before.init == 0 and before.monitor == now.monitor:
+                return None
+            return MachineChange.RESET
+        return None
+
+    def _managed(self, seen: Seen) -> dict[UUID, str]:
+        """UUID -> path of its directory below that of pools."""
+        return {
+            uuid: path
+            for uuid, path in seen.machines().items()
+            if self.is_managed(seen.records[f"{path}/machine.json"], None)
+        }
+
+    def _publish(
+        self, uuid: UUID, change: MachineChange, power: PowerState, reason: str = ""
+    ) -> None:
+        self._feed.publish(MachineEvent(uuid, change, power, reason))
+
+    async def console(self, machine: UUID) -> LxcConsole:
+        path, _, _, running = await self._find(machine)
+        if running is None:
+            raise ProviderError(f"host {self.host.name}: machine {machine} is off")
+        directory = PurePosixPath(self.host.path(path))
+        argv = ["lxc-console", "-P", str(directory.parent), "-n", directory.name, "-t", "0"]
+        runner = self.host.runner
+        return LxcConsole(
+            await process.pipe(runner.command(argv) if isinstance(runner, SshRunner) else argv)
+        )
+
+    def console_record(self, machine: UUID) -> str:
+        return str(PurePosixPath(self._records) / f"{machine}.log")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
+def _power(running: Running | None) -> PowerState:
+    return PowerState.OFF if running is None else PowerState.ON
+
+
+def _differing(live: Record | None, shape: Machine) -> Machine | None:
+    """What a container runs with, where it is not as defined."""
+    if live is None or live.machine is None:
+        return None
+    has = replace(live.machine, boot_order=shape.boot_order)
+    return has if has != shape else None

@@ -1,0 +1,94 @@
+"""What is written beside each thing: whose it is, and its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from uuid import UUID
+
+import msgspec
+
+from nospoon.model.resources import Image, Machine, OwnerTag, Pool, Volume
+
+OnPool = Pool | Image | Volume | Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`name` of the resource; `tag` and shape as they were written. `ids`: of a root, first and
+    count of those of the host that its files belong to.
+    """
+
+    name: str
+    tag: OwnerTag
+    pool: Pool | None = None
+    image: Image | None = None
+    volume: Volume | None = None
+    machine: Machine | None = None
+    ids: tuple[int, int] = (0, 0)
+
+    @property
+    def shape(self) -> OnPool | None:
+        return self.pool or self.image or self.volume or self.machine
+
+
+def record(name: str, tag: OwnerTag, shape: OnPool, *, ids: tuple[int, int] = (0, 0)) -> bytes:
+    """In one line."""
+    match shape:
+        case Pool():
+            made = Record(name, tag, pool=shape)
+        case Image():
+            made = Record(name, tag, image=shape)
+        case Volume():
+            made = Record(name, tag, volume=shape, ids=ids)
+        case Machine():
+            made = Record(name, tag, machine=shape)
+    return msgspec.json.encode(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The processes of a container: its monitor, and its init, 0 while it starts or ends."""
+
+    monitor: int
+    init: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a host has, by paths below the directory of pools. What cannot be read is ignored."""
+
+    records: Mapping[str, Record] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    running: Mapping[str, Running] = field(default_factory=dict)
+
+    def machines(self) -> dict[UUID, str]:
+        """UUID -> path of its directory."""
+        return {
+            each.machine.uuid: str(PurePosixPath(path).parent)
+            for path, each in self.records.items()
+            if each.machine is not None and path.endswith("/machine.json")
+        }
+
+
+def parse(text: str) -> Seen:
+    """What `scripts.LOOK` wrote."""
+    records: dict[str, Record] = {}
+    sizes: dict[str, int] = {}
+    running: dict[str, Running] = {}
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        path, _, value = rest.partition(" ")
+        try:
+            match word:
+                case "record":
+                    records[path] = msgspec.json.decode(value, type=Record)
+                case "size":
+                    sizes[path] = int(value)
+                case "runs":
+                    monitor, init = value.split()
+                    running[path] = Running(int(monitor), int(init))
+        except (msgspec.MsgspecError, ValueError):
+            continue
+    return Seen(records, sizes, running)

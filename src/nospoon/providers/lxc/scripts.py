@@ -1,0 +1,237 @@
+"""What runs on the host: short programs of sh(1) and of Python's standard library.
+
+Content of users is touched only by processes that are root in the containers' user namespace alone
+(lxc-usernsexec(1)), with the container's root as theirs: to the host they are an unknown user, so
+that they can make no device, take no id of the host, and follow no link out of the root.
+"""
+
+from __future__ import annotations
+
+LOOK = """
+cd "$1" 2>/dev/null || exit 0
+for file in */pool.json */*.image.json */*.volume.json */*/machine.json */*/live.json; do
+  [ -f "$file" ] && text=$(cat "$file" 2>/dev/null) && printf 'record %s %s\\n' "$file" "$text"
+done
+for file in */*.image */*.volume; do
+  [ -f "$file" ] && size=$(stat -c %s "$file" 2>/dev/null) && echo "size $file $size"
+done
+for file in */*/pid; do
+  [ -f "$file" ] && pid=$(cat "$file" 2>/dev/null) || continue
+  name=${file%/pid}
+  title=$(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || continue
+  [ "$title" = "[lxc monitor] $1/${name%/*} ${name#*/} " ] || continue
+  children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) || children=
+  first=${children%% *}
+  echo "runs $name $pid ${first:-0}"
+done
+:
+"""
+"""Shell, of a directory of pools: a line for each record, file and container that runs. A monitor
+is known by its title, for a pid may be another process's by now. Where it was killed, the kernel
+has killed the container's init (PR_SET_PDEATHSIG).
+"""
+
+FACTS = """
+PATH=$PATH:/usr/sbin:/sbin
+for each in lxc-start lxc-stop lxc-console lxc-usernsexec mkfs.ext4 unshare python3; do
+  command -v "$each" >/dev/null || echo "lacks $each"
+done
+[ -r /usr/share/lxc/config/common.conf ] || echo "lacks /usr/share/lxc/config/common.conf"
+for kind in u g; do
+  awk -F: -v kind=$kind '($1 == "root" || $1 == "0") && $3 >= 65536 {print "ids", kind, $2, $3}' \\
+    /etc/sub${kind}id 2>/dev/null
+done
+if [ -r /sys/fs/cgroup/cgroup.controllers ]; then
+  for each in $(cat /sys/fs/cgroup/cgroup.controllers); do echo "cgroup2 $each"; done
+else
+  for each in /sys/fs/cgroup/*/; do each=${each%/}; echo "cgroup ${each##*/}"; done
+fi
+echo "cpus $(nproc)"
+awk '$1 == "MemTotal:" {print "memory", $2}' /proc/meminfo
+name=$(hostname)
+case $name in localhost*|*.*) ;; *) name=$(hostname -f 2>/dev/null) || name=$(hostname) ;; esac
+echo "name $name"
+"""
+"""Shell: what a host has, a word and its values a line. The name as libvirt finds it."""
+
+MAKE_POOL = """
+umask 077
+parent=$(dirname "$1")
+mkdir -p -m 711 "$parent"
+if [ ! -f "$1/pool.json" ]; then
+  made=$parent/.making-$(basename "$1")
+  rm -rf "$made"
+  mkdir -m 711 "$made"
+  cat >"$made/pool.json"
+  mv -T "$made" "$1" 2>/dev/null || { rm -rf "$made"; exit 17; }
+else
+  cat >"$1/.pool.json" && mv "$1/.pool.json" "$1/pool.json"
+fi
+"""
+"""Shell: a directory that other users may pass through, as the containers' root must. Ends with 17
+(EEXIST) where there is one that is not a pool.
+"""
+
+WRITE = 'umask 077; cat >"$1.part" && mv "$1.part" "$1"'
+"""Shell: a file in one step."""
+
+APPEND = 'umask 077; cat >>"$1"'
+
+FINISH_IMAGE = """
+[ "$(sha256sum <"$1.part" | cut -c 1-64)" = "$2" ] || { rm -f "$1.part"; exit 74; }
+mv "$1.part" "$1"
+"""
+"""Shell: a copied image gets its name when it is what it is to be; 74 (EX_IOERR) otherwise."""
+
+MAKE_ROOT = """
+volume=$1 size=$2 ids=$3 count=$4 image=$5
+umask 077
+work=$(dirname "$volume")/.making-$(basename "$volume")
+rm -rf "$work"; mkdir "$work"; trap 'rm -rf "$work"' EXIT
+truncate -s "$size" "$work/root"
+mkfs.ext4 -q -F -m 0 -O ^resize_inode -E "root_owner=$ids:$ids,nodiscard" "$work/root"
+if [ -n "$image" ]; then
+  mkdir "$work/mounted"
+  unshare --mount --propagation private sh -ec '
+    mount -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
+    cd "$1/mounted"
+    exec lxc-usernsexec -m "u:0:$2:$3" -m "g:0:$2:$3" -- python3 -I -S -c "$5" <"$4"
+  ' sh "$work" "$ids" "$count" "$image" "$6"
+fi
+mv "$work/root" "$volume"
+"""
+"""Shell: a root file system in a file, and an image unpacked in it. Its mount is in a namespace of
+its own, and ends with it.
+"""
+
+UNPACK = """
+import io, os, subprocess, sys, tarfile
+
+MOST = 2_000_000
+source = sys.stdin.buffer
+head = os.pread(0, 4, 0)
+if head == b"\\x28\\xb5\\x2f\\xfd":  # RFC 8878, 3.1.1
+    source = subprocess.Popen(["zstd", "-dcq"], stdin=0, stdout=subprocess.PIPE).stdout
+archive = tarfile.open(fileobj=source, mode="r|*", errorlevel=2)
+archive.extraction_filter = lambda member, path: member
+os.chroot(".")
+os.chdir("/")
+if os.path.isdir("lost+found"):
+    os.rmdir("lost+found")
+try:
+    for count in range(MOST + 1):
+        member = archive.next()
+        if member is None:
+            break
+        archive.members.clear()
+        if count == MOST:
+            sys.exit(f"it has more than {MOST} members")
+        if member.isdev():
+            continue
+        archive.extract(member, "/", numeric_owner=True)
+        granted = member.pax_headers.get("SCHILY.xattr.security.capability")
+        if granted and member.isreg():
+            value = granted.encode("utf-8", "surrogateescape")
+            os.setxattr(member.name, "security.capability", value, follow_symlinks=False)
+except (OSError, tarfile.TarError, ValueError) as error:
+    sys.exit(f"{member.name if member else 'its begin'!r}: {error}")
+if not os.path.lexists("sbin/init"):
+    sys.exit("it has no /sbin/init: it is not the root of a system container")
+"""
+"""Python: unpacks standard input, a tar, into the working directory, which becomes its root.
+Devices and FIFOs are left out: a container gets its /dev by liblxc. Of extended attributes,
+capabilities are set.
+"""
+
+GROW_ROOT = """
+truncate -s "$2" "$1"
+[ -z "$3" ] || exit 0
+e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
+resize2fs "$1" >/dev/null 2>&1
+"""
+"""Shell: a root that is larger. That of a container that runs ("$3") gets it at its next start."""
+
+START = """
+directory=$1 volume=$2 ids=$3 count=$4 seed=$5 records=$6
+pool=$(dirname "$directory") name=$(basename "$directory")
+[ -e "$volume" ] || { echo "its root $volume is gone" >&2; exit 1; }
+mkdir -p -m 700 "$records"
+cp "$directory/machine.json" "$directory/live.json"
+rm -f "$directory/pid"
+blocks=$(dumpe2fs -h "$volume" 2>/dev/null |
+  awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
+if [ "$blocks" -lt "$(($(stat -c %s "$volume") - 4096))" ]; then
+  e2fsck -f -p "$volume" >/dev/null || [ $? -le 1 ]
+  resize2fs "$volume" >/dev/null 2>&1
+fi
+exec unshare --mount --propagation private sh -ec '
+  mount -o loop,nodev,noatime "$2" "$1/rootfs"
+  if [ -e "$1/seed.json" ]; then (
+    cd "$1/rootfs"
+    exec lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- python3 -I -S -c "$5" <"$1/seed.json"
+  ) fi
+  exec lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/log" -l WARN -d
+' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
+"""
+"""Shell: start a container on its root. The monitor keeps the mount namespace alive."""
+
+PUT_SEED = """
+import json, os, sys
+given = json.load(sys.stdin)
+os.chroot(".")
+os.chdir("/")
+os.umask(0o077)
+place = "/var/lib/cloud/seed/nocloud"
+os.makedirs(place, mode=0o755, exist_ok=True)
+for name, text in given.items():
+    with open(f"{place}/{name}", "w") as file:
+        file.write(text)
+"""
+"""Python: writes what cloud-init looks for into the working directory, which becomes its root."""
+
+KILL = """
+directory=$1
+pool=$(dirname "$directory") name=$(basename "$directory")
+[ -f "$directory/pid" ] || exit 0
+pid=$(cat "$directory/pid")
+runs() {
+  [ "$(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" = "[lxc monitor] $pool $name " ]
+}
+! runs || lxc-stop -P "$pool" -n "$name" -k || :
+for turn in $(seq 200); do runs || break; sleep 0.05; done
+! runs || { echo "it does not end" >&2; exit 1; }
+for kind in payload monitor; do
+  for each in /sys/fs/cgroup/lxc.$kind.$name /sys/fs/cgroup/*/lxc.$kind.$name; do
+    [ ! -d "$each" ] || find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || :
+  done
+done
+rm -f "$directory/pid" "$directory/live.json"
+"""
+"""Shell: end a container, and return when its monitor has ended, and with it mounts and links. Of
+one whose monitor was killed, empty control groups are left, which go as well.
+"""
+
+REMOVE_POOL = """
+[ -e "$1" ] || exit 0
+find "$1" -mindepth 1 -maxdepth 1 ! -name pool.json -exec rm -rf {} +
+rm -rf "$1"
+"""
+"""Shell: a pool is known until nothing else of it is left."""
+
+REMOVE = """
+[ -e "$1" ] || exit 0
+gone=$(dirname "$1")/.gone-$(basename "$1")
+rm -rf "$gone"
+mv "$1" "$gone"
+rm -rf "$gone"
+"""
+"""Shell: a directory is there with all it has, or not there."""
+
+UNPLUG = """
+for port in "$@"; do
+  ! ip link show dev "$port" >/dev/null 2>&1 || ip link del dev "$port" 2>/dev/null || :
+  ! command -v ovs-vsctl >/dev/null ||
+    ovs-vsctl --timeout=5 --if-exists del-port "$port" 2>/dev/null || :
+done
+"""
+"""Shell: links of a container, and their ports at Open vSwitch, that its monitor did not remove."""

@@ -1,0 +1,229 @@
+"""Containers beside bare metal for real: systemd, cloud-init, ssh, changes, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.lxc import LxcSection
+from nospoon.clusterfile.models import HostSection
+from nospoon.testing.container_root import busybox_root, debian_root
+from nospoon.testing.rack import CACHE, Rack, private_rack
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
+
+FILE = """\
+cluster: {name}
+{bmc}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}
+networks: {{lan: {{netboot: builtin}}}}
+nodes:
+- {{name: metal, memory: 512MiB, disks: [1GiB], nics: lan}}
+- name: box
+  kind: container
+  memory: {memory}
+  disks: [{{image: root.tar.zst, size: 1GiB}}]
+  nics: lan
+  ssh_keys: ['{key}']
+  user_data: |
+    #cloud-config
+    runcmd: [[sh, -c, "echo {word} >/root/said"]]
+"""
+
+
+@pytest.fixture(scope="module")
+def rack() -> Iterator[Rack]:
+    with private_rack() as made:
+        shutil.copy(asyncio.run(debian_root(CACHE)), made.directory / "root.tar.zst")
+        key = str(made.directory / "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        ssh = made.directory / "ssh"
+        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
+        ssh.chmod(0o755)
+        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        yield made
+
+
+def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB") -> str:
+    key = (rack.directory / "key.pub").read_text().strip()
+    return rack.file(FILE.format(name=name, bmc=bmc, key=key, word=word, memory=memory))
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.3)
+
+
+def attached(rack: Rack, name: str, node: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    """By liblxc itself, without nospoon."""
+    (where,) = (rack.directory / "pool" / "lxc").glob(f"nospoon-{name}-*/*-{node}")
+    return subprocess.run(
+        ["lxc-attach", "-P", str(where.parent), "-n", where.name, "--clear-env", "--", *argv],
+        text=True, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def inside(rack: Rack, name: str, *argv: str) -> str:
+    return attached(rack, name, "box", *argv).stdout.strip()
+
+
+def power(rack: Rack, name: str) -> str:
+    return str(rack.json("node", "show", f"{name}/box")["power"])
+
+
+def initialised(rack: Rack, name: str, word: str) -> Callable[[], bool]:
+    def done() -> bool:
+        return (
+            "done" in inside(rack, name, "cloud-init", "status")
+            and inside(rack, name, "cat", "/root/said") == word
+        )
+
+    return done
+
+
+def left(rack: Rack, name: str) -> list[str]:
+    """What of a cluster is on the host."""
+    found = [str(path) for path in (rack.directory / "pool").rglob("*") if name in path.name]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/lxc.*{name}*")]
+    for argv in (["losetup", "-a"], ["ip", "link"], ["findmnt", "-l"]):
+        said = subprocess.run(argv, text=True, capture_output=True, check=True).stdout
+        found += [line for line in said.splitlines() if name in line]
+    return found
+
+
+def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rack) -> None:
+    name, bmc = rack.name(), rack.bmc()
+    file = written(rack, name, bmc, "first")
+    rack.run("up", "--yes", file)
+    assert power(rack, name) == "on"
+    until(initialised(rack, name, "first"), "cloud-init done")
+    state = inside(rack, name, "systemctl", "is-system-running", "--wait")
+    assert state == "running", inside(rack, name, "systemctl", "--failed", "--no-legend")
+    told = ("hostname", "-s"), ("cat", "/proc/1/comm"), ("cat", "/sys/class/net/eth0/address")
+    said = [rack.run("node", "exec", f"{name}/box", "-l", "debian", "--", *argv) for argv in told]
+    mac = rack.json("node", "show", f"{name}/box")["nics"][0].split()[0]
+    assert [each.stdout.strip() for each in said] == ["box", "systemd", mac]
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    assert "login:" in rack.run("node", "console", "--log", f"{name}/box").stdout
+
+    rack.run("node", "power", f"{name}/box", "soft")
+    until(lambda: power(rack, name) == "off", "shut down by its guest")
+    assert not any("cgroup" in each for each in left(rack, name))
+    file = written(rack, name, bmc, "second", memory="640MiB")
+    rack.run("up", "--yes", file)
+    rack.run("node", "power", f"{name}/box", "on")
+    until(initialised(rack, name, "second"), "cloud-init again")
+
+    rack.run("down", "--yes", name)
+    assert left(rack, name) == []
+
+
+def test_a_link_that_another_program_unplugged_is_plugged_in_again(rack: Rack) -> None:
+    name = rack.name()
+    file = written(rack, name, rack.bmc(), "said")
+    rack.run("up", "--yes", file)
+    (port,) = rack.json("node", "show", f"{name}/box")["ports"]
+    link = port["local_link_connection"]
+    subprocess.run(["ip", "link", "set", "dev", link["port_id"], "nomaster"], check=True)
+    (step,) = rack.json("plan", file)["steps"]
+    assert (step["kind"], step["action"], step["at_power_off"]) == ("machine", "change", False)
+    rack.run("up", "--yes", file)
+    done = subprocess.run(
+        ["ip", "link", "show", "dev", link["port_id"]], text=True, capture_output=True, check=True
+    )
+    assert f"master {link['switch_info']}" in done.stdout
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    rack.run("down", "--yes", name)
+
+
+@pytest.fixture
+def switch() -> Iterator[str]:
+    """A bridge of Open vSwitch on the userspace datapath, which needs no kernel module."""
+    name = f"nst{uuid4().hex[:8]}"
+    vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev")
+    yield name
+    vsctl("del-br", name)
+
+
+def vsctl(*argv: str) -> str:
+    argv = ("ovs-vsctl", "--timeout=10", *argv)
+    return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.strip()
+
+
+def test_containers_of_one_vlan_reach_one_another_and_no_other_vlan(
+    rack: Rack, switch: str
+) -> None:
+    name, busybox = rack.name(), "/bin/busybox"
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+    lans = "".join(
+        f"  lan{vlan}: {{bridge: {switch}, switch: ovs, vlan: {vlan}}}\n" for vlan in (100, 200)
+    )
+    box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+    nodes = "".join(
+        f"- {{name: {node}, {box}, nics: [lan{vlan}]}}\n"
+        for node, vlan in (("a", 100), ("b", 100), ("c", 200))
+    )
+    hosts = "hosts: {here: {libvirt: 'qemu:///system', lxc: true}}\n"
+    file = rack.file(f"cluster: {name}\n{hosts}networks:\n{lans}nodes:\n{nodes}", f"{name}.yaml")
+    rack.run("up", "--yes", file)
+    for number, node in enumerate("abc", 1):
+        for argv in (
+            ["addr", "add", f"10.91.7.{number}/24", "dev", "eth0"],
+            ["link", "set", "eth0", "up"],
+        ):
+            done = attached(rack, name, node, busybox, "ip", *argv)
+            assert done.returncode == 0, done.stderr
+
+    def reaches(number: int) -> bool:
+        ping = [busybox, "ping", "-c", "1", "-W", "2", f"10.91.7.{number}"]
+        return attached(rack, name, "a", *ping).returncode == 0
+
+    until(lambda: reaches(2), "an answer of b")
+    assert not reaches(3)
+    assert reaches(2)
+    ports = vsctl("list-ports", switch).split()
+    assert [vsctl("get", "port", port, "tag") for port in ports].count("100") == 2
+    rack.run("down", "--yes", name)
+    assert vsctl("list-ports", switch) == ""
+    assert left(rack, name) == []
+
+
+def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
+    """Without it its nodes go elsewhere; other ids are for roots that are made then."""
+    name, bmc = rack.name(), rack.bmc()
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+
+    def file(lxc: str) -> str:
+        box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+        where = ", host: 'here:lxc'" if lxc else ""
+        text = (
+            f"cluster: {name}\n{bmc}"
+            f"hosts: {{here: {{libvirt: 'qemu:///system'{lxc}, simulated: true}}}}\n"
+            f"networks: {{lan: {{}}}}\nnodes: [{{name: n, {box}, nics: lan{where}}}]\n"
+        )
+        return rack.file(text, f"{name}.yaml")
+
+    rack.run("up", "--yes", file(", lxc: true"))
+    reserved = next(
+        line.partition(":")[2]
+        for line in Path("/etc/subuid").read_text().splitlines()
+        if line.startswith("root:")
+    )
+    assert rule_of(LxcSection, "idmap") is Rule.NEW_NODES
+    assert rack.json("plan", file(f", lxc: {{idmap: '{reserved}'}}"))["steps"] == []
+    rack.run("up", "--yes", file(f", lxc: {{idmap: '{reserved}'}}"))
+    rack.run("node", "power", f"{name}/n", "cycle")
+    assert rule_of(HostSection, "lxc") is Rule.NODES
+    without = rack.run("plan", file("")).stdout
+    assert "here:simulated" in without
+    assert "here:lxc" in without
+    rack.run("down", "--yes", name)

@@ -1,0 +1,54 @@
+"""The lxc connection keeps the promises of the driver contract, with containers of busybox."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nospoon.model.resources import Machine, Pool, Resource
+from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+
+pytestmark = pytest.mark.lxc
+
+
+class TestLxc(DriverPromises):
+    @pytest.fixture
+    def bench(self, bench: Bench) -> Bench:
+        return replace(
+            bench,
+            make_stranger=lambda resource: make_stranger(bench, resource),
+            remove_machine=lambda resource: remove_machine(bench, resource),
+        )
+
+
+def path_of(bench: Bench, resource: Resource) -> Path:
+    match resource.shape:
+        case Pool(path):
+            return Path(path)
+        case Machine(pool=pool):
+            name = f"{pool.removeprefix('nospoon-')}-{resource.key.name}"
+            return Path(bench.pool_root, pool, name)
+        case _:
+            raise AssertionError(resource)
+
+
+async def make_stranger(bench: Bench, resource: Resource) -> Stranger | None:
+    """A directory that has something of another's."""
+    path = path_of(bench, resource)
+    path.mkdir(parents=True)
+    (path / "theirs").write_text("theirs")
+
+    async def untouched() -> bool:
+        return [each.name for each in path.iterdir()] == ["theirs"]
+
+    async def remove() -> None:
+        shutil.rmtree(path)
+
+    return Stranger(untouched, remove)
+
+
+async def remove_machine(bench: Bench, resource: Resource) -> None:
+    shutil.rmtree(path_of(bench, resource))

@@ -1,0 +1,128 @@
+"""Containers that are killed, reboot, or have a root that is not there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.lxc.conftest import image_of
+
+from nospoon.errors import ProviderError
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Kind, Machine
+from nospoon.providers.lxc import LxcConnection
+from nospoon.testing.conformance import (
+    PLAN,
+    Bench,
+    events_of,
+    found,
+    make,
+    observe_all,
+    rack_for,
+    remove_all,
+    until,
+)
+from nospoon.testing.container_root import busybox_root
+
+pytestmark = pytest.mark.lxc
+
+REBOOTS = """\
+#!/bin/busybox sh
+echo 'container: init runs'
+/bin/busybox sleep 2
+exec /bin/busybox reboot -f
+"""
+
+
+def monitors(place: Path) -> list[int]:
+    done = subprocess.run(
+        ["pgrep", "-f", rf"^\[lxc monitor\] {place}/"], text=True, capture_output=True, check=False
+    )
+    return [int(pid) for pid in done.stdout.split()]
+
+
+def left(place: Path, bench: Bench) -> list[str]:
+    name = f"kit-{bench.cluster.hex[:8]}"
+    losetup = subprocess.run(["losetup", "-a"], text=True, capture_output=True, check=True)
+    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/lxc.*{name}*")]
+    return cgroups + [line for line in losetup.stdout.splitlines() if str(place) in line]
+
+
+async def test_a_container_ends_with_its_monitor_and_starts_again(
+    bench: Bench, place: Path
+) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    machines = bench.connection.machine_driver
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    async with events_of(bench, rack.uuid) as queue:
+        os.kill(monitors(place)[0], signal.SIGKILL)
+        ended = await until(queue, MachineChange.SHUTDOWN, bench.patience)
+        assert ended.power is PowerState.OFF
+    assert not (await found(bench, rack.machine)).running
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert (await found(bench, rack.machine)).running
+    os.kill(monitors(place)[0], signal.SIGKILL)
+    await remove_all(bench)
+    assert left(place, bench) == []
+
+
+async def test_a_guest_that_reboots_is_told_as_a_reset(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    image = image_of(busybox_root(init=REBOOTS), place, images)
+    rack = rack_for(replace(bench, image=image))
+    await make(bench, *rack.all)
+    async with events_of(bench, rack.uuid) as queue:
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        assert (await until(queue, MachineChange.RESET, bench.patience)).power is PowerState.ON
+
+
+async def test_a_start_that_fails_says_why_and_leaves_nothing(bench: Bench, place: Path) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    assert isinstance(rack.machine.shape, Machine)
+    bridged = replace(rack.machine.shape.nics[0], bridge="nsnot-there", port="nsx-0")
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(bridged,)))
+    await make(bench, machine)
+    with pytest.raises(ProviderError, match="container m0 does not start"):
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert not (await found(bench, machine)).running
+    assert monitors(place) == []
+    assert left(place, bench) == []
+
+
+async def test_a_root_whose_file_is_gone_is_at_fault_and_made_again(
+    bench: Bench, connection: LxcConnection
+) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    (volume,) = Path(bench.pool_root).glob("*/m0-0.volume")
+    volume.unlink()
+    assert (await found(bench, rack.blank)).fault == "its file is gone"
+    with pytest.raises(ProviderError, match=r"its root .* is gone"):
+        await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    await make(bench, rack.blank)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert (await found(bench, rack.blank)).fault == ""
+
+
+async def test_what_an_interrupted_creation_left_goes_with_the_next_one(bench: Bench) -> None:
+    rack = rack_for(bench)
+    await make(bench, rack.pool, rack.image)
+    pool = Path(bench.pool_root, rack.pool.key.name)
+    (pool / ".making-m0-0.volume").mkdir()
+    (pool / ".making-m0-0.volume" / "root").write_bytes(b"half")
+    (pool / "m0-0.volume").write_bytes(b"whole, and not noted yet")
+    (pool / f"{rack.image.key.name}.image.part").write_bytes(b"half")
+    (pool / f".making-{rack.pool.key.name.removeprefix('nospoon-')}-m0").mkdir()
+    assert rack.blank.key not in await observe_all(bench)
+    await make(bench, *rack.all)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    await remove_all(bench)
+    assert not pool.exists()
+    assert Kind.POOL not in {key.kind for key in await observe_all(bench)}

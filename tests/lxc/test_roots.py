@@ -1,0 +1,162 @@
+"""Roots are made of archives of users: nothing of them reaches the host."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.lxc.conftest import image_of
+
+from nospoon.errors import ProviderError
+from nospoon.model.resources import Volume
+from nospoon.testing.conformance import MEBI, Bench, Rack, make, observe_all, rack_for
+from nospoon.testing.container_root import busybox_root
+
+pytestmark = pytest.mark.lxc
+
+Members = Callable[[tarfile.TarFile], None]
+
+
+def archive(more: Members, *, init: bool = True) -> bytes:
+    """A root of busybox with more members."""
+    written = io.BytesIO(busybox_root() if init else b"")
+    with tarfile.open(fileobj=written, mode="a" if init else "w") as made:
+        more(made)
+    return written.getvalue()
+
+
+def add(made: tarfile.TarFile, name: str, kind: bytes, **more: object) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = kind, 0o755
+    for key, value in more.items():
+        setattr(member, key, value)
+    made.addfile(member, io.BytesIO(b"theirs"[: member.size]))
+
+
+def rack_of(
+    bench: Bench, content: bytes, place: Path, images: dict[str, Path], *, size: int = 16 * MEBI
+) -> Rack:
+    rack = rack_for(replace(bench, image=image_of(content, place, images)))
+    assert isinstance(rack.blank.shape, Volume)
+    return replace(rack, blank=replace(rack.blank, shape=replace(rack.blank.shape, size=size)))
+
+
+def debugfs(bench: Bench, rack: Rack, command: str) -> str:
+    """What a root has, read from its file without mounting it."""
+    assert isinstance(rack.blank.shape, Volume)
+    volume = Path(bench.pool_root, rack.blank.shape.pool, "m0-0.volume")
+    return said(["/usr/sbin/debugfs", "-R", command, str(volume)]).decode()
+
+
+def said(argv: list[str], given: bytes = b"") -> bytes:
+    return subprocess.run(argv, input=given, capture_output=True, check=True).stdout
+
+
+async def test_no_member_leaves_the_root(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    outside = place / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+
+    def more(made: tarfile.TarFile) -> None:
+        add(made, "../../../../../../up", tarfile.REGTYPE, size=6)
+        add(made, f"{outside}/absolute", tarfile.REGTYPE, size=6)
+        add(made, "link", tarfile.SYMTYPE, linkname=str(outside))
+        add(made, "link/through", tarfile.REGTYPE, size=6)
+        add(made, "proc/link", tarfile.SYMTYPE, linkname="/proc/1/root")
+
+    rack = rack_of(bench, archive(more), place, images)
+    await make(bench, rack.pool, rack.image, rack.blank)
+    assert [each.name for each in outside.iterdir()] == ["kept"]
+    assert not Path("/up").exists()
+    assert "Type: regular" in debugfs(bench, rack, f"stat {outside}/through")
+    assert "Type: regular" in debugfs(bench, rack, "stat /up")
+
+
+async def test_devices_are_left_out_and_users_are_the_containers_own(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    def more(made: tarfile.TarFile) -> None:
+        add(made, "dev/disk", tarfile.BLKTYPE, devmajor=254, devminor=0)
+        add(made, "etc/pipe", tarfile.FIFOTYPE)
+        add(made, "bin/su", tarfile.REGTYPE, size=6, mode=0o4755)
+        add(made, "etc/of-a-user", tarfile.REGTYPE, size=6, uid=1000, gid=100)
+
+    rack = rack_of(bench, archive(more), place, images)
+    await make(bench, rack.pool, rack.image, rack.blank)
+    for missing in ("dev/disk", "etc/pipe"):
+        assert "Type:" not in debugfs(bench, rack, f"stat {missing}")
+    first = int(said(["awk", "-F:", '$1 == "root" {print $2; exit}', "/etc/subuid"]))
+    su = " ".join(debugfs(bench, rack, "stat bin/su").split())
+    assert "Mode: 04755" in su
+    assert f"User: {first} Group: {first} " in su
+    user = " ".join(debugfs(bench, rack, "stat etc/of-a-user").split())
+    assert f"User: {first + 1000} Group: {first + 100} " in user
+
+
+def of_a_user_of_the_host(made: tarfile.TarFile) -> None:
+    add(made, "etc/host", tarfile.REGTYPE, size=6, uid=70_000)
+
+
+def large(made: tarfile.TarFile) -> None:
+    member = tarfile.TarInfo("large")
+    member.size = 32 * MEBI
+    made.addfile(member, io.BytesIO(bytes(member.size)))
+
+
+def many(made: tarfile.TarFile) -> None:
+    for number in range(20_000):
+        add(made, f"tmp/{number}", tarfile.REGTYPE)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (archive(large), "'large': .*No space left"),
+        (archive(many), "No space left"),
+        (archive(of_a_user_of_the_host), "'etc/host': "),
+        (archive(lambda _: None, init=False), "no /sbin/init"),
+        (busybox_root()[:100_000], "unexpected end of data"),
+        (b"not a tar at all" * 1000, "not a tar|invalid header|could not be opened"),
+    ],
+)
+async def test_what_cannot_be_a_root_is_refused_and_leaves_nothing(
+    bench: Bench, place: Path, images: dict[str, Path], content: bytes, why: str
+) -> None:
+    rack = rack_of(bench, content, place, images)
+    await make(bench, rack.pool, rack.image)
+    with pytest.raises(ProviderError, match=why):
+        await make(bench, rack.blank)
+    assert rack.blank.key not in await observe_all(bench)
+    assert isinstance(rack.blank.shape, Volume)
+    pool = Path(bench.pool_root, rack.blank.shape.pool)
+    assert sorted(each.suffix for each in pool.iterdir()) == [".image", ".json", ".json"]
+    assert str(place).encode() not in said(["losetup", "-a"])
+
+
+@pytest.mark.parametrize("packed", [["gzip"], ["xz", "-0"], ["zstd", "-q"]])
+async def test_a_compressed_root_is_taken(
+    bench: Bench, place: Path, images: dict[str, Path], packed: list[str]
+) -> None:
+    content = said(packed, busybox_root())
+    rack = rack_of(bench, content, place, images)
+    await make(bench, rack.pool, rack.image, rack.blank)
+    assert "Type: regular" in debugfs(bench, rack, "stat sbin/init")
+
+
+async def test_an_image_that_is_another_by_now_is_not_kept(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    rack = rack_of(bench, busybox_root(), place, images)
+    (path,) = (each for each in images.values() if each.name.startswith(bench.image.sha256))
+    path.write_bytes(b"another")
+    await make(bench, rack.pool)
+    with pytest.raises(ProviderError, match="is not what it is to be"):
+        await make(bench, rack.image)
+    assert rack.image.key not in await observe_all(bench)
