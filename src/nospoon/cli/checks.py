@@ -77,6 +77,8 @@ TOOLS = (
     Tool(("ovs-vsctl",), "openvswitch-switch", "networks with `switch: ovs`", Level.OPTIONAL),
     Tool(("/etc/libvirt/nwfilter/clean-traffic.xml",), "libvirt-daemon-config-nwfilter",
          "networks with `anti_spoofing`", Level.OPTIONAL),
+    Tool(("lxc-start",), "lxc", "containers (`lxc: true`)", Level.OPTIONAL),
+    Tool(("newuidmap",), "uidmap", "containers (`lxc: true`)", Level.OPTIONAL),
     Tool(("swtpm",), "swtpm", "TPM 2.0", Level.OPTIONAL),
     Tool(("swtpm_setup",), "swtpm-tools", "TPM 2.0", Level.OPTIONAL),
     Tool(("qemu-system-aarch64",), "qemu-system-arm", "runs aarch64 machines", Level.OPTIONAL),

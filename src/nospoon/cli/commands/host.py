@@ -70,7 +70,7 @@ def setup(
     columns: tuple[str, ...],
 ) -> None:
     """Prepare the hosts of FILE: packages, libvirt, Open vSwitch for files that have networks on
-    it, the directory of pools, bridges.
+    it, liblxc and its ids for files with `lxc`, the directory of pools, bridges.
 
     Ansible does it, as you: by your ssh, with your sudo. A second run changes nothing.
     """
@@ -79,6 +79,7 @@ def setup(
     asked = ["--ask-become-pass"] if ask_become_pass else []
     for variables in hosts.values():
         variables["nospoon_more_packages"] = [*packages, *_more_packages(cluster, volume_group)]
+        variables["nospoon_containers"] = _has_containers(cluster)
         if volume_group:
             variables["nospoon_volume_group"] = volume_group
             variables["nospoon_volume_size"] = volume_size
@@ -91,14 +92,20 @@ def setup(
 def _more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
     """What is wanted only by those who use it."""
     ovs = any(network.switch == "ovs" for network in cluster.networks)
-    return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group)
+    containers = ["lxc", "uidmap"] * _has_containers(cluster)
+    return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group) + containers
+
+
+def _has_containers(cluster: Cluster) -> bool:
+    return any(host.declares.shares_networks for host in cluster.hosts)
 
 
 def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Name -> Ansible's variables; a machine with several connections once."""
     from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415  (not needed to check)
 
-    hosts = {h.name: h for h in cluster.hosts if h.runs_commands and h.declares.is_real}
+    real = (h for h in cluster.hosts if h.runs_commands and h.declares.is_real)
+    hosts = {h.name: h for h in real if not h.declares.shares_networks}
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
         wanted = f"host {', '.join(unknown)}" if unknown else "libvirt host"
