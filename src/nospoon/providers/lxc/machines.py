@@ -195,8 +195,7 @@ class MachineDriver(Owned):
             await self.host.sh(scripts.KILL, directory, check=False)
             why = next((line for line in said.stdout.splitlines() if " ERROR " in line), "")
             raise ProviderError(
-                f"container {name} does not start: {error.message}"
-                + (f" ({why.rpartition(' - ')[2]})" if why else ""),
+                f"container {name} does not start: {why.rpartition(' - ')[2] or error.message}",
                 hint=f"See {directory}/log on host {self.host.name}.",
             ) from error
 

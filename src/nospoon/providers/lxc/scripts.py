@@ -57,7 +57,7 @@ echo "name $name"
 MAKE_POOL = """
 umask 077
 parent=$(dirname "$1")
-mkdir -p -m 711 "$parent"
+(umask 066; mkdir -p "$parent")
 if [ ! -f "$1/pool.json" ]; then
   made=$parent/.making-$(basename "$1")
   rm -rf "$made"
