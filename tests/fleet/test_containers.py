@@ -1,0 +1,48 @@
+"""Containers on a host that is reached over ssh."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fleet.conftest import Farm
+
+from nospoon.testing.container_root import SAYS, busybox_root
+from nospoon.testing.ironic import until
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.lxc, pytest.mark.timeout(300)]
+
+OWN_SYS = """
+mkdir -p "$1"
+mount --rbind /sys/fs/cgroup "$1"
+mount -t sysfs sysfs /sys
+mount --rbind "$1" /sys/fs/cgroup
+"""
+"""liblxc asks /sys which link is a bridge: what is mounted there is of the machine's namespace."""
+
+
+def test_a_container_runs_on_a_host_over_ssh_and_leaves_nothing(farm: Farm) -> None:
+    rack, name = farm.rack, farm.rack.name()
+    (rack.directory / "root.tar").write_bytes(busybox_root())
+    text = (
+        f"cluster: {name}\n"
+        "hosts: {far: {ssh: rack-a, libvirt: 'qemu+ssh://rack-a/system', lxc: true}}\n"
+        "networks: {lan: {netboot: builtin}}\n"
+        "nodes: [{name: box, kind: container, memory: 32MiB, nics: lan,"
+        " disks: [{image: root.tar, size: 16MiB}]}]\n"
+    )
+    far = farm.hosts["rack-a"]
+    far.run("sh", "-ec", OWN_SYS, "sh", str(far.place / "cgroups"))
+    rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+    until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "on")
+    node = rack.json("node", "show", f"{name}/box")
+    assert node["host"] == "far:lxc"
+    bridge = node["nics"][0].split()[2]
+    port = node["ports"][0]["local_link_connection"]["port_id"]
+    assert f"master {bridge}" in far.run("ip", "link", "show", "dev", port)
+
+    until(lambda: SAYS in rack.run("node", "console", "--log", f"{name}/box").stdout)
+    rack.run("node", "power", f"{name}/box", "reset")
+    rack.run("node", "power", f"{name}/box", "off")
+    until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off")
+    rack.run("down", "--yes", "--purge", name)
+    assert far.run("find", "/var/lib/nospoon", "-type", "f") == ""
+    assert far.run("ip", "-o", "link").count("\n") == 1
