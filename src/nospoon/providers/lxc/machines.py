@@ -34,11 +34,13 @@ LOOKS_EVERY = 1.0
 @dataclass(slots=True)
 class _Known:
     """Containers as they were seen last; None before the first look, or while the host is away.
-    `stopped`: those that were switched off, and are not seen to be off yet.
+    `stopped`: those that were switched off, and are not seen to be off yet. `starting`: those that
+    liblxc is starting, and that cannot be entered yet.
     """
 
     running: dict[UUID, Running | None] | None = None
     stopped: set[UUID] = field(default_factory=set)
+    starting: set[UUID] = field(default_factory=set)
 
 
 class MachineDriver(Owned):
@@ -188,6 +190,7 @@ class MachineDriver(Owned):
         await self.host.sh(scripts.KILL, directory)  # what one that was killed has left
         await self._unplug(machine)
         words = (volume, str(ids.first), str(ids.count), scripts.PUT_SEED, self._records)
+        self._known.starting.add(machine.uuid)
         try:
             await self.host.sh(scripts.START, directory, *words)
         except ProviderError as error:
@@ -198,6 +201,8 @@ class MachineDriver(Owned):
                 f"container {name} does not start: {why.rpartition(' - ')[2] or error.message}",
                 hint=f"See {directory}/log on host {self.host.name}.",
             ) from error
+        finally:
+            self._known.starting.discard(machine.uuid)
 
     async def _stop(self, directory: str, machine: Machine) -> None:
         self._known.stopped.add(machine.uuid)
@@ -230,8 +235,8 @@ class MachineDriver(Owned):
     async def machines(self) -> Sequence[MachineEvent]:
         seen = await self.host.look()
         return [
-            MachineEvent(uuid, MachineChange.OBSERVED, _power(seen.running.get(path)))
-            for uuid, path in self._managed(seen).items()
+            MachineEvent(uuid, MachineChange.OBSERVED, _power(running))
+            for uuid, running in self._running(seen).items()
         ]
 
     async def watch(self) -> AsyncIterator[MachineEvent]:
@@ -262,7 +267,7 @@ class MachineDriver(Owned):
                     self._publish(uuid, MachineChange.UNREACHABLE, PowerState.UNKNOWN, str(error))
                 self._known.running = None
                 return
-            now = {uuid: seen.running.get(path) for uuid, path in self._managed(seen).items()}
+            now = self._running(seen)
             before, self._known.running = self._known.running, now
             if before is None:
                 for uuid, running in now.items():
@@ -291,6 +296,13 @@ class MachineDriver(Owned):
                 return None
             return MachineChange.RESET
         return None
+
+    def _running(self, seen: Seen) -> dict[UUID, Running | None]:
+        """UUID -> processes, None for one that is off or not started yet."""
+        return {
+            uuid: None if uuid in self._known.starting else seen.running.get(path)
+            for uuid, path in self._managed(seen).items()
+        }
 
     def _managed(self, seen: Seen) -> dict[UUID, str]:
         """UUID -> path of its directory below that of pools."""
