@@ -11,6 +11,7 @@ import pytest
 import nospoon.cli
 from nospoon.cli.follow import Lines, finish
 from nospoon.cli.output import print_record, print_rows, report
+from nospoon.clusterfile.load import load
 from nospoon.errors import NospoonError, Problem, SpecError
 from nospoon.model.visible import CONTROLS, visible, visible_colours, visible_line
 from nospoon.runtime.logs import escaped
@@ -79,3 +80,10 @@ def printing(path: Path) -> list[str]:
 def test_the_command_line_prints_by_one_function() -> None:
     paths = sorted(Path(nospoon.cli.__file__).parent.rglob("*.py"))
     assert [each for path in paths if path.name not in RAW for each in printing(path)] == []
+
+
+def test_a_key_with_a_line_end_stays_in_its_line() -> None:
+    with pytest.raises(SpecError) as refused:
+        load('cluster: c\n"a\\nx.yaml:1:1: all is well": 1\nnodes: [{}]\n', file="x.yaml")
+    assert len(str(refused.value).splitlines()) == len(refused.value.problems) == 1
+    assert "a\\u000ax.yaml" in str(refused.value)

@@ -18,6 +18,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from nospoon.clusterfile.compose import MAX_DEPTH, BoundError, compose
 from nospoon.clusterfile.syntax import TEMPLATE_HINT, syntax_problem
 from nospoon.errors import Problem, SpecError
+from nospoon.model.visible import visible_line
 
 MAX_VALUES = 2_000_000
 """Values a file may hold with its aliases written out; 10,000 nodes in full are some 300,000."""
@@ -235,7 +236,7 @@ def dotted(path: Path) -> str:
 
 def _segments(path: Path) -> Iterator[str]:
     for part in path:
-        yield f"[{part}]" if isinstance(part, int) else f".{part[:MAX_KEY]}"
+        yield f"[{part}]" if isinstance(part, int) else f".{visible_line(part[:MAX_KEY])}"
 
 
 def _as_written(tag: str) -> str:
