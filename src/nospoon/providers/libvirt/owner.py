@@ -31,6 +31,12 @@ SHARED_IMAGES = UUID("8b0bd3f2-5b1f-4c6e-9d2b-1f6f0c8a7e35")
 ET.register_namespace("nospoon", NAMESPACE)
 
 
+MOST_NUMBER, MOST_NAME = 1 << 32, 255
+"""Of tags, which whoever may use libvirt writes as he likes: what is larger fits in no store, and
+one such tag would keep `recover` from all others.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose a thing is: `name` is its resource's name, `pool` that of a machine's disks.
@@ -72,12 +78,20 @@ def pool_owner(root: ET.Element) -> OwnerTag | None:
     try:
         id_, generation, uid, *name = attribute_of(root, "source/product", "name").split(" ")
         cluster = UUID(id_)
-        whose = None if uid == "-" else int(uid)
-        tag = OwnerTag(deployment, cluster, int(generation), "", " ".join(name), whose)
+        whose = None if uid == "-" else _number(uid)
+        tag = OwnerTag(deployment, cluster, _number(generation), "", " ".join(name), whose)
     except ValueError:
         return None
     proof = str(pool_uuid(deployment, cluster, text_of(root, "name")))
     return tag if text_of(root, "uuid") == proof else None
+
+
+def _number(text: str) -> int:
+    """Raises `ValueError`."""
+    number = int(text)
+    if not 0 <= number < MOST_NUMBER:
+        raise ValueError(f"expected a number below {MOST_NUMBER}, got {number}")
+    return number
 
 
 def owner_element(owner: Owner, name: str = OWNER) -> ET.Element:
@@ -115,15 +129,17 @@ def owner_in(root: ET.Element) -> Owner | None:
         tag = OwnerTag(
             deployment=element.attrib["deployment"],
             cluster=UUID(element.attrib["cluster"]),
-            generation=int(element.get("generation", "0")),
+            generation=_number(element.get("generation", "0")),
             token=element.get("token", ""),
             name=element.get("cluster-name", ""),
-            uid=int(element.attrib["uid"]) if "uid" in element.attrib else None,
+            uid=_number(element.attrib["uid"]) if "uid" in element.attrib else None,
             note=element.get("note", ""),
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
         adopted = element.get("adopted") == "yes"
         kind = NodeKind(element.get("kind", NodeKind.BAREMETAL))
+        if max(len(element.attrib["name"]), len(tag.name)) > MOST_NAME:
+            return None
         return Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted, kind)
     except (KeyError, ValueError):
         return None
