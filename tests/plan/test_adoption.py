@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from uuid import UUID
 
@@ -51,6 +52,28 @@ def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
     assert set(found.machines) == {UUID(int=1), UUID(int=3)}
     again = adopt(found.cluster, CLUSTER, there)
     assert again.cluster == found.cluster, "a second look finds the same"
+
+
+def _seconds(count: int, *, gone: bool) -> float:
+    """Of the processor, to find as many machines by their names, or to find them gone."""
+    named = ", ".join(f"{{adopt: m{number}, bmc: {{protocols: []}}}}" for number in range(count))
+    machines = [machine(number + 1, f"m{number}") for number in range(count)]
+    known = [Claimed("a", each.adopted, each) for each in machines]
+    there = [replace(each, adopted=f"x{each.adopted}") for each in machines] if gone else machines
+    read, hosts = cluster(named), {"a": facts(*there), "b": facts()}
+    start = time.thread_time()
+    found = adopt(read, CLUSTER, hosts, known, lost=gone)
+    took = time.thread_time() - start
+    assert len(found.cluster.nodes) == count
+    assert len(found.reasons) == (count if gone else 0)
+    return took
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_time_to_find_machines_by_name_grows_with_their_number_alone(*, gone: bool) -> None:
+    few = min(_seconds(500, gone=gone) for _ in range(3))
+    many = min(_seconds(3000, gone=gone) for _ in range(2))
+    assert many < 18 * few, "6 times as many, 36 times the pairs"
 
 
 def test_a_uuid_means_its_machine_in_any_case() -> None:

@@ -220,8 +220,10 @@ class Planner:
         rows = await self._database.read(stored.nodes_of, cluster_id)
         unseen = self.access.unseen(request.uid)
         looks = not request.fetches  # who only looks sees nodes that were lost, and why
-        found = adopt(
-            cluster, cluster_id, surveyed.all_facts, claimed(rows), unseen=unseen, lost=looks
+        facts = surveyed.all_facts
+        found = await self.workers.run(
+            request.uid,
+            lambda: adopt(cluster, cluster_id, facts, claimed(rows), unseen=unseen, lost=looks),
         )
         _refuse(() if looks and rows else found.reasons)
         cluster = found.cluster
@@ -431,7 +433,7 @@ class Planner:
         if not cluster.adoptions:
             return cluster
         rows = await self._database.read(stored.nodes_of, row.id)
-        return as_remembered(cluster, claimed(rows))
+        return await self.workers.run(row.uid, lambda: as_remembered(cluster, claimed(rows)))
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:

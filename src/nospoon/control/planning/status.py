@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
+from uuid import UUID
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
@@ -27,12 +29,12 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
         each.key.name: waiting(each) for each in prepared.seen.observed if each.live is not None
     }
     owners = changed_by_owners(claimed(prepared.seen.rows), prepared.desired)
-    states = {}
+    states, there = {}, _on_hosts(prepared)
     for node in prepared.seen.cluster.nodes:
         steps = by_node.pop(node.name, [])
         states[node.name] = (_state(steps), "; ".join(_drift(step, said) for step in steps))
         if node.adopted is not None and states[node.name][0] == "missing":
-            states[node.name] = ("missing", _lost(prepared, node.adopted))
+            states[node.name] = ("missing", _lost(node.adopted, there))
         elif node.name in owners and all(step.key.kind is Kind.BMC for step in steps):
             changes = (f"{c.field}: {c.observed} -> {c.desired}" for c in owners[node.name])
             states[node.name] = ("drifted", f"its owner changed {', '.join(changes)}")
@@ -46,12 +48,16 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     return states
 
 
-def _lost(prepared: Prepared, machine: Adopted) -> str:
-    there = {
+def _on_hosts(prepared: Prepared) -> frozenset[UUID]:
+    """UUIDs of the machines that are there, tagged or not."""
+    return frozenset(
         each.machine.uuid
         for facts in prepared.seen.surveyed.facts.values()
         for each in facts.machines or ()
-    }
+    )
+
+
+def _lost(machine: Adopted, there: AbstractSet[UUID]) -> str:
     if machine.uuid in there:
         return f"its owner defined {machine.name} again, without nospoon's tag"
     return f"its owner removed {machine.name}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from uuid import UUID
 
 from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
@@ -63,20 +64,17 @@ def adopt(
     machines: dict[UUID, Adoptable] = {}
     held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
+    index, renamed = _Index(there), _Renamed(there, known)
+    unmet = _Unmet(facts, cluster.hosts, unseen)
     for adoption in cluster.adoptions:
-        listed = [each for each in there if adoption.like.host in ("", each.host)]
-        meant = [each for each in listed if _means(adoption, each.found)]
-        renamed = _renamed(adoption, listed, known)
-        reasons += (
-            [renamed]
-            if renamed and not meant
-            else _unmet(adoption, meant, facts, cluster.hosts, unseen)
-        )
+        meant = index.meant(adoption)
+        now = "" if meant else renamed.why(adoption)
+        reasons += [now] if now else unmet.why(adoption, meant)
         for each in meant:
             called = f"{each.found.name} on host {each.host}"
             if each.found.machine.uuid in machines:
                 continue  # an earlier adoption has it
-            node = _node(adoption, each, taken.keys() | held)
+            node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name)
             if why and adoption.match:
                 skipped.append(f"adopt {adoption} skips {called}: {why}")
@@ -95,7 +93,7 @@ def adopt(
         if each.found.machine.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
             machines[each.found.machine.uuid] = each.found
-            nodes.append(_node(adoption, each, frozenset()))
+            nodes.append(_node(adoption, each))
     cluster = replace(cluster, nodes=tuple(nodes))
     return Found(cluster, machines, tuple(reasons), tuple(skipped))
 
@@ -137,11 +135,32 @@ def _has(cluster_id: UUID, found: Adoptable) -> bool:
     return not found.made and found.tag is not None and found.tag.cluster == cluster_id
 
 
-def _means(adoption: Adoption, found: Adoptable) -> bool:
-    if adoption.match:
-        return fnmatchcase(found.name, adoption.match) and not found.made
-    ids = {str(found.machine.uuid), found.id}
-    return adoption.machine == found.name or adoption.machine.lower() in ids
+class _Index:
+    """Machines by what a file may call them: it may adopt as many by their names as there are."""
+
+    def __init__(self, places: Iterable[_Place]) -> None:
+        self._places = tuple(places)
+        self._named: dict[str, list[int]] = {}
+        self._known: dict[str, list[int]] = {}
+        for number, each in enumerate(self._places):
+            self._named.setdefault(each.found.name, []).append(number)
+            for id_ in {str(each.found.machine.uuid), each.found.id}:
+                self._known.setdefault(id_, []).append(number)
+
+    def meant(self, adoption: Adoption) -> list[_Place]:
+        """Those that an adoption means, in their order."""
+        host = adoption.like.host
+        if adoption.match:
+            found: Iterable[_Place] = (
+                each
+                for each in self._places
+                if fnmatchcase(each.found.name, adoption.match) and not each.found.made
+            )
+        else:
+            named = self._named.get(adoption.machine, ())
+            known = self._known.get(adoption.machine.lower(), ())
+            found = (self._places[number] for number in sorted({*named, *known}))
+        return [each for each in found if host in ("", each.host)]
 
 
 def _lost(
@@ -152,52 +171,75 @@ def _lost(
 ) -> Iterator[tuple[Adoption, _Place]]:
     """What was claimed for adoptions that do not mean it now: renamed, or gone."""
     kept = {each.found.machine.uuid: each.found for each in there if each.kept}
-    gone = [each for each in claimed if each.machine.uuid not in taken]
+    gone = _Index(
+        _Place(each.host, Adoptable(each.machine), each.node)
+        for each in claimed
+        if each.machine.uuid not in taken
+    )
     for adoption in cluster.adoptions:
-        for each in gone:
-            before = Adoptable(each.machine)
-            if adoption.like.host in ("", each.host) and _means(adoption, before):
-                now = kept.get(each.machine.uuid, before)
-                yield adoption, _Place(each.host, now, each.node)
+        for each in gone.meant(adoption):
+            yield adoption, replace(each, found=kept.get(each.found.machine.uuid, each.found))
 
 
-def _renamed(adoption: Adoption, listed: Sequence[_Place], claimed: Sequence[Claimed]) -> str:
-    """Why a machine that was claimed by its name is not found by it: it has another now."""
-    uuids = {c.machine.uuid for c in claimed if c.machine.adopted == adoption.machine}
-    for each in listed:
-        if adoption.machine and each.found.machine.uuid in uuids:
-            return (
-                f"nodes: adopt {adoption}: its owner renamed it: write {each.found.name!r}. "
-                "It keeps the name of its node."
-            )
-    return ""
+class _Renamed:
+    """Machines that were claimed by a name which is not theirs any more."""
+
+    def __init__(self, there: Iterable[_Place], claimed: Iterable[Claimed]) -> None:
+        now: dict[UUID, list[_Place]] = {}
+        for place in there:
+            now.setdefault(place.found.machine.uuid, []).append(place)
+        self._now: dict[str, list[_Place]] = {}
+        for each in claimed:
+            self._now.setdefault(each.machine.adopted, []).extend(now.get(each.machine.uuid, ()))
+
+    def why(self, adoption: Adoption) -> str:
+        """Why a machine that was claimed by its name is not found by it, "" where it is."""
+        for each in self._now.get(adoption.machine, ()) if adoption.machine else ():
+            if adoption.like.host in ("", each.host):
+                return (
+                    f"nodes: adopt {adoption}: its owner renamed it: write {each.found.name!r}. "
+                    "It keeps the name of its node."
+                )
+        return ""
 
 
-def _unmet(
-    adoption: Adoption,
-    meant: Sequence[_Place],
-    facts: Mapping[str, HostFacts],
-    hosts: Sequence[Host],
-    unseen: str,
-) -> Iterator[str]:
-    """Why no machine, or not just one, is meant."""
-    asked = [host.name for host in hosts if adoption.like.host in ("", host.name)]
-    known = {name: facts[name] for name in asked if name in facts and not facts[name].away}
-    if len(known) < len(asked):
-        return  # who is away may have it
-    if all(each.machines is None for each in known.values()):
-        yield (
-            f"nodes: adopt {adoption}: no machines of others can be on "
-            f"{', '.join(f'host {name}' for name in asked)}"
-        )
-    elif not meant:
+class _Unmet:
+    """Why no machine, or not just one, is meant. What is on hosts is put in words once for each."""
+
+    def __init__(self, facts: Mapping[str, HostFacts], hosts: Sequence[Host], unseen: str) -> None:
+        self._facts, self._unseen = facts, unseen
+        self._hosts = [host.name for host in hosts]
+        self._nothing = cache(self._on_these)
+
+    def why(self, adoption: Adoption, meant: Sequence[_Place]) -> Iterator[str]:
+        if len(meant) == 1 or (meant and adoption.match):
+            return
+        said = self._nothing(adoption.like.host)
+        if said is None:
+            return  # who is away may have it
+        places, some = said
+        if not some:
+            yield f"nodes: adopt {adoption}: no machines of others can be on {places}"
+        elif not meant:
+            yield f"nodes: adopt {adoption}: {some}"
+        else:
+            where = " and ".join(each.host for each in meant)
+            yield f"nodes: adopt {adoption}: there is one on each of {where}. Name its `host`."
+
+    def _on_these(self, host: str) -> tuple[str, str] | None:
+        """Of a host, "" for all: their names, and what is said where a machine is not there, ""
+        where none can be. None where one of them is away.
+        """
+        asked = [name for name in self._hosts if host in ("", name)]
+        known = {n: self._facts[n] for n in asked if n in self._facts and not self._facts[n].away}
+        if len(known) < len(asked):
+            return None
+        places = ", ".join(f"host {name}" for name in asked)
+        if all(each.machines is None for each in known.values()):
+            return places, ""
         names = sorted(each.name for one in known.values() for each in one.machines or ())
         some = f"There: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}. " if names else ""
-        said = f"nodes: adopt {adoption}: no such machine on {', '.join(known)}. {some}{unseen}"
-        yield said.rstrip()
-    elif not adoption.match and len(meant) > 1:
-        where = " and ".join(each.host for each in meant)
-        yield f"nodes: adopt {adoption}: there is one on each of {where}. Name its `host`."
+        return places, f"no such machine on {', '.join(known)}. {some}{self._unseen}".rstrip()
 
 
 def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
@@ -215,13 +257,14 @@ def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
     return ""
 
 
-def _node(adoption: Adoption, place: _Place, taken: AbstractSet[str]) -> Node:
+def _node(adoption: Adoption, place: _Place, *taken: Container[str]) -> Node:
     """A machine that is a node already keeps the node's name where the file gives it no other, even
     if its owner renamed it.
     """
     machine = place.found.machine
     name = adoption.like.name or place.kept or node_name(place.found.name)
-    if adoption.match and name in taken and name != place.kept:
+    is_taken = any(name in each for each in taken)
+    if adoption.match and is_taken and name != place.kept:
         name = f"{name[: MAX_NAME - 9].rstrip('-')}-{str(machine.uuid)[:8]}"
     return replace(
         adoption.like,

@@ -123,7 +123,7 @@ class SimulatedConnection:
 
     async def adoptable(self) -> tuple[Adoptable, ...]:
         self.around.begin("look at machines of others")
-        return strangers.found(self.around)
+        return await strangers.found(self.around)
 
     def configure(self, host: Host) -> None:
         assert isinstance(host.connection, Simulated), "a host of this kind"

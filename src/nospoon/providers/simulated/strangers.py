@@ -22,22 +22,27 @@ from nospoon.model.resources import (
 from nospoon.plan import identity
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made
+from nospoon.runtime.paced import paced
 
 DISK_SIZE = 10 << 30
 
 
-def found(around: Surroundings) -> tuple[Adoptable, ...]:
-    """Those that are named, and all machines that nospoon made there, by name."""
-    named = {each.uuid: each for each in _named(around)}
+async def found(around: Surroundings) -> tuple[Adoptable, ...]:
+    """Those that are named, and all machines that nospoon made there, by name. A file names tens of
+    thousands: others have turns in between.
+    """
+    host = around.host
+    machines = [_machine(host, name) async for name in paced(around.simulation.machines)]
+    named = {each.uuid: each for each in machines}
     there = _machines(around)
     for each, machine in there.values():
         if machine.adopted and each.tag is None and machine.uuid not in named:
             around.world.take_away(each)
     for uuid, machine in named.items():
         if uuid not in there:
-            around.world.put(Made(Key(Kind.MACHINE, around.host, machine.adopted), machine, None))
+            around.world.put(Made(Key(Kind.MACHINE, host, machine.adopted), machine, None))
     known = sorted(_machines(around).values(), key=lambda each: each[0].key.name)
-    return tuple(_adoptable(each, machine, around) for each, machine in known)
+    return tuple([_adoptable(each, machine, around) async for each, machine in paced(known)])
 
 
 def _machines(around: Surroundings) -> dict[UUID, tuple[Made, Machine]]:
@@ -83,10 +88,6 @@ def _adoptable(made: Made, machine: Machine, around: Surroundings) -> Adoptable:
         hindrance="another nospoon has it. Release it there first." if other else "",
         node=made.key.name if made.tag is not None else "",
     )
-
-
-def _named(around: Surroundings) -> list[Machine]:
-    return [_machine(around.host, name) for name in around.simulation.machines]
 
 
 def _machine(host: str, name: str) -> Machine:
