@@ -132,6 +132,22 @@ async def test_what_its_owner_deletes_is_drift_and_can_be_let_go(
     assert "nospoon" not in json.dumps([each["metadata"] for each in cloud.servers.values()])
 
 
+@pytest.mark.parametrize("name", ["../../x", "lab-1\n"])
+async def test_a_claim_of_a_name_that_no_node_has_is_none(
+    cloud: FakeCloud, rack: Rack, name: str
+) -> None:
+    path = file(rack, cloud, "[{adopt: {match: 'lab-*'}}]")
+    await asyncio.to_thread(rack.run, "up", "--yes", path)
+    metadata = server(cloud, "lab-1")["metadata"]
+    metadata["nospoon_claim"] = metadata["nospoon_claim"].replace(":lab-1:", f":{name}:")
+    steps = (await asyncio.to_thread(rack.json, "plan", path))["steps"]
+    assert {each["name"] for each in steps} <= {"lab-1", "lab-2"}
+    await asyncio.to_thread(rack.run, "up", "--yes", path)
+    again = server(cloud, "lab-1")["metadata"]["nospoon_claim"]
+    assert ":lab-1:" in again, "it is claimed again"
+    await asyncio.to_thread(rack.run, "down", "--yes", "theirs")
+
+
 async def test_a_daemon_that_dies_at_a_claim_or_release_leaves_no_mark(
     cloud: FakeCloud, rack: Rack
 ) -> None:

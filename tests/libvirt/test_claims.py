@@ -128,3 +128,16 @@ async def test_a_machine_that_runs_on_without_a_definition_is_released(
     await driver.release(Observed(resource.key, machine, ONE, running=True))
     assert domain.isActive()
     assert "nospoon" not in domain.XMLDesc(0)
+
+
+@pytest.mark.parametrize("name", ["../../x", "a&#10;b", "", "..", "x" * 100_000])
+async def test_a_tag_with_a_name_that_no_node_has_is_none(
+    connect: Callable[[str], LibvirtConnection], domain: Any, name: str
+) -> None:
+    connection = connect("here")
+    await connection.machine_driver.claim(node(await seen(connection)), ONE)
+    written = domain.metadata(ELEMENT, NAMESPACE, CONFIG).replace('name="node"', f'name="{name}"')
+    domain.setMetadata(ELEMENT, written, "nospoon", NAMESPACE, CONFIG)
+    assert await connection.machine_driver.observe(ONE.cluster) == []
+    (found,) = [each for each in await connection.adoptable() if each.name == "claimed"]
+    assert (found.tag, found.node) == (None, "")

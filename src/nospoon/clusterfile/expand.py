@@ -12,7 +12,6 @@ from typing import Any
 
 from nospoon.clusterfile.bmcs import NodeBmcSection
 from nospoon.clusterfile.document import Path
-from nospoon.clusterfile.fields import MAX_NAME, NAME_PATTERN
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.clusterfile.hosts import place_named
 from nospoon.clusterfile.ironic import enrolment
@@ -34,6 +33,7 @@ from nospoon.model.cluster import (
     Portgroup,
 )
 from nospoon.model.lab import LabFlavor
+from nospoon.model.names import MAX_NAME, NAME_PATTERN
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OWN_FORMAT
 

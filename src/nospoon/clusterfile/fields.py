@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from nospoon.clusterfile.section import Text, parse_text, shown
 from nospoon.model.destinations import LibvirtUri, SshDestination
+from nospoon.model.names import NAME_PATTERN
 from nospoon.protocols import checksums
 
 UNITS = {
@@ -56,9 +57,6 @@ MAC_PATTERN = r"^(?!(00[:-]){5}00$)[0-9a-fA-F][02468aceACE]([:-][0-9a-fA-F]{2}){
 LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
 SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
 """Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
-MAX_NAME = 63
-"""Characters of a name: a label of DNS (RFC 1035 §2.3.4)."""
-NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 PLACE_PATTERN = NAME_PATTERN.removesuffix("$") + r"(:[a-z]+)?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 

@@ -16,7 +16,6 @@ from nospoon.clusterfile.bmcs import BmcSection
 from nospoon.clusterfile.check import check
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.clusterfile.expand import Complaint, expand, flavors_of_labs
-from nospoon.clusterfile.fields import NAME_PATTERN
 from nospoon.clusterfile.hosts import connections_of, places_of
 from nospoon.clusterfile.ironic import place
 from nospoon.clusterfile.labs import labs
@@ -42,6 +41,7 @@ from nospoon.model.cluster import (
 from nospoon.model.connections import ConnectionKind, Libvirt, Lxc, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.lab import Lab
+from nospoon.model.names import NAME_PATTERN
 
 DEFAULT_HOST = "here"
 ONCE = Overcommit(cpus=1, memory=1, disk=1)

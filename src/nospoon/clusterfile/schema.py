@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nospoon.clusterfile.fields import NAME_PATTERN
 from nospoon.clusterfile.kinds import schema_of
 from nospoon.clusterfile.models import ClusterFile
+from nospoon.model.names import NAME_PATTERN
 from nospoon.model.node_kind import NodeKind
 
 BEYOND: dict[str, str] = {

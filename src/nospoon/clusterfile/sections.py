@@ -14,8 +14,6 @@ from nospoon.clusterfile.bmcs import BmcSection
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document, Path, Value, as_sequence
 from nospoon.clusterfile.fields import (
     LABEL_PATTERN,
-    MAX_NAME,
-    NAME_PATTERN,
     PLACE_PATTERN,
     SERIAL_PATTERN,
     Name,
@@ -34,6 +32,7 @@ from nospoon.clusterfile.nearest import MAX_LETTERS, nearest
 from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.section import Flag, shown
 from nospoon.errors import Problem
+from nospoon.model.names import MAX_NAME, NAME_PATTERN
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -1,10 +1,16 @@
-"""Names in the order in which people count: node-2 before node-10."""
+"""Names of clusters, hosts, networks and nodes: labels of DNS (RFC 1123 section 2.1), in the order
+in which people count: node-2 before node-10.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
+MAX_NAME = 63
+"""Characters of a name (RFC 1035 section 2.3.4)."""
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+_NAME = re.compile(NAME_PATTERN.removeprefix("^").removesuffix("$"))
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -13,3 +19,10 @@ def natural(name: str) -> tuple[str | int, ...]:
     """A key for `sorted`: digits compare as numbers. Text and numbers alternate, text first."""
     parts = _DIGITS.split(name)
     return tuple(int(part) if place % 2 else part for place, part in enumerate(parts))
+
+
+def is_name(text: str) -> bool:
+    """Whether nospoon could have given a node this name. What others may write, such as the tag of
+    a machine that is theirs, may say any other.
+    """
+    return _NAME.fullmatch(text) is not None

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.names import MAX_NAME
 from nospoon.model.resources import Key, Kind, Machine, Resource, is_adopted
 from nospoon.plan.diff.diff import field_changes
 from nospoon.plan.order.steps import FieldChange
 
-MAX_NAME = 63
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 
 

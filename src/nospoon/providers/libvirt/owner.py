@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
+from nospoon.model.names import is_name
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OwnerTag
 from nospoon.providers.libvirt.elements import attribute_of, element, text_of
@@ -137,6 +138,8 @@ def owner_in(root: ET.Element) -> Owner | None:
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
         adopted = element.get("adopted") == "yes"
+        if adopted and not is_name(element.attrib["name"]):
+            return None  # its owner wrote that
         kind = NodeKind(element.get("kind", NodeKind.BAREMETAL))
         if max(len(element.attrib["name"]), len(tag.name)) > MOST_NAME:
             return None

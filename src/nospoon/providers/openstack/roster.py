@@ -15,6 +15,7 @@ import msgspec
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.names import is_name
 from nospoon.model.resources import Machine, MachineDisk, OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
@@ -189,8 +190,8 @@ def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
 def _claimed(record: Mapping[str, Any], machine_of: MachineOf) -> tuple[Tagged, Machine] | None:
     """Whose node a server of others is, and what it is now, but for its NICs."""
     tagged = of_description(record.get("metadata", {}).get(CLAIM))
-    if tagged is None or tagged.more not in set(Firmware):
-        return None
+    if tagged is None or tagged.more not in set(Firmware) or not is_name(tagged.name):
+        return None  # others wrote that
     return tagged, owners_machine(record, Firmware(tagged.more), machine_of)
 
 
