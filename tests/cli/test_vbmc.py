@@ -145,3 +145,41 @@ def test_names_of_this_machine_are_addresses() -> None:
     assert resolved("localhost") in {"127.0.0.1", "::1"}
     with pytest.raises(UsageError, match=r"cannot resolve the address 'no\.such\.invalid'"):
         resolved("no.such.invalid")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"[VirtualBMC]\nport = abc\n", b"[VirtualBMC]\nlibvirt_uri = qemu+ssh://[x\n", b"\xff"],
+)
+def test_one_broken_configuration_keeps_no_other_from_being_listed(
+    home: Path, broken: bytes
+) -> None:
+    add(home, "adp-bios", A)
+    (home / "domains" / "broken").mkdir()
+    (home / "domains" / "broken" / "config").write_bytes(broken)
+    done = vbmc("list", "-f", "value")
+    assert done.stdout == "adp-bios down :: 46230\n"
+    assert "Left out: " in done.stderr
+    assert "broken/config" in done.stderr
+    vbmc("delete", "broken")
+    assert not (home / "domains" / "broken").exists()
+
+
+def test_a_directory_that_is_a_link_goes_and_not_what_it_leads_to(home: Path) -> None:
+    add(home, "../elsewhere", {**A, "port": "broken"})
+    (home / "domains").mkdir(exist_ok=True)
+    (home / "domains" / "linked").symlink_to(home / "elsewhere")
+    vbmc("delete", "linked")
+    assert not (home / "domains" / "linked").exists()
+    assert (home / "elsewhere" / "config").exists()
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("name", ["x" * 300, "a\nb", "../x"])
+def test_a_name_that_no_directory_can_have_is_refused(name: str) -> None:
+    assert "is not the name of a domain" in vbmc("show", name, status=1).stderr
+
+
+def test_what_was_said_before_may_be_anything(home: Path) -> None:
+    (home / "domains" / ".nospoon").mkdir(parents=True)
+    vbmc("list")

@@ -370,3 +370,34 @@ def test_lists_and_accounts_of_both_tools_are_put_together() -> None:
     told = "node_0/config: address ::: IPMI answers where Redfish does, at 127.0.0.1"
     assert told in made.left_out
     assert unit in made.left_out[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[VirtualBMC]\nport = 6230\nactive = no\n  hosts: {evil: simulated}\n",
+        "[VirtualBMC]\nport = 6230\nlibvirt_uri = qemu+ssh://h/system?x\n  hosts: {evil: 1}\n",
+    ],
+)
+def test_text_of_others_stays_in_its_comment(text: str) -> None:
+    for name in ("vm", "x\nhosts: {evil: simulated}"):
+        made = READERS["virtualbmc"](Source("vbmc", "", "imported", files={f"{name}/config": text}))
+        assert not [each for each in made.text.splitlines() if each.startswith("hosts: {")]
+
+
+@pytest.mark.parametrize(
+    "value", ["b'x'", "{1, 2}", "...", "1j", "{(1, b'2'): 3}", "1e999", "True"]
+)
+def test_a_port_that_is_no_number_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="LISTEN_PORT: expected a whole number"):
+        of_sushy(f"SUSHY_EMULATOR_LISTEN_PORT = {value}\n")
+
+
+def test_odd_values_are_refused_and_not_a_fault_of_nospoons() -> None:
+    with pytest.raises(UsageError, match="expected a literal"):
+        of_sushy(f"SUSHY_EMULATOR_LISTEN_PORT = 0x{'f' * 50_000}\n")
+    with pytest.raises(UsageError, match="expected a libvirt URI"):
+        of_sushy("SUSHY_EMULATOR_LIBVIRT_URI = 'qemu+ssh://[::1/system'\n")
+    with pytest.raises(UsageError, match="port: expected a whole number"):
+        of_virtualbmc(vm=f"[VirtualBMC]\nport = {'9' * 5000}\n")
+    assert "adopt: a" in of_sushy("SUSHY_EMULATOR_ALLOWED_INSTANCES = {1, 'a'}\n").text

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FORMATS = ("tenks", "instackenv", "ovb", "virtualbmc", "sushy-tools")
 MOST_DOMAINS = 10_000
 """Whose configurations are read of a directory."""
+MOST_BYTES = 16 << 20
+"""Of one file that is imported."""
 
 
 @click.command("import")
@@ -128,7 +131,7 @@ def _configurations(directory: Path) -> dict[str, str]:
     if not directory.is_dir():
         raise click.UsageError(f"{directory} is a file: expected a directory of domains")
     found = sorted(directory.glob("*/config"))[:MOST_DOMAINS]
-    return {str(path.relative_to(directory)): _text(str(path)) for path in found}
+    return {str(path.relative_to(directory)): _found(str(path)) for path in found}
 
 
 def _new(path: str) -> Path:
@@ -151,13 +154,36 @@ def text_beside(file: str) -> Callable[[str], str]:
     """Reads a file that `file` names, which is beside it where its path is relative."""
 
     def read(path: str) -> str:
-        return _text(str(Path(file).parent / path))
+        return _found(str(Path(file).parent / path))
 
     return read
 
 
 def _text(path: str) -> str:
+    """Of a file that the caller names."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as opened:
+            return _decoded(path, opened)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
+
+
+def _found(path: str) -> str:
+    """Of a file that is found, or that a file names: it may be another user's FIFO or device."""
+    if "\0" in path:
+        raise UsageError(f"cannot read {path!r}: it is not a path")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(descriptor, "rb", closefd=True) as opened:  # noqa: PTH123  (a descriptor)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"cannot read {path}: it is not a regular file")
+            return _decoded(path, opened)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error
+
+
+def _decoded(path: str, opened: BinaryIO) -> str:
+    content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"cannot read {path}: it has more than {MOST_BYTES >> 20} MiB")
+    return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")

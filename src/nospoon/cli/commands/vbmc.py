@@ -11,6 +11,7 @@ from __future__ import annotations
 import configparser
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -156,11 +157,29 @@ def _check_apart(name: str) -> None:
 def delete(domain_names: Sequence[str]) -> None:
     """Delete BMCs of virtual machines."""
     _once("delete")
-    failed = _switch(domain_names, active=False)
+    broken = [name for name in domain_names if _is_broken(name)]
+    failed = _switch([name for name in domain_names if name not in broken], active=False)
     for name in dict.fromkeys(domain_names):
         if name not in failed:
-            shutil.rmtree(_place(name).parent)
+            _remove(_place(name).parent)
     _end(failed)
+
+
+def _is_broken(name: str) -> bool:
+    """Whether its configuration is none that could be served."""
+    try:
+        _read(_place(name))
+    except UsageError:
+        return _place(name).exists()
+    return False
+
+
+def _remove(place: Path) -> None:
+    """A link goes, and not what it leads to."""
+    try:
+        place.unlink() if place.is_symlink() else shutil.rmtree(place)
+    except OSError as error:
+        raise NospoonError(f"cannot remove {place}: {reason(error)}") from error
 
 
 @command.command("start")
@@ -246,15 +265,24 @@ def _shows_passwords() -> bool:
 
 
 def _domain(name: str) -> str:
-    """A name that is a directory's."""
-    if not name or "/" in name or name.startswith("."):
+    """A name that is a directory's (NAME_MAX of Linux: 255 bytes)."""
+    is_long = len(os.fsencode(name)) > 255
+    if not name or is_long or {"/", "\0", "\n"} & set(name) or name.startswith("."):
         raise UsageError(f"{name!r} is not the name of a domain")
     return name
 
 
 def _configured() -> list[dict[str, str]]:
-    paths = sorted(_directory().glob("*/config"))
-    return [found for path in paths if (found := _read(path)) is not None]
+    """What can be read: one file that is broken is that BMC's trouble alone."""
+    configured = []
+    for path in sorted(_directory().glob("*/config")):
+        try:
+            found = _read(path)
+        except UsageError as error:
+            echo(f"Left out: {error}", err=True)
+        else:
+            configured += [found] if found is not None else []
+    return configured
 
 
 def _missing(name: str) -> NospoonError:
@@ -262,7 +290,10 @@ def _missing(name: str) -> NospoonError:
 
 
 def _read(path: Path) -> dict[str, str] | None:
-    from nospoon.clusterfile.importers.virtualbmc import USUAL  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
+        without_query,
+    )
+    from nospoon.clusterfile.importers.virtualbmc import USUAL  # noqa: PLC0415
 
     parser = configparser.ConfigParser(interpolation=None)
     try:
@@ -275,7 +306,14 @@ def _read(path: Path) -> dict[str, str] | None:
         raise UsageError(f"{path}: expected a configuration of virtualbmc (INI)") from error
     if SECTION not in parser:
         return None
-    return {**USUAL, "domain_name": path.parent.name, **parser[SECTION]}
+    settings = {**USUAL, "domain_name": path.parent.name, **parser[SECTION]}
+    if not re.fullmatch(r"[0-9]{1,5}", settings["port"]):
+        raise UsageError(f"{path}: port: expected a number, got {settings['port'][:80]!r}")
+    try:
+        without_query(settings["libvirt_uri"])
+    except UsageError as error:
+        raise UsageError(f"{path}: libvirt_uri: {error}") from error
+    return settings
 
 
 def _write(path: Path, settings: dict[str, str]) -> None:
@@ -433,7 +471,10 @@ def _once(name: str) -> None:
     """Say how it is done with a cluster file, the first time that a command is used here."""
     place = _directory()
     marker = place / ".nospoon"
-    said = marker.read_text().split() if marker.exists() else []
+    try:
+        said = marker.read_text(errors="replace").split()
+    except OSError:
+        said = []
     if name not in said:
         echo(f"In nospoon's own words: {NATIVE[name]}", err=True)
         with suppress(OSError):  # of another user, who reads it: it is said again

@@ -39,6 +39,8 @@ NEEDLESS: Mapping[str, str] = {
     "SECURE_BOOT_DISABLED_NVRAM": "secure boot is switched in a machine's own UEFI variables",
 }
 """Settings without a place here, and why none is needed."""
+LONGEST_NUMBER = 64
+"""Bits of it."""
 ALLOWED, BOTH = "ALLOWED_INSTANCES", ["ipmi", "redfish"]
 TAKEN = frozenset({"LISTEN_IP", "LISTEN_PORT", "SSL_CERT", "SSL_KEY", "AUTH_FILE", "LIBVIRT_URI",
                    "OS_CLOUD", "ALLOWED_INSTANCES"})  # fmt: skip
@@ -122,7 +124,7 @@ def _allowed(source: Source, settings: Mapping[str, Any]) -> list[str]:
     if ALLOWED not in settings:
         return []
     given = settings[ALLOWED]
-    listed = sorted(given) if isinstance(given, set) else given
+    listed = sorted(given, key=str) if isinstance(given, set) else given
     found = source.several(list(listed) if isinstance(listed, tuple) else listed, PREFIX + ALLOWED)
     if not found:
         raise UsageError(
@@ -218,6 +220,14 @@ def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
 
 
 def _literal(value: ast.expr | None) -> tuple[Any] | None:
+    """None also for a number that is too long to be printed (sys.int_info)."""
+    constants = (
+        each.value
+        for each in (ast.walk(value) if value is not None else ())
+        if isinstance(each, ast.Constant)
+    )
+    if any(isinstance(each, int) and each.bit_length() > LONGEST_NUMBER for each in constants):
+        return None
     try:
         return None if value is None else (ast.literal_eval(value),)
     except (ValueError, TypeError, RecursionError):
@@ -245,7 +255,9 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]
 def _bmc(source: Source, settings: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
     bmc: dict[str, Any] = {
         "address": source.address(str(settings.get("LISTEN_IP") or EVERYWHERE)),
-        "redfish_port": settings.get("LISTEN_PORT") or PORT,
+        "redfish_port": source.positive(
+            settings.get("LISTEN_PORT") or PORT, f"{PREFIX}LISTEN_PORT"
+        ),
     }
     if settings.get("SSL_CERT") and settings.get("SSL_KEY"):
         bmc["tls"] = {"certificate": str(settings["SSL_CERT"]), "key": str(settings["SSL_KEY"])}

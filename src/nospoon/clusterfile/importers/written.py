@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from nospoon.clusterfile.document import Document, Value
 from nospoon.errors import SpecError, UsageError
+from nospoon.model.visible import visible_line
 
 _PLAIN = re.compile(r"[A-Za-z_][\w./+-]*( [\w./+-]+)*\Z")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -63,7 +64,7 @@ class Source:
 
     def whole(self, value: Any, where: str) -> int:
         """A whole number, also where it is written as text. Raises `UsageError`."""
-        if not re.fullmatch(r"[0-9]+", str(value)):
+        if not re.fullmatch(r"[0-9]{1,20}", str(value)):
             raise UsageError(f"{self.file}: {where}: expected a whole number, got {value!r}")
         return int(value)
 
@@ -124,8 +125,10 @@ class Said:
 
 
 def write(sections: Mapping[str, Any], *, heading: Sequence[str]) -> str:
-    """YAML with comments; mappings and lists of them in block style, the rest on one line."""
-    lines = [f"# {line}".rstrip() for line in heading]
+    """YAML with comments; mappings and lists of them in block style, the rest on one line. What is
+    imported may be another user's: none of its text ends a comment.
+    """
+    lines = [f"# {visible_line(line)}".rstrip() for line in heading]
     for name, value in sections.items():
         if value not in ({}, []):
             lines += _block(name, value, 0)
@@ -134,7 +137,7 @@ def write(sections: Mapping[str, Any], *, heading: Sequence[str]) -> str:
 
 def _block(name: str, value: Any, depth: int) -> Iterator[str]:
     indent = "  " * depth
-    why = f"  # {value.why}" if isinstance(value, Said) else ""
+    why = f"  # {visible_line(value.why)}" if isinstance(value, Said) else ""
     inner = value.value if isinstance(value, Said) else value
     if isinstance(inner, Mapping) and (depth == 0 or _said(inner)):
         yield f"{indent}{name}:{why}"
@@ -143,7 +146,7 @@ def _block(name: str, value: Any, depth: int) -> Iterator[str]:
     elif isinstance(inner, list) and depth == 0:
         yield f"{indent}{name}:{why}"
         for item in inner:
-            said = item.why if isinstance(item, Said) else ""
+            said = visible_line(item.why) if isinstance(item, Said) else ""
             plain = item.value if isinstance(item, Said) else item
             yield f"{indent}  - {_flow(plain)}" + (f"  # {said}" if said else "")
     else:
