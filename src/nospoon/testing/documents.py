@@ -193,7 +193,7 @@ class Session:
         self._type(f"cd {shlex.quote(str(directory))}")
         self.run("true")
 
-    def run(self, command: str, *, seconds: float = 120) -> tuple[int, str]:
+    def run(self, command: str, *, seconds: float = 400) -> tuple[int, str]:
         """Its exit status, and what it showed; questions are answered with yes."""
         script = self._directory / ".command"
         script.write_text(f"{command}\n")
