@@ -112,6 +112,8 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     said = [rack.run("node", "exec", f"{name}/box", "-l", "debian", "--", *argv) for argv in told]
     mac = rack.json("node", "show", f"{name}/box")["nics"][0].split()[0]
     assert [each.stdout.strip() for each in said] == ["box", "systemd", mac]
+    logs = rack.run("node", "logs", f"{name}/box", "-l", "debian", "-u", "ssh.service").stdout
+    assert "Server listening on" in logs, logs
     assert "Nothing to do" in rack.run("up", "--yes", file).stderr
     assert "login:" in rack.run("node", "console", "--log", f"{name}/box").stdout
 

@@ -113,6 +113,10 @@ def test_ssh_goes_to_the_address_that_a_node_is_given(images: Rack, tmp_path: Pa
     done = rack.run("node", "exec", f"{name}/n", "-l", "debian", "--", "ls", "a b", status=3)
     assert done.stdout.endswith("|-l|debian|--|10.93.8.9|ls 'a b'|")
     assert rack.run("node", "ssh", f"{name}/n", status=3).stdout.endswith("|--|10.93.8.9|")
+    asked = ("-l", "debian", "-u", "a b.service", "-n", "5", "-f")
+    done = rack.run("node", "logs", f"{name}/n", *asked, status=3)
+    journal = "journalctl --no-pager --quiet '--unit=a b.service' --lines=5 --follow"
+    assert done.stdout.endswith(f"|-l|debian|--|10.93.8.9|{journal}|")
     assert images.json("node", "show", f"{name}/n")["kind"] == "vm"
     images.run("down", "--yes", name)
 

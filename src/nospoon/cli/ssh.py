@@ -24,6 +24,7 @@ OPTIONS = {
     "KbdInteractiveAuthentication": "no",
     "ForwardAgent": "no",
     "ForwardX11": "no",
+    "GSSAPIDelegateCredentials": "no",
     "ClearAllForwardings": "yes",
     "LogLevel": "ERROR",
 }

@@ -188,6 +188,23 @@ def exec_(node: str, argv: tuple[str, ...], user: str) -> None:
     run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user, argv))
 
 
+@command.command("logs")
+@click.argument("node", shell_complete=nodes)
+@_USER
+@click.option("-u", "--unit", default="", help="Of this unit of systemd alone.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=None, help="The last ones; default: all."
+)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more.")
+def logs(node: str, user: str, unit: str, lines: int | None, *, follow: bool) -> None:
+    """Print the journal of NODE with ssh (journalctl(1) there)."""
+    argv = ["journalctl", "--no-pager", "--quiet"]
+    argv += [f"--unit={unit}"] if unit else []
+    argv += [f"--lines={lines}"] if lines is not None else []
+    argv += ["--follow"] if follow else []
+    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user, argv))
+
+
 def _print_log(chunks: object) -> None:
     assert hasattr(chunks, "__iter__")
     try:
