@@ -10,7 +10,7 @@ from uuid import uuid4
 import libvirt
 import pytest
 
-from nospoon.providers.libvirt.adopted_drives import borrow, give_back
+from nospoon.providers.libvirt.adopted_drives import IDE, borrow, give_back
 from nospoon.providers.libvirt.owner import CDROM
 from nospoon.testing.libvirtd import OwnLibvirt
 
@@ -120,3 +120,16 @@ def test_a_drive_on_usb_is_never_left_empty(define: Define, tmp_path: Path) -> N
     borrow(domain, medium(tmp_path))
     borrow(domain, "")
     assert "file='/owner.iso'" in domain.XMLDesc(INACTIVE)
+
+
+def test_an_ide_controller_goes_alone(define: Define, tmp_path: Path) -> None:
+    domain = define("pc", "")
+    theirs = "<app><controller type='ide' index='0'/><controller type='x'></controller></app>"
+    element, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    domain.setMetadata(element, theirs, "a", "urn:a", config)
+    before = domain.XMLDesc(INACTIVE)
+    borrow(domain, medium(tmp_path))
+    assert put_back(domain) == before
+    following = "<controller type='usb'><address/></controller>"
+    assert IDE.sub("", f"<controller type='ide' index='0'/>{following}") == following
+    assert IDE.sub("", f"<controller type='ide'><address/></controller>{following}") == following

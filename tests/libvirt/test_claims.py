@@ -141,3 +141,17 @@ async def test_a_tag_with_a_name_that_no_node_has_is_none(
     assert await connection.machine_driver.observe(ONE.cluster) == []
     (found,) = [each for each in await connection.adoptable() if each.name == "claimed"]
     assert (found.tag, found.node) == (None, "")
+
+
+async def test_metadata_of_its_owner_that_is_called_metadata_stays(
+    connect: Callable[[str], LibvirtConnection], domain: Any
+) -> None:
+    theirs = "<metadata><a:app xmlns:a='urn:a'><metadata/></a:app></metadata><memory"
+    domain.connect().defineXML(domain.XMLDesc(0).replace("<memory", theirs, 1))
+    before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    connection = connect("here")
+    machine = await seen(connection)
+    await connection.machine_driver.claim(node(machine), ONE)
+    (claimed,) = await connection.machine_driver.observe(ONE.cluster)
+    await connection.machine_driver.delete(claimed)
+    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before

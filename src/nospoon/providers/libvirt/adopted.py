@@ -160,5 +160,6 @@ def release(connect: Connect, machine: Machine, deployment: str) -> None:
     if where != CONFIG:
         return
     left = domain.XMLDesc(flags)
-    if EMPTY.search(left):  # libvirt leaves it where nothing else was
+    metadata = parsed(left).find("metadata")
+    if metadata is not None and not len(metadata):  # libvirt leaves it where nothing else was
         connect.defineXMLFlags(EMPTY.sub("", left, count=1), 0)

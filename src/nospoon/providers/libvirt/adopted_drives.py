@@ -43,7 +43,9 @@ BUILT_IN = re.compile(r"pc(-i440fx-.*)?$")
 """Machine types with an IDE controller, of which libvirt tells when something is on it."""
 MEDIA = ("source", "backingStore")
 """Elements of a drive that are its medium."""
-IDE = re.compile(r"(?<!\s)\s*<controller type='ide'[^>]*(/>|>.*?</controller>)", re.DOTALL)
+IDE = re.compile(
+    r"(?<!\s)\s*<controller type='ide'(?:[^>]*/>|[^>]*(?<!/)>.*?</controller>)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def _without_controller(connect: Connect, domain: Domain) -> None:
     root = _defined(domain)
     if not root.findall("devices/disk/target[@bus='ide']"):
         xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
-        connect.defineXMLFlags(IDE.sub("", xml), 0)
+        before, devices, inside = xml.rpartition("<devices>")  # the metadata may have such elements
+        connect.defineXMLFlags(before + devices + IDE.sub("", inside), 0)
 
 
 def lacks_drive(domain: Domain) -> bool:
