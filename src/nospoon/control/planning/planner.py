@@ -389,7 +389,7 @@ class Planner:
         plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         again = self._says_something_new(request, seen)
-        owners = tuple(_by_owners(seen, desired))
+        owners = await self.workers.run(seen.uid, lambda: tuple(_by_owners(seen, desired)))
         return replace(
             plan,
             notes=(*plan.notes, *lost),

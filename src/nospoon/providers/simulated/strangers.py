@@ -38,9 +38,11 @@ async def found(around: Surroundings) -> tuple[Adoptable, ...]:
     for each, machine in there.values():
         if machine.adopted and each.tag is None and machine.uuid not in named:
             around.world.take_away(each)
-    for uuid, machine in named.items():
-        if uuid not in there:
-            around.world.put(Made(Key(Kind.MACHINE, host, machine.adopted), machine, None))
+    missing = [machine for uuid, machine in named.items() if uuid not in there]
+    async for machine in paced(missing):
+        made = Made(Key(Kind.MACHINE, host, machine.adopted), machine, None)
+        if around.world.find(Resource(made.key, machine)) is None:  # others looked meanwhile
+            around.world.put(made)
     known = sorted(_machines(around).values(), key=lambda each: each[0].key.name)
     return tuple([_adoptable(each, machine, around) async for each, machine in paced(known)])
 
