@@ -210,3 +210,19 @@ def test_what_an_owner_changed_is_told_by_field() -> None:
 )
 def test_names_of_nodes_are_made_of_names_of_machines(machine_name: str, node: str) -> None:
     assert node_name(machine_name) == node
+
+
+def test_a_uuid_that_a_node_of_another_cluster_has_is_refused() -> None:
+    there = {"a": facts(machine(1, "lab-1"), machine(2, "lab-2")), "b": facts()}
+
+    def elsewhere(uuid: UUID) -> str:
+        return "your cluster x" if uuid == UUID(int=1) else ""
+
+    found = adopt(cluster("{adopt: lab-1}"), CLUSTER, there, elsewhere=elsewhere)
+    (reason,) = found.reasons
+    assert reason.startswith(
+        "nodes: adopt lab-1: lab-1 on host a: a node of your cluster x has its UUID."
+    )
+    found = adopt(cluster("{adopt: {match: '*'}}"), CLUSTER, there, elsewhere=elsewhere)
+    assert names(found.cluster) == [("lab-2", "a")]
+    assert len(found.skipped) == 1

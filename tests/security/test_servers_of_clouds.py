@@ -11,13 +11,14 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from nospoon.clusterfile.load import load
+from nospoon.clusterfile.openstack import OpenStackSection, connection
 from nospoon.control.fleet.authority import Authority, Bootable
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
@@ -102,20 +103,37 @@ def test_a_uuid_that_was_claimed_before_its_machine_came_is_that_machines() -> N
     assert (answer.profile, answer.secret) == (boots("victim"), None)
 
 
-def test_a_cloud_cannot_make_its_server_the_node_of_another_user() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"auth": {"auth_url": "http://attacker.example/v3"}},
+        {
+            "auth": {"auth_url": "http://cloud.example/v3"},
+            "compute_endpoint_override": "http://attacker.example/",
+        },
+        {"auth": {"auth_url": "http://cloud.example/v3", "endpoint": "http://attacker.example/"}},
+    ],
+    ids=["Keystone", "Nova", "endpoint"],
+)
+def test_a_cloud_cannot_make_its_server_the_node_of_another_user(settings: dict[str, Any]) -> None:
     """By giving it the id of a server that is one at another cloud: their machines differ."""
-    id_ = uuid4()
+    id_, usual = uuid4(), {"auth": {"auth_url": "http://cloud.example/v3"}}
     theirs, mine = (
         Around(
             cast("Api", None),  # nothing is asked
-            Host("cloud", connection=OpenStack("c", f"http://{keystone}/v3 RegionOne me")),
+            Host("cloud", connection=connection(cloud_section(each))[0]),
             "deployment",
             cast("BuildImage", None),
         )
-        for keystone in ("cloud.example", "attacker.example")
+        for each in (usual, settings)
     )
     assert theirs.machine_of(id_) != mine.machine_of(id_)
     assert id_ not in {theirs.machine_of(id_), mine.machine_of(id_)}
+
+
+def cloud_section(settings: dict[str, Any]) -> OpenStackSection:
+    cloud = {"name": "c", "region_name": "RegionOne", **settings}
+    return OpenStackSection.model_validate({"cloud": cloud, "boot_address": "127.0.0.1"})
 
 
 def test_what_one_server_is_known_by_no_other_one_takes() -> None:

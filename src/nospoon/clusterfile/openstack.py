@@ -72,4 +72,5 @@ def _at(settings: dict[str, Any]) -> str:
     auth = settings.get("auth", {})
     who = [f"{key}={auth[key]}" for key in WHO if auth.get(key)]
     who += [f"{key}={settings[key]}" for key in sorted(URLS) if settings.get(key)]
+    who += [f"endpoint={auth['endpoint']}"] if auth.get("endpoint") else []
     return " ".join([str(auth.get("auth_url", "")), str(settings.get("region_name", "")), *who])

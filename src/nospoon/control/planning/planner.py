@@ -24,7 +24,7 @@ from nospoon.control.content.seeds import Seeds
 from nospoon.control.fleet import usage
 from nospoon.control.fleet.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.fleet.enrolment import Enrolment, Sought
-from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
@@ -223,7 +223,15 @@ class Planner:
         facts = surveyed.all_facts
         found = await self.workers.run(
             request.uid,
-            lambda: adopt(cluster, cluster_id, facts, claimed(rows), unseen=unseen, lost=looks),
+            lambda: adopt(
+                cluster,
+                cluster_id,
+                facts,
+                claimed(rows),
+                unseen=unseen,
+                lost=looks,
+                elsewhere=partial(self._has_uuid, cluster_id, request.uid),
+            ),
         )
         _refuse(() if looks and rows else found.reasons)
         cluster = found.cluster
@@ -562,10 +570,12 @@ class Planner:
 
     def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:
         """Which other cluster has this MAC; that of another user is not named."""
-        member = self._fleet.has_mac(mac, but=cluster_id)
-        if member is None:
-            return ""
-        return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
+        return _called(self._fleet.has_mac(mac, but=cluster_id), uid)
+
+    def _has_uuid(self, cluster_id: UUID, uid: int, uuid: UUID) -> str:
+        """The same of a UUID: machines of two hosts may have one, and a cloud may say any."""
+        member = self._fleet.get(uuid)
+        return _called(member, uid) if member and member.cluster_id != cluster_id else ""
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
@@ -576,6 +586,13 @@ def pool_root(host: Host, here: str) -> str:
     """The directory on a host in which pools are made; `here`: on this machine."""
     root = "/var/lib/nospoon/pools" if host.ssh else here
     return f"{root}/{host.connection.pools}".rstrip("/")
+
+
+def _called(member: Member | None, uid: int) -> str:
+    """The cluster of another node, as this user may know it."""
+    if member is None:
+        return ""
+    return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
 
 
 def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:

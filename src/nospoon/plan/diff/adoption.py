@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -49,10 +49,12 @@ def adopt(
     *,
     unseen: str = "",
     lost: bool = False,
+    elsewhere: Callable[[UUID], str] = lambda _: "",
 ) -> Found:
     """The cluster with a node for each machine that its adoptions mean, in their order. Hosts that
     are away have those that were `claimed` there. `unseen`: what is said where there is none.
     `lost`: nodes that are no longer available are in it too, as they are remembered.
+    `elsewhere`: of which other cluster a node has this UUID, in words; "" for none.
     """
     if not cluster.adoptions:
         return Found(cluster)
@@ -76,6 +78,11 @@ def adopt(
                 continue  # an earlier adoption has it
             node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name)
+            if not why and (other := elsewhere(each.found.machine.uuid)):
+                why = (
+                    f"a node of {other} has its UUID. Release that one first, or give one of "
+                    "the machines another UUID."
+                )
             if why and adoption.match:
                 skipped.append(f"adopt {adoption} skips {called}: {why}")
             elif why:

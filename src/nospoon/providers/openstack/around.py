@@ -9,12 +9,14 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.errors import NotOurs, ProviderError
+from nospoon.model.cloud import URLS
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import TAGGED, Tagged, kept
 
+LEADS = URLS | {"endpoint"}
 BuildImage = Callable[[str], Awaitable[Path]]
 """URL that it asks at -> path of a boot image."""
 
@@ -53,9 +55,12 @@ class Around:
 
     def machine_of(self, server: UUID) -> UUID:
         """The UUID of a node that is a server which others made: another one in each cloud, for a
-        cloud may give its servers any id, that of another user's machine too.
+        cloud may give its servers any id, that of another user's machine too. What answers is said
+        by Keystone's URL, the region, and URLs of services that do not come from Keystone.
         """
-        place = " ".join(self.cloud.at.split(" ")[:2])  # Keystone's URL and the region
+        words = self.cloud.at.split(" ")
+        leads = (each for each in words[2:] if each.partition("=")[0] in LEADS)
+        place = " ".join((*words[:2], *leads))
         return uuid5(NAMESPACE_URL, f"nospoon:server:{place}:{server}")
 
     def is_own(self, tagged: Tagged | None, cluster: UUID | None) -> bool:
