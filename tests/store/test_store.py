@@ -15,13 +15,14 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import Connection, Text, cast, create_engine, func, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
 from nospoon.errors import HostUnreachable, MissingTool, UsageError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
@@ -30,6 +31,7 @@ from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import AT_ONCE, BATCH, Database
 from nospoon.store.operations import OperationRow, OperationState
+from nospoon.store.tables import nodes
 from nospoon.store.takings import Taking
 
 CLUSTER = ClusterRow(
@@ -333,3 +335,19 @@ def test_stored_restore_policies_are_named_as_in_the_file_and_what_all_had_is_fo
     assert migration.with_policy_of_file({}) == {}
     assert migration.with_policy_of_bmc(migration.with_policy_of_file(off)) == off
     assert msgspec.convert(migration.with_policy_of_file(usual), Runtime) == Runtime()
+
+
+async def test_names_of_machines_on_a_simulated_host_are_kept_once_for_all_nodes(
+    database: Database,
+) -> None:
+    names = tuple(f"lab-{number}" for number in range(1000))
+    host = Host("sim", connection=Simulated(Simulation(boot=2.0, machines=names)))
+    rows = [replace(node_row(uuid4(), f"n{number}"), host=host) for number in range(3)]
+    await database.call(clusters.save, CLUSTER)
+    await database.call(clusters.put_hosts, CLUSTER.id, [host])
+    await database.call(clusters.put_nodes, rows)
+    await database.call(clusters.settle, rows[0].uuid, host)
+    assert await database.read(clusters.nodes_of, CLUSTER.id) == rows
+    assert sorted(await database.read(clusters.all_nodes), key=lambda each: each.name) == rows
+    lengths = select(func.max(func.length(cast(nodes.c.host, Text))))
+    assert await database.read(lambda connection: connection.execute(lengths).scalar_one()) < 1000

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Row, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
@@ -17,7 +29,7 @@ from nospoon.model.resources import Machine
 from nospoon.model.sharing import Shared
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.store import tables
-from nospoon.store.hosts import host_of, record_of
+from nospoon.store.hosts import host_of, record_of, record_of_node, with_machines
 
 clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
 
@@ -271,14 +283,26 @@ def _drop_hosts(connection: Connection, cluster_id: UUID, names: Sequence[str]) 
 
 
 def all_nodes(connection: Connection) -> list[NodeRow]:
-    words = Shared()
-    return [_node(row, words) for row in connection.execute(select(nodes))]
+    return _nodes(connection, select(nodes), select(cluster_hosts))
 
 
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
+    hosts = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))
+    return _nodes(connection, query, hosts)
+
+
+def _nodes(connection: Connection, query: Select[Any], of_clusters: Select[Any]) -> list[NodeRow]:
     words = Shared()
-    return [_node(row, words) for row in connection.execute(query)]
+    rows = connection.execute(of_clusters)
+    known = {(row.cluster_id, row.name): host_of(row.host) for row in rows}
+
+    @cache
+    def whole(cluster: str, host: Host) -> Host:
+        return with_machines(host, known.get((cluster, host.name)))
+
+    found = (_node(row, words) for row in connection.execute(query))
+    return [replace(each, host=whole(str(each.cluster_id), each.host)) for each in found]
 
 
 def node_names(connection: Connection, *, uid: int) -> dict[UUID, set[str]]:
@@ -353,7 +377,7 @@ _ACCOUNT = ("username", "password", "source", "k_g", "pdu_secret")
 
 def settle(connection: Connection, uuid: UUID, host: Host) -> None:
     """From now on a node is on this host."""
-    encoded = record_of(host)
+    encoded = record_of_node(host)
     connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=encoded))
 
 
@@ -410,7 +434,7 @@ def _node_values(row: NodeRow) -> dict[str, Any]:
         "cluster_id": str(row.cluster_id),
         "name": row.name,
         "source": str(row.source),
-        "host": record_of(row.host),
+        "host": record_of_node(row.host),
         "machine": msgspec.to_builtins(row.machine),
         "profile": row.profile,
         "username": row.username,

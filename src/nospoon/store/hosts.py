@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -72,6 +72,30 @@ def record_of(host: Host) -> dict[str, Any]:
         | of_connection
     )
     return found
+
+
+def record_of_node(host: Host) -> dict[str, Any]:
+    """The same for each node on it, without what grows with the number of nodes: `with_machines`
+    puts it back.
+    """
+    return record_of(_with(host, ()))
+
+
+def with_machines(host: Host, of_cluster: Host | None) -> Host:
+    """A node's host with the names of machines that its cluster's host of this name has."""
+    if not isinstance(host.connection, Simulated) or host.connection.simulation.machines:
+        return host  # earlier versions kept them with each node
+    if of_cluster is None or not isinstance(of_cluster.connection, Simulated):
+        return host
+    return _with(host, of_cluster.connection.simulation.machines)
+
+
+def _with(host: Host, machines: tuple[str, ...]) -> Host:
+    match host.connection:
+        case Simulated(simulation) if simulation.machines != machines:
+            return replace(host, connection=Simulated(replace(simulation, machines=machines)))
+        case _:
+            return host
 
 
 def host_of(record: object) -> Host:
