@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.lxc.conftest import image_of
@@ -14,7 +17,9 @@ from tests.lxc.conftest import image_of
 from nospoon.errors import ProviderError
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine
+from nospoon.model.seed import Seed
 from nospoon.providers.lxc import LxcConnection
+from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import (
     PLAN,
     Bench,
@@ -126,3 +131,57 @@ async def test_what_an_interrupted_creation_left_goes_with_the_next_one(bench: B
     await remove_all(bench)
     assert not pool.exists()
     assert Kind.POOL not in {key.kind for key in await observe_all(bench)}
+
+
+HOLDS_UP = """\
+#!/bin/busybox sh
+place=/var/lib/cloud/seed/nocloud
+/bin/busybox rm -rf $place
+/bin/busybox mkdir -p $place
+/bin/busybox mkfifo $place/user-data
+echo 'container: init runs'
+trap 'exit 0' PWR
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+
+
+async def test_a_root_cannot_hold_up_its_next_start(
+    bench: Bench, place: Path, images: dict[str, Path], connection: LxcConnection
+) -> None:
+    async def open_seed(digest: str) -> Seed:
+        return Seed("instance-id: m0\n", digest, "")
+
+    seeded = LxcConnection(
+        connection.host,
+        "kit",
+        LocalRunner(),
+        connection.drivers[Kind.IMAGE]._open,  # type: ignore[attr-defined]
+        root=bench.pool_root,
+        records=str(place / "records"),
+        open_seed=open_seed,
+    )
+    image = image_of(busybox_root(init=HOLDS_UP), place, images)
+    seeded_bench = replace(bench, connection=seeded, image=image)
+    rack = rack_for(seeded_bench)
+    assert isinstance(rack.machine.shape, Machine)
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, seed="#cloud-config"))
+    await make(seeded_bench, rack.pool, rack.image, rack.blank, machine)
+    try:
+        for command in (PowerCommand.ON, PowerCommand.RESET):
+            async with asyncio.timeout(20):
+                await seeded.machine_driver.power(rack.uuid, command, PLAN)
+            await eventually(console_of(place, rack.uuid).exists)
+            await eventually(lambda: "init runs" in console_of(place, rack.uuid).read_text())
+            console_of(place, rack.uuid).write_text("")
+    finally:
+        await seeded.close()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  (a file of liblxc's)
+            await asyncio.sleep(0.05)
+
+
+def console_of(place: Path, machine: UUID) -> Path:
+    return place / "records" / f"{machine}.log"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.lxc.conftest import image_of
 
 from nospoon.errors import ProviderError
 from nospoon.model.resources import Volume
+from nospoon.providers.lxc import scripts
 from nospoon.testing.conformance import MEBI, Bench, Rack, make, observe_all, rack_for
 from nospoon.testing.container_root import busybox_root
 
@@ -160,3 +163,65 @@ async def test_an_image_that_is_another_by_now_is_not_kept(
     with pytest.raises(ProviderError, match="is not what it is to be"):
         await make(bench, rack.image)
     assert rack.image.key not in await observe_all(bench)
+
+
+def runs_code(made: tarfile.TarFile) -> None:
+    """What Python reads to show a line of source: its encoding is a module."""
+    for version in ("3.9", "3.10", "3.11", "3.12", "3.13"):
+        for name, text in (
+            ("encodings/theirs.py", "open('/ran', 'w')\n"),
+            ("tarfile.py", "# -*- coding: theirs -*-\n" + "line\n" * 4000),
+        ):
+            member = tarfile.TarInfo(f"usr/lib/python{version}/{name}")
+            member.size = len(text)
+            made.addfile(member, io.BytesIO(text.encode()))
+    member = tarfile.TarInfo("late")
+    member.pax_headers = {"mtime": "1e400"}
+    made.addfile(member)
+
+
+async def test_nothing_of_an_archive_runs_while_it_is_unpacked(
+    bench: Bench, place: Path, images: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = scripts.MAKE_ROOT.replace('rm -rf "$work"\' EXIT', ":' EXIT")
+    monkeypatch.setattr(scripts, "MAKE_ROOT", kept)
+    rack = rack_of(bench, archive(runs_code), place, images)
+    await make(bench, rack.pool, rack.image)
+    with pytest.raises(ProviderError, match="'late': timestamp out of range"):
+        await make(bench, rack.blank)
+    (root,) = Path(bench.pool_root).glob("*/.making-*/root")
+    found = said(["/usr/sbin/debugfs", "-R", "ls -p /", str(root)]).decode()
+    assert "/late/" in found
+    assert "/ran/" not in found
+
+
+def large_header(mebibytes: int) -> bytes:
+    """A root with a PAX header of zeros, of a few kilobytes when it is packed."""
+    member = tarfile.TarInfo("././@PaxHeader")
+    member.type, member.size = tarfile.XHDTYPE, mebibytes * MEBI
+    root = busybox_root().rstrip(b"\0")
+    packer = subprocess.Popen(["zstd", "-q", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert packer.stdin is not None
+
+    def feed(to: IO[bytes]) -> None:
+        to.write(root + bytes(-len(root) % 512) + member.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(mebibytes):
+            to.write(bytes(MEBI))
+        to.close()
+
+    feeding = threading.Thread(target=feed, args=(packer.stdin,))
+    feeding.start()
+    with packer:
+        assert packer.stdout is not None
+        packed = packer.stdout.read()
+        feeding.join()
+    return packed
+
+
+async def test_a_header_gets_no_more_than_a_gibibyte_of_memory(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    rack = rack_of(bench, large_header(1200), place, images)
+    await make(bench, rack.pool, rack.image)
+    with pytest.raises(ProviderError, match="'sbin/init': MemoryError"):
+        await make(bench, rack.blank)

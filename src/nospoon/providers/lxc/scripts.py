@@ -2,7 +2,8 @@
 
 Content of users is touched only by processes that are root in the containers' user namespace alone
 (lxc-usernsexec(1)), with the container's root as theirs: to the host they are an unknown user, so
-that they can make no device, take no id of the host, and follow no link out of the root.
+that they can make no device, take no id of the host, and follow no link out of the root. They have
+no network, and limits of memory and of CPU time: nothing bounds what a header of a tar asks for.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ truncate -s "$size" "$work/root"
 mkfs.ext4 -q -F -m 0 -O ^resize_inode -E "root_owner=$ids:$ids,nodiscard" "$work/root"
 if [ -n "$image" ]; then
   mkdir "$work/mounted"
-  unshare --mount --propagation private sh -ec '
+  unshare --mount --ipc --net --propagation private sh -ec '
     mount -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
     cd "$1/mounted"
     exec lxc-usernsexec -m "u:0:$2:$3" -m "g:0:$2:$3" -- python3 -I -S -c "$5" <"$4"
@@ -104,18 +105,29 @@ mv "$work/root" "$volume"
 its own, and ends with it.
 """
 
-UNPACK = """
-import io, os, subprocess, sys, tarfile
+ENTER = """
+os.chroot(".")
+os.chdir("/")
+sys.meta_path.clear()
+sys.excepthook = lambda kind, error, trace: sys.stderr.write(f"{kind.__name__}: {error}\\n")
+"""
+"""Python: the working directory becomes its root, of which it runs nothing: from here on it imports
+no module, and shows no line of source, the encoding of which would be one.
+"""
+
+UNPACK = f"""
+import io, os, resource, subprocess, sys, tarfile
 
 MOST = 2_000_000
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (600, 600))
 source = sys.stdin.buffer
 head = os.pread(0, 4, 0)
 if head == b"\\x28\\xb5\\x2f\\xfd":  # RFC 8878, 3.1.1
     source = subprocess.Popen(["zstd", "-dcq"], stdin=0, stdout=subprocess.PIPE).stdout
 archive = tarfile.open(fileobj=source, mode="r|*", errorlevel=2)
 archive.extraction_filter = lambda member, path: member
-os.chroot(".")
-os.chdir("/")
+{ENTER}
 if os.path.isdir("lost+found"):
     os.rmdir("lost+found")
 try:
@@ -125,7 +137,7 @@ try:
             break
         archive.members.clear()
         if count == MOST:
-            sys.exit(f"it has more than {MOST} members")
+            sys.exit(f"it has more than {{MOST}} members")
         if member.isdev():
             continue
         archive.extract(member, "/", numeric_owner=True)
@@ -133,8 +145,9 @@ try:
         if granted and member.isreg():
             value = granted.encode("utf-8", "surrogateescape")
             os.setxattr(member.name, "security.capability", value, follow_symlinks=False)
-except (OSError, tarfile.TarError, ValueError) as error:
-    sys.exit(f"{member.name if member else 'its begin'!r}: {error}")
+except Exception as error:
+    what = str(error) or type(error).__name__
+    sys.exit(f"{{member.name if member else 'its begin'!r}}: {{what}}")
 if not os.path.lexists("sbin/init"):
     sys.exit("it has no /sbin/init: it is not the root of a system container")
 """
@@ -168,26 +181,31 @@ exec unshare --mount --propagation private sh -ec '
   mount -o loop,nodev,noatime "$2" "$1/rootfs"
   if [ -e "$1/seed.json" ]; then (
     cd "$1/rootfs"
-    exec lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- python3 -I -S -c "$5" <"$1/seed.json"
+    exec unshare --ipc --net lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- \\
+      python3 -I -S -c "$5" <"$1/seed.json"
   ) fi
   exec lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/log" -l WARN -d
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
 """
 """Shell: start a container on its root. The monitor keeps the mount namespace alive."""
 
-PUT_SEED = """
+PUT_SEED = f"""
 import json, os, sys
 given = json.load(sys.stdin)
-os.chroot(".")
-os.chdir("/")
+{ENTER}
 os.umask(0o077)
 place = "/var/lib/cloud/seed/nocloud"
 os.makedirs(place, mode=0o755, exist_ok=True)
 for name, text in given.items():
-    with open(f"{place}/{name}", "w") as file:
-        file.write(text)
+    path = f"{{place}}/{{name}}"
+    if os.path.lexists(path):
+        os.unlink(path)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        file.write(text.encode())
 """
-"""Python: writes what cloud-init looks for into the working directory, which becomes its root."""
+"""Python: writes what cloud-init looks for into the working directory, which becomes its root. Each
+file is a new one: a FIFO that the container made at its name would hold up its start for ever.
+"""
 
 KILL = """
 directory=$1
