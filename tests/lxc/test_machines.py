@@ -185,3 +185,31 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 def console_of(place: Path, machine: UUID) -> Path:
     return place / "records" / f"{machine}.log"
+
+
+def sleeps() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "60"])
+
+
+async def test_processes_that_outlive_their_monitor_end_with_the_container(
+    bench: Bench, place: Path
+) -> None:
+    """prctl(PR_SET_PDEATHSIG, 0) of init keeps it; so does a process that is in its control group
+    and not in its PID namespace, which stands for it here. Names of control groups are those that
+    root in the container chose.
+    """
+    outlives, another = sleeps(), sleeps()
+    (place / "cgroup.procs").write_text(str(another.pid))
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    for group in [path for path in left(place, bench) if "lxc.payload" in path]:
+        Path(group, f"x {place}").mkdir(parents=True)
+        Path(group, "cgroup.procs").write_text(str(outlives.pid))
+    os.kill(monitors(place)[0], signal.SIGKILL)
+    await remove_all(bench)
+    assert outlives.wait(timeout=10) == -signal.SIGKILL
+    assert another.poll() is None, "it is not of the container"
+    another.kill()
+    another.wait()
+    assert left(place, bench) == []

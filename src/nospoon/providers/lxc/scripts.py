@@ -218,6 +218,13 @@ runs() {
 ! runs || lxc-stop -P "$pool" -n "$name" -k || :
 for turn in $(seq 200); do runs || break; sleep 0.05; done
 ! runs || { echo "it does not end" >&2; exit 1; }
+for turn in $(seq 100); do
+  left=$(find /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
+    -name cgroup.procs -exec cat {} + 2>/dev/null | grep -vx 0 | sort -u) || :
+  [ -n "$left" ] || break
+  kill -9 $left 2>/dev/null || :
+  sleep 0.05
+done
 for kind in payload monitor; do
   for each in /sys/fs/cgroup/lxc.$kind.$name /sys/fs/cgroup/*/lxc.$kind.$name; do
     [ ! -d "$each" ] || find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || :
@@ -226,7 +233,9 @@ done
 rm -f "$directory/pid" "$directory/live.json"
 """
 """Shell: end a container, and return when its monitor has ended, and with it mounts and links. Of
-one whose monitor was killed, empty control groups are left, which go as well.
+one whose monitor was killed, control groups are left, which go as well, with the processes in them:
+init can take back that it is to end with its monitor (PR_SET_PDEATHSIG), and a container that no
+one sees would go on.
 """
 
 REMOVE_POOL = """
