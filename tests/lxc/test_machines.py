@@ -87,6 +87,20 @@ async def test_a_guest_that_reboots_is_told_as_a_reset(
         assert (await until(queue, MachineChange.RESET, bench.patience)).power is PowerState.ON
 
 
+async def test_reboots_of_a_guest_fill_no_log(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    image = image_of(busybox_root(init=REBOOTS.replace("sleep 2", "true")), place, images)
+    rack = rack_for(replace(bench, image=image))
+    await make(bench, *rack.all)
+    (directory,) = Path(bench.pool_root).glob("*/*-m0")
+    (directory / "log").write_text("of another start")
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    console = console_of(place, rack.uuid)
+    await eventually(lambda: console.exists() and console.read_text().count("init runs") > 5)
+    assert not (directory / "log").exists() or (directory / "log").read_text() == ""
+
+
 async def test_a_start_that_fails_says_why_and_leaves_nothing(bench: Bench, place: Path) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)

@@ -225,3 +225,12 @@ async def test_a_header_gets_no_more_than_a_gibibyte_of_memory(
     await make(bench, rack.pool, rack.image)
     with pytest.raises(ProviderError, match="'sbin/init': MemoryError"):
         await make(bench, rack.blank)
+
+
+async def test_what_is_kept_is_readable_by_root_alone(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    rack = rack_of(bench, busybox_root(), place, images)
+    await make(bench, rack.pool, rack.image, rack.blank)
+    pool = Path(bench.pool_root, rack.pool.key.name)
+    assert {each.name for each in pool.iterdir() if each.stat().st_mode & 0o077} == set()

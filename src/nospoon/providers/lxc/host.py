@@ -105,7 +105,7 @@ class LxcHost:
         """The daemon's own file, to that path, which it has only when it is whole."""
         part = f"{path}.part"
         if self.is_here:
-            await self.runner.run(["cp", "--reflink=auto", "--", source, part])
+            await self.sh(scripts.COPY, source, part)
         else:
             await self.runner.run(["rm", "-f", "--", part])
             digest = hashlib.sha256()

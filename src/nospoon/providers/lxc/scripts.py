@@ -78,6 +78,9 @@ WRITE = 'umask 077; cat >"$1.part" && mv "$1.part" "$1"'
 
 APPEND = 'umask 077; cat >>"$1"'
 
+COPY = 'umask 077; rm -f "$2"; cp --reflink=auto -- "$1" "$2"'
+"""Shell: for root alone: directories of pools are passed through by others."""
+
 FINISH_IMAGE = """
 [ "$(sha256sum <"$1.part" | cut -c 1-64)" = "$2" ] || { rm -f "$1.part"; exit 74; }
 mv "$1.part" "$1"
@@ -170,7 +173,7 @@ pool=$(dirname "$directory") name=$(basename "$directory")
 [ -e "$volume" ] || { echo "its root $volume is gone" >&2; exit 1; }
 mkdir -p -m 700 "$records"
 cp "$directory/machine.json" "$directory/live.json"
-rm -f "$directory/pid"
+rm -f "$directory/pid" "$directory/log"
 blocks=$(dumpe2fs -h "$volume" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
 if [ "$blocks" -lt "$(($(stat -c %s "$volume") - 4096))" ]; then
@@ -184,10 +187,13 @@ exec unshare --mount --propagation private sh -ec '
     exec unshare --ipc --net lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- \\
       python3 -I -S -c "$5" <"$1/seed.json"
   ) fi
-  exec lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/log" -l WARN -d
+  exec lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/log" -l ERROR -d
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
 """
-"""Shell: start a container on its root. The monitor keeps the mount namespace alive."""
+"""Shell: start a container on its root. The monitor keeps the mount namespace alive. Its own log
+has errors of this start only: warnings of each reboot are gigabytes a day of a guest that reboots
+on and on.
+"""
 
 PUT_SEED = f"""
 import json, os, sys
