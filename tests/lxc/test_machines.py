@@ -98,7 +98,13 @@ async def test_reboots_of_a_guest_fill_no_log(
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     console = console_of(place, rack.uuid)
     await eventually(lambda: console.exists() and console.read_text().count("init runs") > 5)
-    assert not (directory / "log").exists() or (directory / "log").read_text() == ""
+    assert not (directory / "log").exists()
+    monitor = int((directory / "pid").read_text())
+    mounts = Path(f"/proc/{monitor}/mountinfo").read_text().splitlines()
+    (log,) = (each for each in mounts if f" {directory}/said " in each)
+    assert " tmpfs " in log
+    assert "size=1024k" in log
+    assert list((directory / "said").iterdir()) == [], "on the host it is not mounted"
 
 
 async def test_a_start_that_fails_says_why_and_leaves_nothing(bench: Bench, place: Path) -> None:
@@ -111,6 +117,8 @@ async def test_a_start_that_fails_says_why_and_leaves_nothing(bench: Bench, plac
     with pytest.raises(ProviderError, match="container m0 does not start"):
         await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     assert not (await found(bench, machine)).running
+    (log,) = Path(bench.pool_root).glob("*/*-m0/log")
+    assert "nsnot-there" in log.read_text()
     assert monitors(place) == []
     assert left(place, bench) == []
 

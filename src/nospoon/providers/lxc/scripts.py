@@ -174,6 +174,7 @@ pool=$(dirname "$directory") name=$(basename "$directory")
 mkdir -p -m 700 "$records"
 cp "$directory/machine.json" "$directory/live.json"
 rm -f "$directory/pid" "$directory/log"
+mkdir -p -m 700 "$directory/said"
 blocks=$(dumpe2fs -h "$volume" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
 if [ "$blocks" -lt "$(($(stat -c %s "$volume") - 4096))" ]; then
@@ -187,12 +188,16 @@ exec unshare --mount --propagation private sh -ec '
     exec unshare --ipc --net lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- \\
       python3 -I -S -c "$5" <"$1/seed.json"
   ) fi
-  exec lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/log" -l ERROR -d
+  mount -t tmpfs -o size=1m,mode=700 none "$1/said"
+  lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/said/log" -l ERROR -d && exit 0
+  cp "$1/said/log" "$1/log"
+  umount "$1/said" "$1/rootfs" || :
+  exit 1
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
 """
-"""Shell: start a container on its root. The monitor keeps the mount namespace alive. Its own log
-has errors of this start only: warnings of each reboot are gigabytes a day of a guest that reboots
-on and on.
+"""Shell: start a container on its root. The monitor keeps the mount namespace alive. Its log
+is kept where a start fails. After that it is a megabyte in that namespace: a guest that reboots on
+and on, and users of the host who ask the monitor for what it refuses them, add a line each time.
 """
 
 PUT_SEED = f"""
@@ -216,8 +221,7 @@ file is a new one: a FIFO that the container made at its name would hold up its 
 KILL = """
 directory=$1
 pool=$(dirname "$directory") name=$(basename "$directory")
-[ -f "$directory/pid" ] || exit 0
-pid=$(cat "$directory/pid")
+pid=$(cat "$directory/pid" 2>/dev/null) || pid=none
 runs() {
   [ "$(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" = "[lxc monitor] $pool $name " ]
 }
@@ -225,10 +229,11 @@ runs() {
 for turn in $(seq 200); do runs || break; sleep 0.05; done
 ! runs || { echo "it does not end" >&2; exit 1; }
 for turn in $(seq 100); do
-  left=$(find /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
+  left=$(find /sys/fs/cgroup/lxc.monitor.$name /sys/fs/cgroup/*/lxc.monitor.$name \\
+    /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
     -name cgroup.procs -exec cat {} + 2>/dev/null | grep -vx 0 | sort -u) || :
   [ -n "$left" ] || break
-  kill -9 $left 2>/dev/null || :
+  [ "$turn" -lt 20 ] || kill -9 $left 2>/dev/null || :
   sleep 0.05
 done
 for kind in payload monitor; do
@@ -241,7 +246,7 @@ rm -f "$directory/pid" "$directory/live.json"
 """Shell: end a container, and return when its monitor has ended, and with it mounts and links. Of
 one whose monitor was killed, control groups are left, which go as well, with the processes in them:
 init can take back that it is to end with its monitor (PR_SET_PDEATHSIG), and a container that no
-one sees would go on.
+one sees would go on. A monitor whose start failed, or was not seen, gets a second to end by itself.
 """
 
 REMOVE_POOL = """
