@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,15 @@ async def test_one_that_does_not_end_in_time_is_ended() -> None:
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ProviderError, match="did not end within"):
             await run(["sh", "-c", "exec yes"], timeout=0.05)
+
+
+async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(ProviderError, match="did not end within"):
+            await run(["sh", "-c", f"sleep 600 & echo $! >{child}; wait"], timeout=0.5)
+    os.kill(int(child.read_text()), signal.SIGKILL)
+    await asyncio.sleep(0.2)  # asyncio closes its pipes then
 
 
 async def test_one_whose_caller_is_gone_is_ended() -> None:

@@ -16,6 +16,8 @@ from nospoon.errors import MissingTool, ProviderError
 log = structlog.get_logger()
 PIECE = 1 << 16
 """Bytes that are read at a time."""
+ENDING = 5.0
+"""Seconds in which what a killed command wrote ends."""
 
 
 class OutputTooLong(ProviderError):
@@ -128,12 +130,17 @@ async def _at_most(
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Kill it, and read to their ends what it wrote: asyncio's `wait` returns only when its pipes
-    have ended too, and a pipe of which much waits to be read is not looked at.
+    have ended too, and a pipe of which much waits to be read is not looked at. A child of it that
+    goes on with its pipes is waited for no longer than `ENDING`.
     """
     _kill(process)
     streams = (each for each in (process.stdout, process.stderr) if each is not None)
-    await asyncio.gather(*map(_drain, streams))
-    await process.wait()
+    try:
+        async with asyncio.timeout(ENDING):
+            await asyncio.gather(*map(_drain, streams))
+            await process.wait()
+    except TimeoutError:
+        log.warning("a child of a command that was ended goes on", pid=process.pid)
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
