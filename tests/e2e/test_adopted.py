@@ -663,17 +663,17 @@ def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_en
     assert "answers without a login: every user and program of this machine" in shown
 
 
-def test_a_cloud_or_a_configuration_that_is_none_is_refused(shared: Rack, tmp_path: Path) -> None:
+def test_what_is_no_configuration_or_has_no_machines_to_adopt_is_refused(
+    shared: Rack, tmp_path: Path
+) -> None:
     config = tmp_path / "sushy.conf"
     config.write_text("print('hello')\n")
     assert (
         "expected settings SUSHY_EMULATOR_"
         in shared.run("sushy", "--config", str(config), status=2).stderr
     )
-    assert (
-        "of a cloud are not adopted yet"
-        in shared.run("sushy", "--os-cloud", "mine", status=2).stderr
-    )
+    said = shared.run("sushy", "--os-cloud", "mine", status=2).stderr
+    assert "cloud 'mine' is not in clouds.yaml" in said
     assert "of the fake driver are not" in shared.run("sushy", "--fake", status=2).stderr
     said = shared.run("sushy", "--ironic-cloud", "mine", status=2).stderr
     assert "nodes of an Ironic are not adopted" in said

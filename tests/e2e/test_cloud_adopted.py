@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 import requests
 
+from nospoon.testing.bench import free_port
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 
 CLUSTER = """
@@ -108,6 +112,31 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     other = file(rack, cloud, "[{adopt: lab-1}]", "second")
     assert "it is a node of another cluster" in rack.run("plan", other, status=1).stderr
     rack.run("down", "--yes", "theirs")
+
+
+async def test_sushy_emulators_command_serves_them(cloud: FakeCloud, rack: Rack) -> None:
+    auth = {"clouds": {"mine": cloud.settings}}
+    clouds = rack.file(json.dumps(auth), "clouds.yaml")
+    port = free_port(socket.SOCK_STREAM)
+    command = ["nospoon", "sushy", "--os-cloud", "mine", "-i", "127.0.0.1", "-p", str(port)]
+    id_ = server(cloud, "lab-1")["id"]
+
+    def answered() -> bool:
+        with contextlib.suppress(requests.ConnectionError):
+            url = f"http://127.0.0.1:{port}/redfish/v1/Systems/{id_}"
+            return bool(requests.get(url, timeout=20).json().get("UUID") == id_)
+        return False
+
+    environment = {**rack.environment, "OS_CLIENT_CONFIG_FILE": clouds}
+    with subprocess.Popen(  # noqa: ASYNC220  (as its user starts it)
+        command, env=environment, cwd=rack.directory
+    ) as emulator:
+        try:
+            await asyncio.to_thread(until, answered, 60)
+        finally:
+            emulator.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(emulator.wait, 60)
+    assert all(len(each["metadata"]) == 1 for each in cloud.servers.values())
 
 
 async def test_nodes_are_made_where_they_can_ask_what_to_boot_alone(

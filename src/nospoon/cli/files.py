@@ -41,7 +41,7 @@ def read_cluster(path: str) -> Cluster:
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
     name, text = _read(path)
-    return load(_whole(text, name, _base(path)), file=name)
+    return load(whole(text, name, _base(path)), file=name)
 
 
 def read_request(client: Client | None, path: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     """
     name, text = _read(path)
     base = _base(path)
-    text = _whole(text, name, base)
+    text = whole(text, name, base)
     if client is not None and not _FILES.search(text):
         return {"file": name, "text": text, "uploads": {}}
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
@@ -83,7 +83,7 @@ def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
     """The body of a request about hosts: those of a file, and those given as [NAME=]URI."""
     file, text = _read(path) if path else ("", "")
     if path:
-        text = _whole(text, file, _base(path))
+        text = whole(text, file, _base(path))
     named = dict(_host(each) for each in hosts)
     return {"hosts": named, "file": file, "text": text}
 
@@ -99,7 +99,7 @@ def _base(path: str) -> Path:
     return Path(path).resolve().parent if path != "-" else Path.cwd()
 
 
-def _whole(text: str, name: str, base: Path) -> str:
+def whole(text: str, name: str, base: Path) -> str:
     """The file with everything written out that the client alone can read."""
     return _with_user_data(_with_cloud(_with_inventory(text, name, base), name), name, base)
 

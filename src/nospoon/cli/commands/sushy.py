@@ -23,7 +23,7 @@ from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
 from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
-from nospoon.cli.files import read_request
+from nospoon.cli.files import read_request, whole
 from nospoon.cli.follow import INTERRUPTED, finish, follow
 from nospoon.cli.output import report
 from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
@@ -156,7 +156,7 @@ def _emulator(file: str, text: str) -> Emulator:
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
     made = _read(file, text, "sushy")
-    cluster = load(made.text, file=file)
+    cluster = load(whole(made.text, file, Path.cwd()), file=file)
     bmc = cluster.addressing
     if bmc.certificate is not None:
         certificate, key = bmc.certificate.certificate, bmc.certificate.key
