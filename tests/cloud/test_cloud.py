@@ -101,10 +101,14 @@ def adopted(rack: Rack, member: Connection, id_: str) -> None:
     for command, status in {"off": "SHUTOFF", "on": "ACTIVE"}.items():
         rack.ipmitool(bmc, "power", command)
         until(partial(_is, member, id_, status), 60)
-        assert f"is {command}" in rack.ipmitool(bmc, "power", "status")
+        until(partial(_tells, rack, bmc, f"is {command}"), 60)
     rack.down()
     now = member.compute.get_server(id_)
     assert (now.metadata, now.status) == (before, "ACTIVE")
+
+
+def _tells(rack: Rack, bmc: dict[str, str], power: str) -> bool:
+    return power in rack.ipmitool(bmc, "power", "status")
 
 
 def _is(member: Connection, id_: str, status: str) -> bool:
