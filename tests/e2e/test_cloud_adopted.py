@@ -99,6 +99,7 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
     refused = rack.run("node", "power", "theirs/c", "on", status=1).stderr
     assert "server controller is an adopted machine: Nova boots its disk, not network" in refused
+    assert "nospoon node boot NODE disk" in refused
     rack.ipmitool(bmc, "chassis", "bootdev", "none")
     rack.ipmitool(bmc, "power", "on")
     rack.run("node", "power", "theirs/c", "on")

@@ -77,12 +77,7 @@ def adopt(
             if each.found.machine.uuid in machines:
                 continue  # an earlier adoption has it
             node = _node(adoption, each, taken, held)
-            why = _hindrance(each.found, cluster_id, node.name)
-            if not why and (other := elsewhere(each.found.machine.uuid)):
-                why = (
-                    f"a node of {other} has its UUID. Release that one first, or give one of "
-                    "the machines another UUID."
-                )
+            why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
                 skipped.append(f"adopt {adoption} skips {called}: {why}")
             elif why:
@@ -249,7 +244,9 @@ class _Unmet:
         return places, f"no such machine on {', '.join(known)}. {some}{self._unseen}".rstrip()
 
 
-def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
+def _hindrance(
+    found: Adoptable, cluster_id: UUID, name: str, elsewhere: Callable[[UUID], str]
+) -> str:
     if found.made:
         return "nospoon made it: it is a node already."
     if found.hindrance:
@@ -260,6 +257,11 @@ def _hindrance(found: Adoptable, cluster_id: UUID, name: str) -> str:
         return (
             f"it is node {found.node} of this cluster, and would be {name}. Keep its name, or "
             "bring the cluster up without it first."
+        )
+    if other := elsewhere(found.machine.uuid):
+        return (
+            f"a node of {other} has its UUID. Release that one first, or give one of the machines "
+            "another UUID."
         )
     return ""
 

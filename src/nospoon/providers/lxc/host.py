@@ -116,8 +116,7 @@ class LxcHost:
         done = await self.sh(scripts.FINISH_IMAGE, path, sha256, check=False)
         if done.status != 0:
             raise ProviderError(
-                f"host {self.name}: the copy of an image is not what it is to be "
-                f"(sha256 {sha256[:16]}…)",
+                f"host {self.name}: the copy of an image is damaged (sha256 {sha256[:16]}…)",
                 hint="Run `nospoon up` again.",
             )
 

@@ -85,7 +85,7 @@ FINISH_IMAGE = """
 [ "$(sha256sum <"$1.part" | cut -c 1-64)" = "$2" ] || { rm -f "$1.part"; exit 74; }
 mv "$1.part" "$1"
 """
-"""Shell: a copied image gets its name when it is what it is to be; 74 (EX_IOERR) otherwise."""
+"""Shell: a copied image gets its name when its digest is right; 74 (EX_IOERR) otherwise."""
 
 MAKE_ROOT = """
 volume=$1 size=$2 ids=$3 count=$4 image=$5

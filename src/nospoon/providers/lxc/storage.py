@@ -194,7 +194,7 @@ class VolumeDriver(Files):
         except ProviderError as error:
             raise ProviderError(
                 f"{error.message.rstrip('.')} (root {name} of {volume.size >> 20} MiB)",
-                hint="The image is to be the root file system of a container, packed by tar, and "
+                hint="The image must be the root file system of a container, packed by tar, and "
                 "`size` large enough for it.",
             ) from error
 

@@ -33,9 +33,9 @@ FIRMWARE = "hw_firmware_type"
 NIC = "virtio"
 
 
-def of_its_owner(name: str, what: str) -> ProviderError:
+def of_its_owner(name: str, what: str, hint: str) -> ProviderError:
     """What is refused of a server that others made."""
-    return ProviderError(f"server {name} is an adopted machine: {what}")
+    return ProviderError(f"server {name} is an adopted machine: {what}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,11 @@ class ServerDriver:
     async def insert(self, machine: UUID, medium: Medium) -> None:
         server = await self._must(machine)
         if server.shape.adopted:
-            raise of_its_owner(server.shape.adopted, "Nova puts no medium into its drive")
+            raise of_its_owner(
+                server.shape.adopted,
+                "Nova puts no medium into its drive",
+                "Make a node of nospoon's own for that, or rebuild the server in its cloud.",
+            )
         await self._media.insert(machine, medium)
 
     async def eject(self, machine: UUID) -> None:
@@ -313,7 +317,11 @@ class ServerDriver:
         server = await self._must(machine)
         on = server.power is PowerState.ON
         if server.shape.adopted and command in BOOTING and boot.now[:1] not in {(), (DISK,)}:
-            raise of_its_owner(server.shape.adopted, f"Nova boots its disk, not {boot.now[0]}")
+            raise of_its_owner(
+                server.shape.adopted,
+                f"Nova boots its disk, not {boot.now[0]}",
+                "Set its boot device to disk: `nospoon node boot NODE disk`.",
+            )
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return
