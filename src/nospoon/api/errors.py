@@ -45,7 +45,7 @@ def encode(error: NospoonError) -> dict[str, Any]:
     return {"error": body}
 
 
-def decode(body: Any) -> NospoonError:
+def decode(body: object) -> NospoonError:
     """The error that a server encoded."""
     said = body.get("error", {}) if isinstance(body, dict) else {}
     kind = getattr(errors, str(said.get("type", "")), None)

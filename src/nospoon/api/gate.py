@@ -163,7 +163,7 @@ def _given(body: bytes, receive: Receive) -> Receive:
     """The body that was read, and then whatever comes after it, such as the caller's leaving."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> MutableMapping[str, Any]:
+    async def again() -> MutableMapping[str, object]:
         return waiting.pop() if waiting else await receive()
 
     return again

@@ -13,7 +13,7 @@ from nospoon.runtime.paced import paced
 JSON = "application/json"
 
 
-async def rows(found: Iterable[Any]) -> Response:
+async def rows(found: Iterable[object]) -> Response:
     """A list."""
     return Response(await _encoded(found), media_type=JSON)
 
@@ -29,5 +29,5 @@ async def with_rows(answer: Mapping[str, Any], name: str) -> Response:
     return Response(b"{" + b",".join(parts) + b"}", media_type=JSON)
 
 
-async def _encoded(found: Iterable[Any]) -> bytes:
+async def _encoded(found: Iterable[object]) -> bytes:
     return b"[" + b",".join([msgspec.json.encode(each) async for each in paced(found)]) + b"]"

@@ -108,7 +108,7 @@ class Members:
         except Forbidden as error:
             raise RefusedPeer(peer, _answer(error)) from None
 
-    async def caller(self, scope: Mapping[str, Any]) -> Caller:
+    async def caller(self, scope: Mapping[str, object]) -> Caller:
         """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
         caller = caller_of(scope)
         if not caller.admin and not await self._has(caller.uid):

@@ -36,7 +36,7 @@ def texts(most: int) -> BeforeValidator:
     wrong item, 28 us apiece, in which nothing else runs.
     """
 
-    def check(given: Any) -> Any:
+    def check(given: object) -> object:
         if not isinstance(given, (list, dict)):
             return given
         _at_most(most, given, "entries")
@@ -70,7 +70,7 @@ class Wire(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _few_fields(cls, given: Any) -> Any:
+    def _few_fields(cls, given: object) -> object:
         if isinstance(given, dict):
             _at_most(MAX_FIELDS, given, "fields")
             wrong = [name for name, value in given.items() if not _is_text(name, value)]

@@ -84,7 +84,7 @@ def _members(listed: Mapping[str, Any], group: str) -> list[str]:
     return sorted({*found.get("hosts", ()), *(name for names in below for name in names)})
 
 
-def _settings(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(name: str, variables: Mapping[str, object]) -> dict[str, object]:
     """`nospoon_` variables are settings as they are; how Ansible gets there tells `ssh`."""
     given = {
         key.removeprefix(PREFIX): _SWITCHES.get(value, value) if isinstance(value, str) else value
@@ -137,7 +137,7 @@ def _shown(lines: Iterable[str]) -> Iterator[str]:
         yield click.unstyle(line)
 
 
-def _recap(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _recap(lines: Iterable[str]) -> Iterator[dict[str, object]]:
     ended = False
     for line in lines:
         ended = ended or line.startswith("PLAY RECAP")

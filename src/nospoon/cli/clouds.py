@@ -5,13 +5,11 @@ The client reads them, for they are the user's files; the daemon is told what th
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon.errors import MissingTool, UsageError
 from nospoon.model.cloud import AUTH_TYPES, FILES, SETTINGS, refused
 
 
-def cloud(name: str) -> dict[str, Any]:
+def cloud(name: str) -> dict[str, object]:
     """What somebody needs to use a cloud. Raises `UsageError`, `MissingTool`."""
     try:
         from openstack import exceptions  # noqa: PLC0415  (an extra)

@@ -79,7 +79,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     return body
 
 
-def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, Any]:
+def hosts_request(path: str | None, hosts: Sequence[str]) -> dict[str, object]:
     """The body of a request about hosts: those of a file, and those given as [NAME=]URI."""
     file, text = _read(path) if path else ("", "")
     if path:
@@ -133,7 +133,7 @@ def _content(path: Path) -> tuple[str, str]:
         return "", f"{path}: {reason(error)}"
 
 
-def _named_user_data(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _named_user_data(value: object) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Where a cluster file names a file of user data, and its path."""
     from nospoon.clusterfile.references import layers  # noqa: PLC0415  (imports pydantic)
 
@@ -178,7 +178,7 @@ def _with_cloud(text: str, name: str) -> str:
     return text
 
 
-def _clouds(value: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+def _clouds(value: object) -> Iterator[tuple[tuple[str, ...], str]]:
     """Where a file has the name of a cloud, and the name."""
     hosts = value.get("hosts") if isinstance(value, dict) else None
     places: list[tuple[str, ...]] = [("ironic",)]

@@ -23,7 +23,7 @@ INTERRUPTED = 130
 class Display(Protocol):
     """Shows events as they come."""
 
-    def show(self, event: dict[str, Any]) -> None: ...
+    def show(self, event: dict[str, object]) -> None: ...
 
 
 class Lines:

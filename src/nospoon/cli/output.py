@@ -19,7 +19,7 @@ from nospoon.errors import NospoonError, SpecError, UsageError
 from nospoon.model.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 FORMATS = ("table", "json", "yaml", "value", "csv")
 
@@ -75,30 +75,30 @@ def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> N
         _PRINTERS[format_]([chosen], names)
 
 
-def _json(rows: list[dict[str, Any]], names: list[str]) -> None:
+def _json(rows: list[dict[str, object]], names: list[str]) -> None:
     del names
     echo(json.dumps(rows, indent=2))
 
 
-def _yaml(rows: list[dict[str, Any]], names: list[str], *, single: bool = False) -> None:
+def _yaml(rows: list[dict[str, object]], names: list[str], *, single: bool = False) -> None:
     import yaml  # noqa: PLC0415  (only for this format)
 
     del names
     echo(yaml.safe_dump(rows[0] if single else rows, sort_keys=False), nl=False)
 
 
-def _value(rows: list[dict[str, Any]], names: list[str]) -> None:
+def _value(rows: list[dict[str, object]], names: list[str]) -> None:
     for row in rows:
         echo(" ".join(_cell(row[name]) for name in names))
 
 
-def _csv(rows: list[dict[str, Any]], names: list[str]) -> None:
+def _csv(rows: list[dict[str, object]], names: list[str]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_cell(row[name]) for name in names] for row in rows)
 
 
-def _table(rows: list[dict[str, Any]], names: list[str]) -> None:
+def _table(rows: list[dict[str, object]], names: list[str]) -> None:
     if not rows:
         echo("Nothing to show.", err=True)
         return
@@ -117,7 +117,7 @@ def _styles(environment: Mapping[str, str]) -> bool:
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     match value:
         case None:
             return ""
@@ -131,7 +131,7 @@ def _cell(value: Any) -> str:
             return visible(str(value))
 
 
-_PRINTERS: dict[str, Callable[[list[dict[str, Any]], list[str]], None]] = {
+_PRINTERS: dict[str, Callable[[list[dict[str, object]], list[str]], None]] = {
     "table": _table,
     "json": _json,
     "yaml": _yaml,

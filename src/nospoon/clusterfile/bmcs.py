@@ -43,7 +43,7 @@ def _account_name(value: Any) -> Any:
     return value
 
 
-def _password(value: Any) -> Any:
+def _password(value: object) -> object:
     """IPMI 2.0 §22.30: 20 bytes. The message does not repeat it."""
     if not isinstance(value, str):
         raise ValueError("expected a password of 1 to 20 bytes, as text. Put it in quotes")
@@ -52,7 +52,7 @@ def _password(value: Any) -> Any:
     return _refuse_variable(value)
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> object:
     """IPMI 2.0 §13.31: 20 bytes, here in hexadecimal digits. The message does not repeat it."""
     digits = value.lower() if isinstance(value, str) else ""
     if not 1 <= len(digits) <= 40 or len(digits) % 2 or not set(digits) <= set("0123456789abcdef"):
@@ -62,7 +62,7 @@ def _key(value: Any) -> Any:
     return digits.ljust(40, "0")
 
 
-def _pass_phrase(value: Any) -> Any:
+def _pass_phrase(value: object) -> object:
     """RFC 3414 §11.2: at least 8 bytes. The message does not repeat it."""
     if not isinstance(value, str):
         raise ValueError("expected a secret of 8 to 64 bytes, as text. Put it in quotes")
@@ -106,7 +106,7 @@ PassPhrase = Annotated[
 ]
 
 
-def _password_hash(value: Any) -> str:
+def _password_hash(value: object) -> str:
     found = BCRYPT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError("expected a bcrypt hash as `htpasswd -nB USER` prints it ($2y$…)")
@@ -153,7 +153,7 @@ class NodeBmcSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"protocols": value} if isinstance(value, list | str) else value
 
 
@@ -189,7 +189,7 @@ class TlsSection(Section):
     key: Text = Field(description="Its key in PEM, without a pass phrase: a path beside the file.")
 
 
-def _tls_form(value: Any) -> str:
+def _tls_form(value: object) -> str:
     return "given" if isinstance(value, dict | TlsSection) else "own"
 
 

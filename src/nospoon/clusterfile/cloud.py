@@ -19,7 +19,7 @@ def _no_file(value: Any) -> Any:
         )
 
 
-def _secret(value: Any) -> Any:
+def _secret(value: object) -> object:
     """Text; the message does not repeat it."""
     if not isinstance(value, str):
         raise ValueError("expected text. Put it in quotes")
@@ -86,11 +86,11 @@ class CloudSection(Section):
 
     def told(self) -> dict[str, Any]:
         """What openstacksdk is told."""
-        given: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"name"})
+        given: dict[str, object] = self.model_dump(exclude_none=True, exclude={"name"})
         return given
 
 
-def _form(value: Any) -> str:
+def _form(value: object) -> str:
     return "settings" if isinstance(value, dict | CloudSection) else "name"
 
 

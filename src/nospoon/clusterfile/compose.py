@@ -51,7 +51,7 @@ class _Composing:
     documents: int = 0
     nodes: int = 0
 
-    def take(self, event: Any) -> None:
+    def take(self, event: object) -> None:
         if isinstance(event, NodeEvent):
             self._take_node(event)
         elif isinstance(event, SequenceEndEvent | MappingEndEvent):

@@ -61,7 +61,7 @@ PLACE_PATTERN = NAME_PATTERN.removesuffix("$") + r"(:[a-z]+)?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
 
-def parse_size(value: Any) -> int:
+def parse_size(value: object) -> int:
     """'8GiB' -> bytes. A bare number is refused: its unit would be a guess."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected a size such as 8GiB, got {shown(value)}")
@@ -80,7 +80,7 @@ def parse_size(value: Any) -> int:
     return int(size)
 
 
-def parse_memory(value: Any) -> int:
+def parse_memory(value: object) -> int:
     """A size in whole mebibytes: hypervisors round what is finer, and drift would never end."""
     size = parse_size(value)
     if size % UNITS["MiB"]:
@@ -90,12 +90,12 @@ def parse_memory(value: Any) -> int:
     return _at_most(size, MOST_MEMORY, value)
 
 
-def parse_disk(value: Any) -> int:
+def parse_disk(value: object) -> int:
     """The size of a disk."""
     return _at_most(parse_size(value), MOST_DISK, value)
 
 
-def _at_most(size: int, most: int, value: Any) -> int:
+def _at_most(size: int, most: int, value: object) -> int:
     if size > most:
         raise ValueError(f"expected at most {most // UNITS['TiB']}TiB, got {value}")
     return size
@@ -106,7 +106,7 @@ def _unit_like(unit: str) -> str:
     return f"{letter}iB" if letter in set("KMGT") else "MiB or GiB"
 
 
-def parse_mac(value: Any) -> str:
+def parse_mac(value: object) -> str:
     """A unicast MAC address, in lower case with colons (IEEE 802 §8.2)."""
     text = str(value).lower().replace("-", ":") if isinstance(value, str) else ""
     if not _MAC.match(text):
@@ -132,7 +132,7 @@ def parse_address(value: Any) -> Any:
         raise ValueError(f"expected an IPv4 or IPv6 address, got {shown(value)}") from None
 
 
-def parse_duration(value: Any) -> float:
+def parse_duration(value: object) -> float:
     """'1.5s', '200ms' or '2h' -> seconds."""
     match = _DURATION.match(value) if isinstance(value, str) else None
     if match is None:
@@ -143,7 +143,7 @@ def parse_duration(value: Any) -> float:
     return seconds
 
 
-def parse_ports(value: Any) -> tuple[int, int]:
+def parse_ports(value: object) -> tuple[int, int]:
     """'6230-6330' -> (6230, 6330), both included."""
     match = _PORTS.match(value) if isinstance(value, str) else None
     if match is None:
@@ -272,7 +272,7 @@ def parse_nic_address(value: Any) -> Any:
     return str(found)
 
 
-def parse_trait(value: Any) -> str:
+def parse_trait(value: object) -> str:
     """A trait's name."""
     if isinstance(value, str) and _TRAIT.match(value):
         return value
@@ -283,7 +283,7 @@ def parse_trait(value: Any) -> str:
     )
 
 
-def parse_networks(value: Any) -> Any:
+def parse_networks(value: object) -> object:
     """One network, or a list of an IPv4 and an IPv6 one, in CIDR form without host bits."""
     listed = value if isinstance(value, list) else [value] if value is not None else []
     found = tuple(parse_network(each) for each in listed)

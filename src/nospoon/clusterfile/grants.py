@@ -23,7 +23,7 @@ from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import GrantedHost, Grants, Network
 
 
-def _ports(value: Any) -> tuple[int, int]:
+def _ports(value: object) -> tuple[int, int]:
     """A port, or a range of ports."""
     if isinstance(value, int) and not isinstance(value, bool):
         return parse_ports(f"{value}-{value}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -64,7 +64,7 @@ class DiskSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"size": value} if isinstance(value, str | int | float) else value
 
     @model_validator(mode="after")
@@ -115,7 +115,7 @@ class NicSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"network": value} if isinstance(value, str) else value
 
 

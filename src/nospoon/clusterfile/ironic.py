@@ -25,7 +25,7 @@ FILES = ("deploy_kernel", "deploy_ramdisk", "rescue_kernel", "rescue_ramdisk", "
 _SECRETS = ("password", "secret", "kg_key", "auth_token", "community", "auth_key", "priv_key")
 
 
-def _no_secrets(value: Any) -> Any:
+def _no_secrets(value: object) -> object:
     """Ironic shows secrets masked, so that nobody could compare them."""
     keys = value if isinstance(value, dict) else ()
     found = [key for key in keys if any(word in str(key) for word in _SECRETS)]
@@ -36,7 +36,7 @@ def _no_secrets(value: Any) -> Any:
     return value
 
 
-def _no_tag(value: Any) -> Any:
+def _no_tag(value: object) -> object:
     if isinstance(value, dict) and "nospoon" in value:
         raise ValueError("the key 'nospoon' is where nospoon notes whose a node is")
     return value
@@ -62,7 +62,7 @@ class TargetSection(Section):
         0, description="Its place in the order; 0 (default) is booted."
     )
     volume_id: Text = Field(description="Its name there, with `{cluster}` and `{node}` in it.")
-    properties: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] = Field(
+    properties: Annotated[dict[str, object], BeforeValidator(_no_secrets)] = Field(
         default_factory=dict,
         description="Where it is (`target_iqn`, `target_portal`, `target_lun` …); texts with "
         "`{cluster}` and `{node}` in them.",
@@ -112,7 +112,7 @@ class EnrolmentSection(Section):
         None,
         description="SHA-256 or SHA-512 of it in hexadecimal digits, or a URL of a list of them.",
     )
-    instance_info: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] | None = Field(
+    instance_info: Annotated[dict[str, object], BeforeValidator(_no_secrets)] | None = Field(
         None, description="More for its deployment, such as `root_gb` or `kernel`."
     )
     name: Text | None = Field(
@@ -121,7 +121,7 @@ class EnrolmentSection(Section):
     interfaces: dict[INTERFACES, Text] | None = Field(
         None, description="Interface -> implementation (`deploy: direct`); default: the driver's."
     )
-    driver_info: Annotated[dict[str, Any], BeforeValidator(_no_secrets)] | None = Field(
+    driver_info: Annotated[dict[str, object], BeforeValidator(_no_secrets)] | None = Field(
         None, description="More for the driver; the BMC's address and credentials are filled in."
     )
     deploy_kernel: Text | None = Field(None, description="Kernel of the deploy ramdisk: a URL.")
@@ -129,13 +129,13 @@ class EnrolmentSection(Section):
     deploy_iso: Text | None = Field(None, description="Deploy ISO for virtual media: a URL.")
     rescue_kernel: Text | None = Field(None, description="Kernel of the rescue ramdisk: a URL.")
     rescue_ramdisk: Text | None = Field(None, description="Rescue ramdisk: a URL.")
-    properties: dict[str, Any] | None = Field(
+    properties: dict[str, object] | None = Field(
         None, description="More properties; cpus, memory_mb, local_gb, cpu_arch are filled in."
     )
     capabilities: dict[str, Text] | None = Field(
         None, description="More capabilities; boot_mode and secure_boot are filled in."
     )
-    root_device: dict[str, Any] | None = Field(None, description="Hints for the root device.")
+    root_device: dict[str, object] | None = Field(None, description="Hints for the root device.")
     resource_class: ResourceClass | None = Field(
         None, description="Resource class; default baremetal."
     )
@@ -146,8 +146,8 @@ class EnrolmentSection(Section):
     owner: Text | None = Field(None, description="Project that owns it; default none.")
     lessee: Text | None = Field(None, description="Project that leases it; default none.")
     description: Text | None = Field(None, description="Description; default none.")
-    extra: Annotated[dict[str, Any], BeforeValidator(_no_tag)] | None = Field(
-        None, description="Any other data."
+    extra: Annotated[dict[str, object], BeforeValidator(_no_tag)] | None = Field(
+        None, description="object other data."
     )
     volumes: VolumesSection | None = Field(
         None,
@@ -244,10 +244,10 @@ def _target(section: TargetSection) -> Settings:
     )
 
 
-def _merged(layers: Sequence[EnrolmentSection], name: str) -> dict[str, Any]:
+def _merged(layers: Sequence[EnrolmentSection], name: str) -> dict[str, object]:
     """By key, the nearest layer's value."""
     return {key: value for layer in reversed(layers) for key, value in _items(layer, name)}
 
 
-def _items(layer: EnrolmentSection, name: str) -> Iterator[tuple[str, Any]]:
+def _items(layer: EnrolmentSection, name: str) -> Iterator[tuple[str, object]]:
     yield from (getattr(layer, name) or {}).items()

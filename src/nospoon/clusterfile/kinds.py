@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -114,7 +113,7 @@ def _without_root(expansion: Expansion) -> Iterator[Complaint]:
             yield Complaint(("nodes", group), message, "Write `image: PATH` or `image: URL`")
 
 
-def schema_of(kind: NodeKind) -> dict[str, Any]:
+def schema_of(kind: NodeKind) -> dict[str, object]:
     """JSON Schema of what a section has that says `kind`."""
     parts = {
         name: {"items": {"properties": _or_null(reasons)}}
@@ -127,6 +126,6 @@ def schema_of(kind: NodeKind) -> dict[str, Any]:
     }
 
 
-def _or_null(names: Iterable[str]) -> dict[str, Any]:
+def _or_null(names: Iterable[str]) -> dict[str, object]:
     """Keys may stand there with nothing."""
     return {name: {"type": "null"} for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -51,7 +51,7 @@ def _printable(value: str) -> str:
     return value
 
 
-def _attributes(values: dict[str, Any]) -> dict[str, Any]:
+def _attributes(values: dict[str, object]) -> dict[str, object]:
     unknown = sorted(set(values) - set(ATTRIBUTES))
     if unknown:
         known = ", ".join(ATTRIBUTES)

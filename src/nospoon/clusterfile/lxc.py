@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -17,7 +17,7 @@ FIRST_ID = 100_000
 LAST_ID = 2**32 - 2
 
 
-def parse_idmap(value: Any) -> str:
+def parse_idmap(value: object) -> str:
     """FIRST:COUNT, of ids that no user of the host has."""
     text = str(parse_text(value))
     match = _IDMAP.fullmatch(text)

@@ -126,7 +126,7 @@ class HostSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"simulated": True} if value == "simulated" else value
 
 
@@ -231,7 +231,7 @@ class PlacementSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"strategy": value} if isinstance(value, str) else value
 
 
@@ -254,7 +254,7 @@ class AdoptSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, value: Any) -> Any:
+    def _short_form(cls, value: object) -> object:
         return {"machine": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")

@@ -95,16 +95,16 @@ def _filtered(machines: Iterable[Observed]) -> set[str]:
 
 
 def _hosts(
-    hosts: Sequence[Host], settings: Callable[[str], Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+    hosts: Sequence[Host], settings: Callable[[str], Mapping[str, object]]
+) -> dict[str, dict[str, object]]:
     """By what the file calls them: places of one host are together."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for host in hosts:
         found.setdefault(host.section, {}).update(_host(host, settings))
     return found
 
 
-def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str, Any]:
+def _host(host: Host, settings: Callable[[str], Mapping[str, object]]) -> dict[str, object]:
     match host.connection:
         case Simulated(simulation):
             machines = list(simulation.machines)
@@ -117,10 +117,10 @@ def _host(host: Host, settings: Callable[[str], Mapping[str, Any]]) -> dict[str,
             return {"libvirt": uri, **({"ssh": host.ssh} if host.ssh else {})}
 
 
-def _openstack(cloud: OpenStack, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, object]:
     """With its login, as the nospoon command writes it out of clouds.yaml."""
     login = {"name": cloud.cloud, **settings}
-    said: dict[str, Any] = {"cloud": login}
+    said: dict[str, object] = {"cloud": login}
     if cloud.boot_address:
         said["boot_address"] = cloud.boot_address
     if cloud.flavors:
@@ -128,8 +128,8 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, Any]) -> dict[str, Any]:
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
 
 
-def _network(link: Link) -> dict[str, Any]:
-    said: dict[str, Any] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
+def _network(link: Link) -> dict[str, object]:
+    said: dict[str, object] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
         said |= {"cidr": given[0] if len(given) == 1 else given, "netboot": "builtin"}
@@ -138,7 +138,7 @@ def _network(link: Link) -> dict[str, Any]:
 
 def _machine(
     machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """One that somebody else made has the shape that its owner gives it."""
     if machine.adopted:
         return {"adopt": str(machine.uuid)}
@@ -147,7 +147,7 @@ def _machine(
 
 def _hardware(
     machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "cpus": machine.cpus,
         "memory": f"{machine.memory >> 20}MiB",

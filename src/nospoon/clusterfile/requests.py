@@ -182,7 +182,7 @@ class _JsonReader:
                 inner += list(self._parts({key: each}, depth + 1))
         return Element(name, name, 1, 1, attributes, tuple(inner), text=text)
 
-    def _of_value(self, name: str, value: Any) -> Element:
+    def _of_value(self, name: str, value: object) -> Element:
         if name in WITH_TEXT and isinstance(value, str):
             return Element(name, name, 1, 1, text=self._text(name, value, MOST_BYTES))
         attributes = {}
@@ -190,7 +190,7 @@ class _JsonReader:
             attributes["value"] = self._text(name, _written(value), MOST_VALUE)
         return Element(name, name, 1, 1, attributes)
 
-    def _parts(self, part: Any, depth: int) -> Iterator[Element]:
+    def _parts(self, part: object, depth: int) -> Iterator[Element]:
         if not isinstance(part, dict):
             message = f"expected an object, got {shown(part)}"
             raise SpecError([Problem(self._file, 1, 1, "", message)])
@@ -225,7 +225,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from nospoon.control.content.files import Files
@@ -49,7 +48,7 @@ class Connections:
     simulations: Simulations
     remotes: Remotes
     begin: Callable[[Host], object]
-    login: Callable[[str], Mapping[str, Any]]
+    login: Callable[[str], Mapping[str, object]]
     reach: Reach
     serve: Callable[[str], object]
     media: KeptMedia

@@ -93,7 +93,7 @@ INTERFACES: Mapping[str, str] = {
 def ironic_conf(wanted: Wanted, *, state: Path) -> str:
     """ironic.conf, with everything of it below `state`."""
     strategy = {Auth.NONE: "noauth", Auth.HTTP_BASIC: "http_basic"}[wanted.auth]
-    sections: dict[str, dict[str, Any]] = {
+    sections: dict[str, dict[str, object]] = {
         "DEFAULT": {
             "auth_strategy": strategy,
             "http_basic_auth_user_file": state / "htpasswd",
@@ -152,7 +152,7 @@ def clouds(wanted: Wanted, password: str) -> dict[str, Any]:
     if here.is_unspecified:  # it listens everywhere: here it is reached by loopback
         here = ip_address("::1" if isinstance(here, IPv6Address) else "127.0.0.1")
     reached = Wanted(str(here), wanted.port)
-    auth: dict[str, Any] = {"endpoint": reached.endpoint}
+    auth: dict[str, object] = {"endpoint": reached.endpoint}
     if wanted.auth is Auth.HTTP_BASIC:
         auth |= {"username": USER, "password": password}
     cloud = {

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Sections = Mapping[str, Mapping[str, Any]]
+Sections = Mapping[str, Mapping[str, object]]
 
 
 def rendered(sections: Sections) -> str:
@@ -13,7 +12,7 @@ def rendered(sections: Sections) -> str:
     return "\n".join(_section(name, options) for name, options in sections.items())
 
 
-def _section(name: str, options: Mapping[str, Any]) -> str:
+def _section(name: str, options: Mapping[str, object]) -> str:
     # oslo.config substitutes $name in values
     lines = [f"{key} = {str(value).replace('$', '$$')}" for key, value in options.items()]
     return "\n".join([f"[{name}]", *lines, ""])

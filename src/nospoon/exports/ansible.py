@@ -49,7 +49,7 @@ def _groups(inventory: Inventory, place: Place, hosts: Container[str]) -> Iterat
         yield f"label_{group}" if is_taken else group
 
 
-def _variables(place: Place) -> dict[str, Any]:
+def _variables(place: Place) -> dict[str, object]:
     jump = place.host.ssh.removeprefix("ssh://")
     told = {
         "ansible_host": place.address,

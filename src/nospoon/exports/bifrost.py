@@ -6,8 +6,6 @@ flat: the collection that enrols flattens `power` and its like no more.
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon.exports.inventory import (
     DRIVER_INFO,
     INTERFACES,
@@ -37,7 +35,7 @@ def make(inventory: Inventory) -> Made:
     return Made({each["name"]: each for each in nodes}, tuple(left_out))
 
 
-def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
+def _node(inventory: Inventory, place: Place) -> dict[str, object]:
     found = inventory.registered(place)
     properties = found.properties
     names = {"cpus": "cpus", "memory_mb": "ram", "local_gb": "disk_size"}

@@ -84,7 +84,7 @@ def _address(bmc: Bmc, found: Registered, *, by_ipmi: bool) -> str:
     return f"ipmi://{bmc.ipmi}" if bmc.ipmi else ""
 
 
-def _metadata(inventory: Inventory, place: Place) -> dict[str, Any]:
+def _metadata(inventory: Inventory, place: Place) -> dict[str, object]:
     labels = {"nospoon/cluster": inventory.cluster.name, "nospoon/flavor": place.node.flavor}
     return {"name": place.name, "labels": labels}
 
@@ -93,7 +93,7 @@ def _secret_name(place: Place) -> str:
     return f"{place.name}-bmc"
 
 
-def _secret(place: Place) -> dict[str, Any]:
+def _secret(place: Place) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -103,7 +103,7 @@ def _secret(place: Place) -> dict[str, Any]:
     }
 
 
-def _host(inventory: Inventory, place: Place, found: Registered, address: str) -> dict[str, Any]:
+def _host(inventory: Inventory, place: Place, found: Registered, address: str) -> dict[str, object]:
     spec = {
         "online": False,
         "architecture": str(place.machine.arch),
@@ -142,7 +142,7 @@ def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
             yield "serialNumber", chosen.serial
 
 
-def _said(given: Mapping[str, Any]) -> dict[str, tuple[str, Any] | None]:
+def _said(given: Mapping[str, object]) -> dict[str, tuple[str, object] | None]:
     """Ironic's hints -> those of Metal3; None for what it cannot say."""
     said = {name: _hint(name, value) for name, value in given.items()}
     if said.get("name") and said.get("by_path"):  # both would be its deviceName
@@ -150,7 +150,7 @@ def _said(given: Mapping[str, Any]) -> dict[str, tuple[str, Any] | None]:
     return said
 
 
-def _hint(name: str, value: Any) -> tuple[str, Any] | None:
+def _hint(name: str, value: object) -> tuple[str, object] | None:
     if name == "size":
         least = AT_LEAST.fullmatch(str(value))
         return ("minSizeGigabytes", int(least[1])) if least is not None else None

@@ -7,7 +7,6 @@ docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremet
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, unsaid
 
@@ -63,7 +62,7 @@ def _said(found: Registered) -> Iterator[str]:
     yield from (f"ports.{name}" for name in _PORT)
 
 
-def _node(found: Registered) -> dict[str, Any]:
+def _node(found: Registered) -> dict[str, object]:
     pm, info = PM[found.driver], found.info
     prefix = f"{found.driver}_"
     told = {name: info.get(source) for name, source in {**pm, **FILES}.items()}
@@ -82,5 +81,5 @@ def _node(found: Registered) -> dict[str, Any]:
     }
 
 
-def _ports(found: Registered) -> list[dict[str, Any]]:
+def _ports(found: Registered) -> list[dict[str, object]]:
     return [{name: port[name] for name in _PORT if name in port} for port in found.ports]

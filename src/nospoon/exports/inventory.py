@@ -67,7 +67,7 @@ class Registered:
     driver: str
     body: dict[str, Any]
     ports: Sequence[Mapping[str, Any]] = field(default=())
-    portgroups: Sequence[Mapping[str, Any]] = field(default=())
+    portgroups: Sequence[Mapping[str, object]] = field(default=())
 
     @property
     def name(self) -> str:
@@ -154,6 +154,6 @@ def _fields(place: Place, found: Registered, *, ports: bool) -> Iterator[tuple[s
         yield from ((f"{PORTS}.{n}", value) for n, value in port.items() if n not in _OWN_IDS)
 
 
-def _port(port: IronicPort) -> dict[str, Any]:
+def _port(port: IronicPort) -> dict[str, object]:
     group = {"portgroup_uuid": str(port.portgroup)} if port.portgroup else {}
     return {"uuid": str(port.uuid), **values(port.settings), **group}

@@ -6,8 +6,6 @@ object has the fields that the API is posted, and ports lie in what they belong 
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon.exports.inventory import Inventory, Made, Place, Registered
 
 
@@ -26,12 +24,12 @@ def make(inventory: Inventory) -> Made:
     return Made({"nodes": [_node(inventory, each) for each in inventory.places]}, tuple(left_out))
 
 
-def _node(inventory: Inventory, place: Place) -> dict[str, Any]:
+def _node(inventory: Inventory, place: Place) -> dict[str, object]:
     found = inventory.registered(place)
     groups = [{**each, "ports": _ports(found, str(each["uuid"]))} for each in found.portgroups]
     parts = {"ports": _ports(found, None), "portgroups": groups}
     return {**found.body, **{name: part for name, part in parts.items() if part}}
 
 
-def _ports(found: Registered, group: str | None) -> list[dict[str, Any]]:
+def _ports(found: Registered, group: str | None) -> list[dict[str, object]]:
     return [dict(each) for each in found.ports if each.get("portgroup_uuid") == group]

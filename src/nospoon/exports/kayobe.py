@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from nospoon.exports.inventory import (
     DRIVER_INFO,
@@ -34,7 +33,7 @@ def make(inventory: Inventory) -> Made:
     return Made({GROUP: {"hosts": hosts}}, tuple(left_out))
 
 
-def _host(inventory: Inventory, place: Place) -> tuple[str, dict[str, Any]]:
+def _host(inventory: Inventory, place: Place) -> tuple[str, dict[str, object]]:
     found = inventory.registered(place)
     return found.name, {
         "ironic_driver": found.driver,
@@ -44,7 +43,7 @@ def _host(inventory: Inventory, place: Place) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(values: Mapping[str, object]) -> dict[str, object]:
     return {
         name: value if isinstance(value, str | int | float) else json.dumps(value)
         for name, value in values.items()

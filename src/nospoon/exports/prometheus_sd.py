@@ -7,7 +7,6 @@ choose theirs by the label `__meta_nospoon_endpoint`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from nospoon.exports.inventory import Inventory, Made, Place
 
@@ -40,7 +39,7 @@ def _endpoints(place: Place) -> Iterator[tuple[str, str]]:
     yield from ((endpoint, target) for endpoint, target in told.items() if target)
 
 
-def _labels(inventory: Inventory, place: Place, endpoint: str) -> dict[str, Any]:
+def _labels(inventory: Inventory, place: Place, endpoint: str) -> dict[str, object]:
     bmc = place.bmc
     told = {
         "endpoint": endpoint,

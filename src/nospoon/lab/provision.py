@@ -50,14 +50,14 @@ def filling_in(text: str, values: Mapping[str, str]) -> Iterator[str]:
     yield text[done:]
 
 
-def _network(given: Any) -> Any:
+def _network(given: object) -> object:
     """A network that nospoon makes is made for each set: each chooses a free range."""
     if not isinstance(given, dict) or any(given.get(key) for key in ("physnet", "bridge")):
         return given
     return {key: value for key, value in given.items() if key != "cidr"}
 
 
-def _profile(distro: Distro, run: Run) -> dict[str, Any]:
+def _profile(distro: Distro, run: Run) -> dict[str, object]:
     if distro.script:
         return {"script": distro.script}
     files = {"kernel": distro.kernel, "initrd": [distro.initrd]}

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_interface
-from typing import Any
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Netboot, Network, Nic, Node
@@ -50,7 +49,7 @@ def _seed(
             for index in range(len(node.nics))
         },
     }
-    said: dict[str, Any] = {
+    said: dict[str, object] = {
         "local-hostname": node.name,
         "public-keys": list(node.cloud_init.ssh_authorized_keys),
     }
@@ -69,11 +68,11 @@ def _ethernet(
     index: int,
     networks: dict[str, Network],
     allocations: Allocations,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Its name is the kernel's first: so it is also where images have no udev, as in containers."""
     nic = node.nics[index]
     network = networks[nic.network]
-    given: dict[str, Any] = {
+    given: dict[str, object] = {
         "match": {"macaddress": nic.mac or identity.mac_address(uuid, index)},
         "set-name": f"eth{index}",
         "mtu": network.mtu,

@@ -23,7 +23,7 @@ MOST_OF_SOURCE, MOST_OF_GROUP = 16, 64
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
     key: Hashable
-    work: Callable[[], Any]
+    work: Callable[[], object]
     done: asyncio.Future[Any]
 
 
@@ -55,7 +55,7 @@ class FairWorker:
         return cast("R", await asyncio.shield(known))
 
     def _enqueue(
-        self, work: Callable[[], Any], group: Hashable, source: Hashable, key: Hashable
+        self, work: Callable[[], object], group: Hashable, source: Hashable, key: Hashable
     ) -> asyncio.Future[Any]:
         waiting = self._groups.get(group, OrderedDict())
         own = waiting.get(source, ())

@@ -31,10 +31,10 @@ async def free(held: list[Any]) -> None:
         batch.clear()
 
 
-async def _long_in(held: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+async def _long_in(held: list[object]) -> tuple[list[object], list[list[object]]]:
     """The long collections in these, and the entries of each."""
-    long: list[Any] = []
-    parts: list[list[Any]] = []
+    long: list[object] = []
+    parts: list[list[object]] = []
     async for value, inside in paced(_visited(held)):
         if len(inside) > LONG:
             long.append(value)
@@ -42,7 +42,7 @@ async def _long_in(held: list[Any]) -> tuple[list[Any], list[list[Any]]]:
     return long, parts
 
 
-def _visited(held: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+def _visited(held: list[object]) -> Iterator[tuple[object, list[object]]]:
     """Whatever is in these, to some depth, with what it holds in turn."""
     todo = [(each, 0) for each in held]
     while todo:
@@ -53,13 +53,13 @@ def _visited(held: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
             todo += ((each, depth + 1) for each in inside)
 
 
-def _popped(long: list[Any]) -> Iterator[None]:
+def _popped(long: list[object]) -> Iterator[None]:
     while long:
         long.pop()
         yield
 
 
-def _inside(value: Any) -> list[Any]:
+def _inside(value: object) -> list[object]:
     if isinstance(value, Mapping):
         return [*value.values(), *value]
     if isinstance(value, tuple | list | frozenset | set):
@@ -70,7 +70,7 @@ def _inside(value: Any) -> list[Any]:
     return []
 
 
-def _batches(parts: list[list[Any]]) -> Iterator[list[Any]]:
+def _batches(parts: list[list[object]]) -> Iterator[list[object]]:
     while parts:
         part = parts.pop()
         while part:

@@ -73,7 +73,7 @@ class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
         handshakes: Handshakes,
         received: Received,
         source: Hashable,
-        *args: Any,
+        *args: object,
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
@@ -114,7 +114,7 @@ class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
         self._waits = True
         self._transport.pause_reading()  # what comes meanwhile stays in the socket
 
-    def _goes_on(self, state: Any) -> bool:
+    def _goes_on(self, state: object) -> bool:
         """It need not wait any more; whether its state is still this one."""
         self._waits = False
         ended = self._transport is None or self._transport.is_closing()

@@ -7,7 +7,6 @@ one packet then.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 
 class Joined(asyncio.Transport):
@@ -49,7 +48,7 @@ class Joined(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return self._transport.get_extra_info(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol:

@@ -47,7 +47,7 @@ _LOGGED_IN = "nospoon.logged_in"
 log = RateLimitedLog()
 
 
-def logged_in(scope: MutableMapping[str, Any], account: Hashable) -> None:
+def logged_in(scope: MutableMapping[str, object], account: Hashable) -> None:
     """The client of this request (ASGI's scope of it) is known, by this account."""
     scope[_LOGGED_IN] = account
 

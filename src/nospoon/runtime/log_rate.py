@@ -91,7 +91,7 @@ class Forward(logging.Handler):
         left_out = self._rate.allow(kind, self._now())
         if left_out is None:
             return
-        facts: dict[str, Any] = {"left_out": left_out} if left_out else {}
+        facts: dict[str, object] = {"left_out": left_out} if left_out else {}
         if record.exc_info:
             facts["exc_info"] = record.exc_info
         log.log(record.levelno, record.getMessage(), logger=record.name, **facts)

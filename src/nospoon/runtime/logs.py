@@ -40,7 +40,7 @@ class Unfailing:
             self.lost += 1
 
 
-def escaped(logger: Any, method: str, event: EventDict) -> EventDict:
+def escaped(logger: object, method: str, event: EventDict) -> EventDict:
     """What others sent cannot act on the terminal that shows the log, nor make lines of its own."""
     del logger, method
     trace = event.pop("exception", None)

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 OF_ONE, OF_ALL = 4, 64
 """Calls under way of one owner, and of all together."""
-Resolve = Callable[[str, int], list[Any]]
+Resolve = Callable[[str, int], list[object]]
 """Blocks. Raises `OSError`, and `UnicodeError` for what no name can be."""
 
 
@@ -44,7 +44,7 @@ class Lookups:
         self._owners: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
         self._all = asyncio.Semaphore(OF_ALL)
 
-    async def __call__(self, host: str, port: int, owner: Hashable) -> list[Any]:
+    async def __call__(self, host: str, port: int, owner: Hashable) -> list[object]:
         """What `resolve` returns. `owner`: who named the host. Raises `OSError`, `UnicodeError`.
 
         A call counts until its thread has ended, even if its caller no longer waits.
@@ -57,7 +57,7 @@ class Lookups:
             own.release()
             raise
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[list[Any]] = loop.create_future()
+        found: asyncio.Future[list[object]] = loop.create_future()
 
         def ended(settle: Callable[[], None]) -> None:
             own.release()

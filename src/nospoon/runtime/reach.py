@@ -61,7 +61,7 @@ _COMPATIBLE = ip_network("::/96")  # IPv4-compatible (RFC 4291 §2.5.5.1)
 HINT = "NOSPOON_MEDIA_NETWORKS names networks that BMCs may reach besides"
 
 
-Names = Callable[[str, int, Hashable], Awaitable[list[Any]]]
+Names = Callable[[str, int, Hashable], Awaitable[list[object]]]
 """Name, port and who named it -> addresses, as `socket.getaddrinfo` returns them."""
 
 

@@ -8,7 +8,7 @@ than most calls; when one of them fails, each gets a transaction of its own.
 
 SQLite runs in WAL mode with `synchronous=NORMAL`: a commit survives the death of the process at
 any moment, and that of the machine but for the last instants, after which start-up re-observes.
-Any SQLAlchemy URL will do; PostgreSQL is the other one that is meant.
+object SQLAlchemy URL will do; PostgreSQL is the other one that is meant.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ POSTGRESQL_OPTIONS = "-c idle_in_transaction_session_timeout=5s -c lock_timeout=
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    run: Callable[[Connection], Any]
+    run: Callable[[Connection], object]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -65,8 +65,8 @@ class _Outcome:
 
 def _run(
     function: Callable[..., R],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     connection: Connection,
 ) -> R:
     return function(connection, *args, **kwargs)
@@ -306,7 +306,7 @@ class Database:
         self._engine.dispose()
 
 
-def _decoded(text: str | bytes) -> Any:
+def _decoded(text: str | bytes) -> object:
     """In a third of json's time, but for names of bytes that are no UTF-8 (PEP 383)."""
     try:
         return msgspec.json.decode(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import msgspec
 
@@ -50,7 +49,7 @@ class _Record:
                 return self.openstack
 
 
-def record_of(host: Host) -> dict[str, Any]:
+def record_of(host: Host) -> dict[str, object]:
     """What the store keeps of a host, as JSON has it."""
     of_connection: dict[str, object] = {
         "uri": host.where if isinstance(host.connection, Libvirt) else "",
@@ -59,7 +58,7 @@ def record_of(host: Host) -> dict[str, Any]:
     }
     if isinstance(host.connection, Lxc):
         of_connection["idmap"] = host.connection.idmap
-    found: dict[str, Any] = msgspec.to_builtins(
+    found: dict[str, object] = msgspec.to_builtins(
         {
             "name": host.name,
             "kind": host.connection.kind,
@@ -74,7 +73,7 @@ def record_of(host: Host) -> dict[str, Any]:
     return found
 
 
-def record_of_node(host: Host) -> dict[str, Any]:
+def record_of_node(host: Host) -> dict[str, object]:
     """The same for each node on it, without what grows with the number of nodes: `with_machines`
     puts it back.
     """

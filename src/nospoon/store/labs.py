@@ -112,14 +112,14 @@ def forget(connection: Connection, ids: Collection[str]) -> None:
     connection.execute(delete(recipe_sets).where(recipe_sets.c.id.in_(list(ids))))
 
 
-def states(connection: Connection) -> dict[tuple[UUID, str, str], dict[str, Any]]:
+def states(connection: Connection) -> dict[tuple[UUID, str, str], dict[str, object]]:
     """(cluster, lab, machine) -> record; machine "" for the lab itself."""
     rows = connection.execute(select(lab_states))
     return {(UUID(row.cluster_id), row.lab, row.machine): row.record for row in rows}
 
 
 def put_state(
-    connection: Connection, cluster_id: UUID, lab: str, machine: str, record: dict[str, Any]
+    connection: Connection, cluster_id: UUID, lab: str, machine: str, record: dict[str, object]
 ) -> None:
     whose = {"cluster_id": str(cluster_id), "lab": lab, "machine": machine}
     same = [lab_states.c[name] == value for name, value in whose.items()]
@@ -127,7 +127,7 @@ def put_state(
         connection.execute(insert(lab_states).values(**whose, record=record))
 
 
-def _values(row: SetRow) -> dict[str, Any]:
+def _values(row: SetRow) -> dict[str, object]:
     return {
         "id": row.id,
         "request": row.request,

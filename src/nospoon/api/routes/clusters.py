@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 from fastapi import APIRouter
@@ -45,7 +44,7 @@ def _request(body: ClusterRequest, caller: Caller) -> Request:
     )
 
 
-def _planned(plan: Plan, more: Mapping[str, Any]) -> Response:
+def _planned(plan: Plan, more: Mapping[str, object]) -> Response:
     """`{plan, text}` and `more`. Run it in a thread: 20,000 nodes take seconds."""
     content = {"plan": plan_json(plan), "text": plan_text(plan), **more}
     parts = (
@@ -68,7 +67,7 @@ async def plan(
 @router.post("/fetch", status_code=202)
 async def fetch(
     body: ClusterRequest, controller: Controlled, caller: Called
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Fetch what the file names by URL, as an operation; null when all of it is here."""
     row = await controller.fetch(_request(body, caller))
     return operation_json(row) if row is not None else None
@@ -77,7 +76,7 @@ async def fetch(
 @router.get("/hosts")
 async def list_hosts(
     request: HttpRequest, controller: Controlled, caller: Called
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
     found = await unless_gone(request, controller.list_hosts(caller.uid))
     return [asdict(each) for each in found]
@@ -86,7 +85,7 @@ async def list_hosts(
 @router.post("/hosts/check")
 async def check_hosts(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """What the hosts of a file have of what they need, a row a finding; changes nothing."""
     found = await unless_gone(request, controller.check_hosts(_request(body, caller)))
     return [asdict(each) for each in found]
@@ -107,12 +106,12 @@ async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Re
 
 
 @router.get("/clusters")
-async def clusters(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def clusters(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's clusters."""
     return await controller.clusters(caller.uid)
 
 
-@router.get("/clusters/{name}", response_model=dict[str, Any])
+@router.get("/clusters/{name}", response_model=dict[str, object])
 async def status(
     name: str, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
@@ -141,7 +140,7 @@ async def removal(
     return answer
 
 
-@router.get("/clusters/{name}/export/{to}", response_model=dict[str, Any])
+@router.get("/clusters/{name}/export/{to}", response_model=dict[str, object])
 async def export(name: str, to: str, controller: Controlled, caller: Called) -> Response:
     """A cluster of the caller's as what another tool reads: `{text, left_out}`, with passwords."""
     made = await controller.export(caller.uid, name, to)
@@ -152,7 +151,7 @@ async def export(name: str, to: str, controller: Controlled, caller: Called) -> 
 @router.post("/clusters/{name}/down", status_code=202)
 async def down(
     name: str, body: DownRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Remove everything of a cluster, as an operation."""
     how = Removal(body.purge, body.force, body.enrolment)
     return operation_json(await controller.down(caller.uid, name, how))
@@ -161,7 +160,7 @@ async def down(
 @router.post("/clusters/{name}/verify", status_code=202)
 async def verify(
     name: str, body: VerifyRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Boot the probe on its nodes and compare, as an operation."""
     row = await controller.verify(
         caller.uid,

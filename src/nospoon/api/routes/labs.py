@@ -43,13 +43,13 @@ def _parts(lease: str) -> tuple[str, int]:
 
 
 @router.get("/labs")
-async def labs(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def labs(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """Labs that the caller may use, a row each."""
     return await controller.labs.rows(caller.uid)
 
 
 @router.get("/labs/{lab:path}/show")
-async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
     return await controller.labs.show(caller.uid, lab)
 
@@ -57,7 +57,7 @@ async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, Any
 @router.post("/labs/{lab:path}/drain")
 async def drain(
     lab: str, body: DrainRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Start nothing there any more, or start again; for its operators."""
     return await controller.labs.drain(caller.uid, lab, drained=body.drained)
 
@@ -116,13 +116,13 @@ async def events(
 
 
 @router.post("/requests/{set_id}/cancel")
-async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """End it at once; its machines are removed."""
     return await controller.labs.cancel(caller.uid, set_id)
 
 
 @router.post("/requests/{set_id}/release")
-async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """All of its leases are over."""
     return await controller.labs.release(caller.uid, set_id, None)
 
@@ -130,13 +130,13 @@ async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict
 @router.post("/requests/{set_id}/extend")
 async def extend(
     set_id: SetId, body: ExtendRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All of its leases end so many seconds from now, or later by them with `add`."""
     return await controller.labs.extend(caller.uid, set_id, None, body.seconds, add=body.add)
 
 
 @router.get("/leases/{lease}")
-async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lease: a recipe's machine. `uuid`: of a dynamic one while it is there, as SMBIOS has it;
     "" else.
     """
@@ -153,7 +153,7 @@ async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[
 @router.post("/leases/{lease}/power")
 async def power(
     lease: LeaseId, body: PowerRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A chassis command for its machine; registered machines know on, off and cycle."""
     set_id, recipe = _parts(lease)
     return await controller.labs.power(caller.uid, set_id, recipe, body.command)
@@ -162,14 +162,16 @@ async def power(
 @router.post("/leases/{lease}/extend")
 async def extend_lease(
     lease: LeaseId, body: ExtendRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """It ends so many seconds from now, or later by them with `add`; 0: now."""
     set_id, recipe = _parts(lease)
     return await controller.labs.extend(caller.uid, set_id, recipe, body.seconds, add=body.add)
 
 
 @router.post("/leases/{lease}/release")
-async def release_lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def release_lease(
+    lease: LeaseId, controller: Controlled, caller: Called
+) -> dict[str, object]:
     """It is over; the set ends with its last lease."""
     set_id, recipe = _parts(lease)
     return await controller.labs.release(caller.uid, set_id, recipe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
@@ -23,7 +22,7 @@ REFUSED = 4000
 """Close code of a console that is not available; the reason says why."""
 
 
-@router.get("/nodes", response_model=list[dict[str, Any]])
+@router.get("/nodes", response_model=list[dict[str, object]])
 async def nodes(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
@@ -32,7 +31,7 @@ async def nodes(
     return await long_answers.rows(found)
 
 
-@router.get("/bmcs", response_model=list[dict[str, Any]])
+@router.get("/bmcs", response_model=list[dict[str, object]])
 async def bmcs(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
@@ -42,13 +41,13 @@ async def bmcs(
 
 
 @router.get("/nodes/{node:path}/show")
-async def node(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def node(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One node, by name, cluster/name or UUID."""
     return await controller.nodes.show(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/login")
-async def login(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def login(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Where ssh finds the node: its address, and the host that it is reached through."""
     return await controller.login(caller.uid, node)
 
@@ -56,7 +55,7 @@ async def login(node: str, controller: Controlled, caller: Called) -> dict[str, 
 @router.post("/nodes/{node:path}/power")
 async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Give the node's BMC a chassis command."""
     return await controller.nodes.power(caller.uid, node, body.command)
 
@@ -64,20 +63,22 @@ async def power(
 @router.post("/nodes/{node:path}/faults")
 async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Inject a fault into the node's BMC; returns all its injected faults."""
     await controller.nodes.fault(caller.uid, node, body.fault(), body.for_seconds)
     return await controller.nodes.faults(caller.uid, node)
 
 
 @router.get("/nodes/{node:path}/faults")
-async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The injected faults of a node's BMC."""
     return await controller.nodes.faults(caller.uid, node)
 
 
 @router.delete("/nodes/{node:path}/faults")
-async def clear_faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def clear_faults(
+    node: str, controller: Controlled, caller: Called
+) -> list[dict[str, object]]:
     """Clear the injected faults of a node's BMC."""
     await controller.nodes.clear_faults(caller.uid, node)
     return await controller.nodes.faults(caller.uid, node)
@@ -86,7 +87,7 @@ async def clear_faults(node: str, controller: Controlled, caller: Called) -> lis
 @router.post("/nodes/{node:path}/boot")
 async def boot(
     node: str, body: BootRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Set the boot override that the node's BMC holds."""
     return await controller.nodes.boot(
         caller.uid, node, target=body.target, enabled=body.enabled, mode=body.mode
@@ -96,7 +97,7 @@ async def boot(
 @router.post("/nodes/{node:path}/media")
 async def insert(
     node: str, body: MediaRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Put an image into the node's CD drive; answers when it is in."""
     if body.sha256:
         return await controller.nodes.insert_uploaded(caller.uid, node, body.sha256, body.name)
@@ -111,7 +112,7 @@ async def insert(
 
 
 @router.delete("/nodes/{node:path}/media")
-async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Empty the node's CD drive."""
     return await controller.nodes.eject(caller.uid, node)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
@@ -22,7 +22,7 @@ MAX_EVENT = 2**31 - 1
 """Of an event's number: what PostgreSQL's integer takes."""
 
 
-def operation_json(row: OperationRow) -> dict[str, Any]:
+def operation_json(row: OperationRow) -> dict[str, object]:
     """An operation for programs; times by RFC 3339, in UTC."""
     return {
         "id": str(row.id),
@@ -48,13 +48,13 @@ async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow
 
 
 @router.get("/operations")
-async def operations(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def operations(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's operations, newest first."""
     return [operation_json(row) for row in await controller.operations.list(caller.uid)]
 
 
 @router.get("/operations/{id}")
-async def operation(id: UUID, controller: Controlled, caller: Called) -> dict[str, Any]:  # noqa: A002
+async def operation(id: UUID, controller: Controlled, caller: Called) -> dict[str, object]:  # noqa: A002
     """One operation."""
     return operation_json(await _own(controller, caller, id))
 
@@ -77,7 +77,7 @@ async def events(
 
 
 @router.post("/operations/{id}/cancel")
-async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, Any]:  # noqa: A002
+async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, object]:  # noqa: A002
     """Stop it; what it has made stays, and the next `up` or `down` goes on from there."""
     await _own(controller, caller, id)
     await controller.operations.cancel(id)

@@ -14,7 +14,7 @@ router = APIRouter(tags=["snapshots"])
 
 
 @router.get("/clusters/{name}/snapshots")
-async def snapshots(name: str, controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def snapshots(name: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row a snapshot: name, state, created (Unix seconds), nodes, and how many were on."""
     return await controller.snapshots.rows(caller.uid, name)
 
@@ -30,7 +30,7 @@ async def create(
 @router.post("/clusters/{name}/snapshots/{snapshot}/restore", status_code=202)
 async def restore(
     name: str, snapshot: str, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Bring its nodes' disks, firmware variables and power back, as an operation."""
     return operation_json(await controller.snapshots.restore(caller.uid, name, snapshot))
 

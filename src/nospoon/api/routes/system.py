@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -15,7 +13,7 @@ router = APIRouter(tags=["daemon"])
 
 
 @router.get("/daemon")
-async def daemon(request: Request, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def daemon(request: Request, controller: Controlled, caller: Called) -> dict[str, object]:
     """Version, pid, uptime, clusters, and what start-up found."""
     return await unless_gone(request, controller.about(caller.uid))
 
@@ -29,7 +27,7 @@ async def settings(controller: Controlled, caller: Called) -> dict[str, str]:
 
 
 @router.post("/daemon/stop", status_code=202)
-async def stop(controller: Controlled, caller: Called) -> dict[str, Any]:
+async def stop(controller: Controlled, caller: Called) -> dict[str, object]:
     """End the daemon after its replies; machines and their network boot go on."""
     if not caller.admin:
         raise Forbidden("only root and the daemon's own user may stop it")

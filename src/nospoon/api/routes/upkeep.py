@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from nospoon.api.depends import Called, Controlled
@@ -31,14 +29,14 @@ def _require_admin(caller: Caller) -> None:
 
 
 @router.post("/orphans")
-async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
     return await controller.orphans.report(await _scope(body, controller, caller))
 
 
 @router.post("/orphans/reap", status_code=202)
-async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
     scope = await _scope(body, controller, caller)
@@ -46,7 +44,7 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
 
 
 @router.post("/recover")
-async def recover(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def recover(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Make the store again from tags: `{clusters, others, away}`; with a file, its cluster only."""
     _require_admin(caller)
     of = None
@@ -60,7 +58,7 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
 
 
 @router.post("/recover/deployment", status_code=202)
-async def adopt(body: AdoptRequest, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def adopt(body: AdoptRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Become the deployment whose state was lost; the daemon ends, to be started as that one."""
     _require_admin(caller)
     await controller.recovery.adopt(body.deployment, await _scope(body, controller, caller))

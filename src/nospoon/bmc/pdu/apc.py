@@ -6,7 +6,6 @@ MasterSwitch plus), and the system group (RFC 3418). Ironic's `snmp` driver uses
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from nospoon import __version__
 from nospoon.bmc.pdu.device import NEVER, Command, Pdu
@@ -143,7 +142,7 @@ def _configured(oid: Oid, name: str, field: str, accepts: Callable[[int], bool])
 
     def write(device: Pdu, outlet: int, value: int | bytes, now: float) -> None:
         del now
-        changed: dict[str, Any] = {field: value}
+        changed: dict[str, object] = {field: value}
         device.configure(outlet, **changed)
 
     return Column(

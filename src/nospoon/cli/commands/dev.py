@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -117,7 +116,7 @@ def build(format_: str, columns: tuple[str, ...]) -> None:
     print_record(asyncio.run(_built(settings.cache)), format_=format_, columns=columns)
 
 
-async def _built(cache: Path) -> dict[str, Any]:
+async def _built(cache: Path) -> dict[str, object]:
     agent = await ramdisk.ensure(cache)
     image = await disk_image.disk_image(cache)
     with image.open("rb") as content:
@@ -139,7 +138,7 @@ def remove() -> None:
     disk_image.remove(cache)
 
 
-def _told(found: Ironic, *, answers: bool) -> dict[str, Any]:
+def _told(found: Ironic, *, answers: bool) -> dict[str, object]:
     return {
         "endpoint": found.endpoint,
         "answers": answers,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from ipaddress import IPv4Network
-from typing import Any
 
 import click
 
@@ -92,7 +91,7 @@ def _range(text: str) -> IPv4Network:
     return public
 
 
-def _described(found: Cloud, *, problems: list[str]) -> dict[str, Any]:
+def _described(found: Cloud, *, problems: list[str]) -> dict[str, object]:
     return {
         **{api: found.wanted.url(api) for api in Api},
         "works": not problems,

@@ -122,7 +122,7 @@ def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[st
     return found
 
 
-def _reached(ssh: str) -> dict[str, Any]:
+def _reached(ssh: str) -> dict[str, object]:
     """How Ansible gets there, as ssh(1) would."""
     python = {"ansible_python_interpreter": "auto_silent"}
     if not ssh:

@@ -290,7 +290,7 @@ def _decoded(data: bytes, name: str) -> str:
         raise UsageError(f"{name}:{line}: not UTF-8", hint="Save it as UTF-8.") from error
 
 
-def _row(recipe: Recipe, found: Verdict) -> dict[str, Any]:
+def _row(recipe: Recipe, found: Verdict) -> dict[str, object]:
     return {
         "recipe": recipe.at.path,
         "line": recipe.at.line,

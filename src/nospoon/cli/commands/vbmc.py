@@ -66,7 +66,7 @@ def _alone() -> Iterator[None]:
 class _Group(click.Group):
     """Each failure ends with status 1, as virtualbmc's do; a wrong option with 2."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except NospoonError as error:
@@ -381,7 +381,7 @@ def _cluster(settings: dict[str, str]) -> str:
     return "-".join(["vbmc", *(name_of(each) for each in parts if each)])[:63].rstrip("-")
 
 
-def _request(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, Any]:
+def _request(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, object]:
     from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
 
     files: dict[str, str] = {}

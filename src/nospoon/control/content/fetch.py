@@ -250,7 +250,7 @@ def _secure(host: str, *, connect: Any, **options: Any) -> http.client.HTTPSConn
 
 
 class _Http(urllib.request.AbstractHTTPHandler):
-    def __init__(self, connect: Any) -> None:
+    def __init__(self, connect: object) -> None:
         super().__init__()
         self._connect = connect
 
@@ -261,7 +261,7 @@ class _Http(urllib.request.AbstractHTTPHandler):
 
 
 class _Https(urllib.request.AbstractHTTPHandler):
-    def __init__(self, connect: Any, context: ssl.SSLContext) -> None:
+    def __init__(self, connect: object, context: ssl.SSLContext) -> None:
         super().__init__()
         self._connect, self._context = connect, context
 

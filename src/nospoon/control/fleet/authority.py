@@ -7,7 +7,6 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice, BootPlan
@@ -44,7 +43,7 @@ class Authority:
         self._called: dict[UUID, UUID] = {}
         self._names: dict[UUID, UUID] = {}
         self._probing: dict[UUID, ServedProfile] = {}
-        self._reports: dict[UUID, asyncio.Future[Mapping[str, Any]]] = {}
+        self._reports: dict[UUID, asyncio.Future[Mapping[str, object]]] = {}
         self._tokens: dict[UUID, str] = {}
 
     def put(self, bootable: Bootable) -> None:
@@ -86,7 +85,7 @@ class Authority:
 
     def probe(
         self, uuid: UUID, profile: ServedProfile, token: str
-    ) -> asyncio.Future[Mapping[str, Any]]:
+    ) -> asyncio.Future[Mapping[str, object]]:
         """From now on this machine gets the probe; the future is its report over HTTP, which has to
         come with this token.
         """
@@ -159,7 +158,7 @@ class Authority:
         is_known = hmac.compare_digest(known.encode(), token.encode())
         return report is not None and not report.done() and bool(known) and is_known
 
-    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+    async def reported(self, uuid: UUID, record: Mapping[str, object]) -> None:
         report = self._reports.get(uuid)
         if report is not None and not report.done():
             report.set_result(record)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -46,7 +45,7 @@ IronicDrivers = Callable[[IronicPlace, int, bool, Sought], Mapping[Kind, Driver]
 """The drivers of one Ironic for one user; whether nodes in use are removed, too; and what is
 sought there.
 """
-Tagged = Sequence[tuple[OwnerTag, Mapping[str, Any]]]
+Tagged = Sequence[tuple[OwnerTag, Mapping[str, object]]]
 NOTHING = Sought()
 HeldThere = Callable[[IronicPlace, int], Awaitable[Held]]
 IronicNodes = Callable[[IronicPlace, int], Awaitable[Tagged]]
@@ -124,7 +123,7 @@ class Enrolment:
         made = self._drivers(place, user, force, sought)
         return {(PLACE, kind): each for kind, each in made.items()}
 
-    async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, Any]]:
+    async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, object]]:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""
         place = self.place_of(row)
         tagged = await self.nodes(place, row.uid) if place is not None else ()

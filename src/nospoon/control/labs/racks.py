@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -57,7 +57,7 @@ BUSY = 1.0
 class Clusters(Protocol):
     """The use cases of clusters."""
 
-    async def up(self, request: Request) -> tuple[Any, OperationRow | None]: ...
+    async def up(self, request: Request) -> tuple[object, OperationRow | None]: ...
     async def down(self, uid: int, name: str, how: Removal) -> OperationRow: ...
 
 
@@ -68,7 +68,7 @@ class Machines(Protocol):
     async def stop(self, machine: Registered) -> None: ...
 
 
-Power = Callable[[int, str, PowerCommand], Awaitable[Mapping[str, Any]]]
+Power = Callable[[int, str, PowerCommand], Awaitable[Mapping[str, object]]]
 
 
 class NotMade(Exception):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
@@ -153,12 +152,12 @@ def offer_of(lab: Lab) -> Offer:
     return Offer(lab.name, tuple(flavors), lab.disks, lab.minimum_disk)
 
 
-def verdicts_json(found: Sequence[Judged]) -> list[dict[str, Any]]:
+def verdicts_json(found: Sequence[Judged]) -> list[dict[str, object]]:
     """A row for each recipe and lab."""
     return list(_rows(found))
 
 
-def _rows(found: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+def _rows(found: Sequence[Judged]) -> Iterator[dict[str, object]]:
     for judged in found:
         for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
             for each in answers:

@@ -61,7 +61,7 @@ class Labs:
     lists: Turns = field(default_factory=Turns)
     """Of one user one list of sets is made at a time: it is read from the store."""
 
-    async def rows(self, uid: int) -> list[dict[str, Any]]:
+    async def rows(self, uid: int) -> list[dict[str, object]]:
         """A row a lab that the caller may use."""
         person = await self.people.of(uid)
         seen = [each for each in self.board.known.values() if person.may_use(each)]
@@ -77,7 +77,7 @@ class Labs:
         known, _ = await self._lab(uid, name)
         return views.lab_details(self.board, known)
 
-    async def drain(self, uid: int, name: str, *, drained: bool) -> dict[str, Any]:
+    async def drain(self, uid: int, name: str, *, drained: bool) -> dict[str, object]:
         """Start nothing there any more; what is leased stays."""
         known, person = await self._lab(uid, name)
         require_operator(person, known)
@@ -86,7 +86,7 @@ class Labs:
 
     async def set_machine(
         self, uid: int, lab: str, machine: str, *, broken: str | None, reserved: str | None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """What only people know of a registered machine; None: unchanged, "": not any more."""
         known, person = await self._lab(uid, lab)
         found = {each.name: each for each in known.lab.machines}
@@ -201,14 +201,14 @@ class Labs:
         if known is not None:
             yield {"state": known[0].state, "result": known[0].result, "message": known[0].why}
 
-    async def cancel(self, uid: int, set_id: str) -> dict[str, Any]:
+    async def cancel(self, uid: int, set_id: str) -> dict[str, object]:
         """What it has is removed."""
         await self._own(uid, set_id)
         scheduler, now = self.board.scheduler, self.clock()
         await self.board.do(lambda: scheduler.cancel(set_id, "cancelled", now))
         return await self._details(set_id)
 
-    async def release(self, uid: int, set_id: str, recipe: int | None) -> dict[str, Any]:
+    async def release(self, uid: int, set_id: str, recipe: int | None) -> dict[str, object]:
         """A lease is over, or all of a set."""
         found = await self._own(uid, set_id)
         _require_recipe(found, recipe)
@@ -218,7 +218,7 @@ class Labs:
 
     async def extend(
         self, uid: int, set_id: str, recipe: int | None, seconds: float, *, add: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Leases end so many seconds from now, or later by them."""
         found = await self._own(uid, set_id)
         _require_recipe(found, recipe)
@@ -238,7 +238,7 @@ class Labs:
 
     async def power(
         self, uid: int, set_id: str, recipe: int, command: PowerCommand
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """A chassis command for a leased machine: {"lease", "result"}."""
         found = await self._own(uid, set_id)
         _require_recipe(found, recipe)
@@ -262,7 +262,7 @@ class Labs:
         machines = [machine.password for lab in own for machine in lab.machines]
         return [*filter(None, machines), *(hook.secret for lab in own for hook in lab.webhooks)]
 
-    async def lease(self, uid: int, set_id: str, recipe: int) -> dict[str, Any]:
+    async def lease(self, uid: int, set_id: str, recipe: int) -> dict[str, object]:
         """One of its leases."""
         found = await self._own(uid, set_id)
         _require_recipe(found, recipe)
@@ -278,7 +278,7 @@ class Labs:
             await turn.rest()
         return "".join(lines)
 
-    async def _details(self, set_id: str) -> dict[str, Any]:
+    async def _details(self, set_id: str) -> dict[str, object]:
         known = await self.board.find(set_id)
         if known is None:
             raise NotFound(f"no recipe set {set_id!r}")

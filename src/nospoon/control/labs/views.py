@@ -18,7 +18,7 @@ LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
 """Unix seconds."""
 
 
-def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
+def lab_row(board: Board, known: KnownLab) -> dict[str, object]:
     lab, key = known.lab, known.key
     out = board.out(key)
     return {
@@ -34,7 +34,7 @@ def lab_row(board: Board, known: KnownLab) -> dict[str, Any]:
     }
 
 
-def lab_details(board: Board, known: KnownLab) -> dict[str, Any]:
+def lab_details(board: Board, known: KnownLab) -> dict[str, object]:
     lab, free = known.lab, board.scheduler.free(known.key)
     return {
         **lab_row(board, known),
@@ -68,7 +68,7 @@ def _free(amount: int) -> int | None:
     return None if amount > ENDLESS // 2 else amount
 
 
-def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str, Any]:
+def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str, object]:
     name = machine.name
     state = board.scheduler.state_of(known.key, name)
     holder = board.scheduler.holder(known.key, name)
@@ -87,7 +87,7 @@ def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str,
     }
 
 
-def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> dict[str, Any]:
+def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> dict[str, object]:
     known = board.known.get(found.lab)
     return {
         "request": request,
@@ -124,7 +124,7 @@ def set_details(
     }
 
 
-def lease_row(found: RecipeSet, number: int) -> dict[str, Any]:
+def lease_row(found: RecipeSet, number: int) -> dict[str, object]:
     run = found.runs[number]
     return {
         "lease": f"{found.id}.{number}",
@@ -152,7 +152,7 @@ def event_row(event: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dict[str, Any]:
+def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dict[str, object]:
     """An event as webhooks send it."""
     lease = f"{found.id}.{event.recipe}" if event.recipe >= 0 else None
     return {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from uuid import UUID, uuid4
 
 from nospoon.control.maintenance.survey import Scope, Seen, Survey
@@ -46,7 +45,7 @@ class Orphans:
         self._database, self._survey = database, survey
         self._operations, self._clock = operations, clock
 
-    async def report(self, scope: Scope) -> dict[str, Any]:
+    async def report(self, scope: Scope) -> dict[str, object]:
         """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
         seen = await self.find(scope)
         uids = await asyncio.to_thread(_owners, seen)
@@ -128,18 +127,18 @@ def cluster_name(found: Sequence[Observed]) -> str:
     return told[0] if told else str(found[0].tag.cluster)
 
 
-def rows(seen: Sequence[Seen], names: Mapping[Uid, str]) -> list[dict[str, Any]]:
+def rows(seen: Sequence[Seen], names: Mapping[Uid, str]) -> list[dict[str, object]]:
     """One for each thing; of thousands, for a thread. `names`: of owners."""
     return [row for host in seen for row in _rows_at(host, names)]
 
 
-def _rows_at(host: Seen, names: Mapping[Uid, str]) -> Iterator[dict[str, Any]]:
+def _rows_at(host: Seen, names: Mapping[Uid, str]) -> Iterator[dict[str, object]]:
     called = {id_: cluster_name(part.things) for id_, part in host.clusters().items()}
     for each in host.things:
         yield _row(each, host.name, called[each.tag.cluster], names[each.tag.uid])
 
 
-def _row(observed: Observed, host: str, cluster: str, owner: str) -> dict[str, Any]:
+def _row(observed: Observed, host: str, cluster: str, owner: str) -> dict[str, object]:
     tag = observed.tag
     return {
         "host": host,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -74,7 +74,7 @@ class Snapshots:
         self._database, self._fleet, self._hosts, self._bmcs = database, fleet, hosts, bmcs
         self._operations, self._tasks, self._clock = operations, tasks, clock
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
         """A row a snapshot, oldest first."""
         row = await self._cluster(uid, cluster)
         return [

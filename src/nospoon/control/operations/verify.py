@@ -209,7 +209,7 @@ class Verifier:
         return await self._record(member, reported, offset, run)
 
     async def _record(
-        self, member: Member, reported: asyncio.Future[Mapping[str, Any]], offset: int, run: str
+        self, member: Member, reported: asyncio.Future[Mapping[str, object]], offset: int, run: str
     ) -> Record:
         """The record from the console or over HTTP, whichever comes first. `run`: of the probe."""
         stream = self._consoles.read(member.uuid, follow=True, offset=offset, user=member.uid)
@@ -347,7 +347,7 @@ async def _ended(verdicts: list[Verdict]) -> Ended:
     return Ended(state, message, {"nodes": [_row(each) async for each in paced(verdicts)]})
 
 
-def _row(verdict: Verdict) -> dict[str, Any]:
+def _row(verdict: Verdict) -> dict[str, object]:
     found = {finding.field: finding.found for finding in verdict.findings}
     return {
         "node": verdict.member.node,

@@ -120,7 +120,7 @@ def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
     return WRITERS[FORMATS[to].syntax](made.value), made.left_out
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
@@ -136,11 +136,11 @@ def _text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
 _Dumper.add_representer(str, _text)
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: object) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
-def _documents(values: Sequence[Any]) -> str:
+def _documents(values: Sequence[object]) -> str:
     return yaml.dump_all(
         values, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, explicit_start=True
     )

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
@@ -78,7 +77,7 @@ class Logins:
         with self._lock:
             self._kept |= {name: self._cipher.decrypt(settings) for name, settings in kept.items()}
 
-    def of(self, name: str) -> dict[str, Any]:
+    def of(self, name: str) -> dict[str, object]:
         """Settings of openstacksdk. Raises `ProviderError` for one that is not known any more."""
         with self._lock:
             settings = self._settings(name)
@@ -87,7 +86,7 @@ class Logins:
                 "the login at its cloud is not known any more",
                 hint="Run `nospoon up` with its file, which has it.",
             )
-        found: dict[str, Any] = json.loads(settings)
+        found: dict[str, object] = json.loads(settings)
         return found
 
     def _settings(self, name: str) -> str:

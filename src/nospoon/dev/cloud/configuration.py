@@ -42,7 +42,7 @@ def database(name: str) -> str:
     return f"mysql+pymysql://root@localhost/{name}?unix_socket={DATABASE_SOCKET}"
 
 
-def _login(wanted: Wanted, passwords: Passwords) -> dict[str, Any]:
+def _login(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
     return {
         "auth_type": "password",
         "auth_url": f"{wanted.url(Api.KEYSTONE)}/v3",
@@ -55,7 +55,7 @@ def _login(wanted: Wanted, passwords: Passwords) -> dict[str, Any]:
     }
 
 
-def _token(wanted: Wanted, passwords: Passwords) -> dict[str, Any]:
+def _token(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
     return {
         **_login(wanted, passwords),
         "www_authenticate_uri": wanted.url(Api.KEYSTONE),

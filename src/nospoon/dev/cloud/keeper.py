@@ -104,7 +104,7 @@ class Keeper:
         self.services[name], self._pids[pid] = None, name
         return pid
 
-    async def _run(self, argv: Sequence[str], env: dict[str, str]) -> Any:
+    async def _run(self, argv: Sequence[str], env: dict[str, str]) -> object:
         with tempfile.TemporaryFile() as output:
             pid = _spawn(argv, env, output.fileno())
             self._awaited[pid] = asyncio.get_running_loop().create_future()

@@ -65,7 +65,7 @@ def described(noted: Noted) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _endpoint(told: Any) -> Endpoint | None:
+def _endpoint(told: object) -> Endpoint | None:
     match told:
         case [str(address), int(ipmi), int(redfish)]:
             return Endpoint(address, ipmi, redfish)
@@ -73,7 +73,7 @@ def _endpoint(told: Any) -> Endpoint | None:
             return None
 
 
-def _outlet(told: Any) -> Socket | None:
+def _outlet(told: object) -> Socket | None:
     match told:
         case [int(pdu), int(number), str(address), int(port)]:
             return Socket(pdu, number, address, port)

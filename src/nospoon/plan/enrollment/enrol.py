@@ -114,7 +114,7 @@ def driver_of(node: Node) -> str:
     return node.enrolment.driver or next(spoken, MANUAL)
 
 
-def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
+def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str, object]:
     said = node.enrolment
     told: dict[str, Any] = {
         "driver": driver_of(node),
@@ -139,7 +139,7 @@ def _named(text: str, cluster: Cluster, node: Node) -> str:
     return text.replace("{cluster}", cluster.name).replace("{node}", node.name)
 
 
-def _access(node: Node, bmc: Bmc) -> dict[str, Any]:
+def _access(node: Node, bmc: Bmc) -> dict[str, object]:
     """How the driver reaches the BMC, without its password."""
     match driver_of(node):
         case "ipmi":
@@ -181,7 +181,7 @@ def _snmp(version: str) -> dict[str, str]:
     return {"snmp_version": version, "snmp_user": PDU_USER, **protocols}
 
 
-def login(told: Mapping[str, Any], secrets: Secrets) -> dict[str, str]:
+def login(told: Mapping[str, object], secrets: Secrets) -> dict[str, str]:
     """The part of `driver_info` that nobody is shown; `told`: a node's settings by their paths."""
     match told["driver"]:
         case "snmp" if str(told.get("driver_info/snmp_version")) == "3":

@@ -5,10 +5,9 @@ give it, and Ironic's inspection hooks read it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 MIB = 1 << 20
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)

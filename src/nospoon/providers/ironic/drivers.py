@@ -361,7 +361,7 @@ def _node(resource: Resource) -> IronicNode:
     return resource.shape
 
 
-def _notes(node: IronicNode) -> dict[str, Any]:
+def _notes(node: IronicNode) -> dict[str, object]:
     return {"credentials": node.credentials_key, "traits": list(node.traits)}
 
 

@@ -74,7 +74,7 @@ def found_settings(record: Record) -> Settings:
     return settings({path: value for path in paths if (value := _at(record, path)) is not None})
 
 
-def _at(record: Record, path: str) -> Any:
+def _at(record: Record, path: str) -> object:
     field, _, key = path.partition("/")
     value = record.get(field)
     if not key:
@@ -148,12 +148,14 @@ def operations(record: Record, told: Settings, more: Mapping[str, Any]) -> list[
     return result + [_put(path, value) for path, value in more.items()]
 
 
-def _put(path: str, value: Any) -> Operation:
+def _put(path: str, value: object) -> Operation:
     # "add" replaces what is there, too (RFC 6902 §4.1)
     return {"op": "add", "path": _pointer(path), "value": value}
 
 
-def _removed(record: Record, wanted: Mapping[str, Any], ours: Sequence[str]) -> Iterator[Operation]:
+def _removed(
+    record: Record, wanted: Mapping[str, object], ours: Sequence[str]
+) -> Iterator[Operation]:
     for path in ours:
         if path not in wanted and _at(record, path) is not None:
             yield {"op": "remove", "path": _pointer(path)}

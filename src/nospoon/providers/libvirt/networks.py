@@ -216,7 +216,7 @@ class NetworkDriver:
         taps = await self._hypervisor.ask(taps_of, f"look for the taps on {bridge}")
         return list(dict.fromkeys([*there, *taps.get(bridge, ())]))
 
-    async def _links(self, *which: str) -> list[dict[str, Any]]:
+    async def _links(self, *which: str) -> list[dict[str, object]]:
         done = await self._runner.run(["ip", "-json", "link", "show", *which], check=False)
         links = json.loads(done.stdout or "[]") if done.status == 0 else []
         return [link for link in links if "ifname" in link]

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
 from uuid import UUID
 
 import libvirt
@@ -245,7 +244,7 @@ class DomainSnapshots:
         return f"host {self.hypervisor.host}: machine {machine}"
 
 
-def _ran(snapshot: Mapping[str, Any]) -> bool:
+def _ran(snapshot: Mapping[str, object]) -> bool:
     """QEMU notes for how long its guest had run (docs/interop/qcow2.txt); qemu-img notes 0."""
     return bool(snapshot["vm-clock-sec"] or snapshot["vm-clock-nsec"])
 

@@ -77,7 +77,7 @@ class Tunnels:
             return "the tunnel to the other hosts is not there"
         return "" if await self._peers(name) == set(tunnel.peers) else "the tunnel's peers differ"
 
-    async def _look(self, name: str) -> Mapping[str, Any]:
+    async def _look(self, name: str) -> Mapping[str, object]:
         argv = ["ip", "-json", "-details", "link", "show", "dev", name]
         done = await self.runner.run(argv, check=False)
         told = json.loads(done.stdout or "[]") if done.status == 0 else []

@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
@@ -50,7 +49,7 @@ async def plug(runner: Runner, machine: Machine) -> None:
 async def _masters(runner: Runner) -> dict[str, str]:
     """Link -> the bridge that it is in, "" for none."""
     done = await runner.run(["ip", "-json", "link", "show", "type", "veth"])
-    links: list[dict[str, Any]] = json.loads(done.stdout or "[]")
+    links: list[dict[str, object]] = json.loads(done.stdout or "[]")
     return {str(each["ifname"]): str(each.get("master", "")) for each in links if "ifname" in each}
 
 

@@ -42,14 +42,14 @@ class Api:
     def __init__(self, place: IronicPlace, means: Means, *, service: Service = NOVA) -> None:
         self.place, self.service, self._reach = place, service, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
-        self._adapter: Any = None
+        self._adapter: object = None
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answers, decoded; None for nothing."""
         answer = await self._calls.run(partial(self._guarded, method, path, body))
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
-    def _guarded(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    def _guarded(self, method: str, path: str, body: Mapping[str, object] | None) -> object:
         with failures_of(f"{self.service.name} of {self.place}", PURPOSE):
             if self._adapter is None:
                 self._adapter = _adapter(self.place, self.service, self._reach)

@@ -57,7 +57,7 @@ class Commanded(Protocol):
         """Why this caller may command nothing; None where it may."""
 
     async def command(
-        self, machine: UUID, body: Any, *, token: str, waits: bool, size: int
+        self, machine: UUID, body: object, *, token: str, waits: bool, size: int
     ) -> Reply: ...
 
     def commands(self, machine: UUID, *, token: str) -> Reply:

@@ -16,7 +16,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -300,7 +299,7 @@ class AgentService:
         return None if running.agent.trusts(token) else _untrusted()
 
     async def command(
-        self, machine: UUID, body: Any, *, token: str, waits: bool, size: int = 0
+        self, machine: UUID, body: object, *, token: str, waits: bool, size: int = 0
     ) -> Reply:
         running = self._running.get(machine)
         if running is None:

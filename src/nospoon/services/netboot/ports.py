@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
@@ -66,5 +66,5 @@ class BootAuthority(Protocol):
     def awaits(self, uuid: UUID, token: str) -> bool:
         """Whether a probe with this token runs on the machine, and has not reported yet."""
 
-    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+    async def reported(self, uuid: UUID, record: Mapping[str, object]) -> None:
         """The probe on this machine sent its record over HTTP."""

@@ -10,7 +10,6 @@ import errno
 import socket
 import struct
 from ipaddress import ip_address
-from typing import Any
 
 import structlog
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -40,7 +39,7 @@ class BootHttp(LimitedHttp):
     uvicorn writes them in small letters, all of an answer's head at once.
     """
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: object) -> None:
         cycle.transport = TitledHead(cycle.transport)
         super()._start_asgi_task(cycle, app)
 
@@ -48,7 +47,7 @@ class BootHttp(LimitedHttp):
 class HttpListeners:
     """The boot application on any number of addresses, all on one port."""
 
-    def __init__(self, app: Any, *, port: int) -> None:
+    def __init__(self, app: object, *, port: int) -> None:
         self._app, self._port = app, port
         self._servers: dict[str, HttpServer] = {}
         self._connections = Connections(LIMITS)

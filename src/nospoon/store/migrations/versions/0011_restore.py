@@ -28,7 +28,7 @@ def downgrade() -> None:
     _change(with_policy_of_bmc)
 
 
-def _change(rename: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def _change(rename: Callable[[dict[str, object]], dict[str, object]]) -> None:
     connection = op.get_bind()
     for uuid, runtime in connection.execute(sa.select(NODES.c.uuid, NODES.c.runtime)).all():
         renamed = rename(runtime)

@@ -13,7 +13,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import msgspec
 
@@ -38,8 +37,8 @@ OwnerOf = Callable[[str], Hashable]
 """Whose a subscription is."""
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
 GiveUp = Callable[[str], Awaitable[None]]
-Overrun = Callable[[], dict[str, Any]]
-Wrap = Callable[[Subscription, list[dict[str, Any]]], dict[str, Any]]
+Overrun = Callable[[], dict[str, object]]
+Wrap = Callable[[Subscription, list[dict[str, object]]], dict[str, object]]
 
 
 @dataclass(slots=True)
@@ -57,14 +56,14 @@ class _Line:
     """
 
     stock: _Stock
-    waiting: deque[dict[str, Any]] = field(default_factory=deque)
+    waiting: deque[dict[str, object]] = field(default_factory=deque)
     sizes: deque[int] = field(default_factory=deque)
     size: int = 0
     failures: int = 0
     lost: int = 0
     timer: asyncio.TimerHandle | None = None
 
-    def add(self, record: dict[str, Any]) -> int:
+    def add(self, record: dict[str, object]) -> int:
         """At the end; returns how many of the oldest gave way."""
         size = len(msgspec.json.encode(record))
         self.waiting.append(record)
@@ -72,7 +71,7 @@ class _Line:
         self._count(size)
         return self._shorten()
 
-    def take(self) -> list[dict[str, Any]]:
+    def take(self) -> list[dict[str, object]]:
         """What one request carries."""
         return [self._pop() for _ in range(min(BATCH, len(self.waiting)))]
 
@@ -82,7 +81,7 @@ class _Line:
         self.waiting.clear()
         self.sizes.clear()
 
-    def _pop(self) -> dict[str, Any]:
+    def _pop(self) -> dict[str, object]:
         self._count(-self.sizes.popleft())
         return self.waiting.popleft()
 
@@ -90,7 +89,7 @@ class _Line:
         self.size += size
         self.stock.size += size
 
-    def put_back(self, batch: list[dict[str, Any]]) -> int:
+    def put_back(self, batch: list[dict[str, object]]) -> int:
         """At the beginning; returns how many of the oldest gave way."""
         sizes = [len(msgspec.json.encode(record)) for record in batch]
         self.waiting.extendleft(reversed(batch))
@@ -175,7 +174,7 @@ class Deliveries:
         self._stock = _Stock()
         self._prompt, self._slow = _Lane(WORKERS), _Lane(SLOW_WORKERS)
 
-    def put(self, subscription: str, record: dict[str, Any]) -> None:
+    def put(self, subscription: str, record: dict[str, object]) -> None:
         """Deliver it some time; does not wait."""
         line = self._lines.get(subscription)
         if line is not None:
@@ -261,7 +260,9 @@ class Deliveries:
         else:
             del self._lines[subscription]
 
-    async def _post(self, wanted: Subscription, batch: list[dict[str, Any]], reach: Reach) -> str:
+    async def _post(
+        self, wanted: Subscription, batch: list[dict[str, object]], reach: Reach
+    ) -> str:
         """Why it was not taken, "" when it was."""
         body = msgspec.json.encode(self._wrap(wanted, batch))
         try:

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any
 from uuid import UUID, uuid4
 
 from nospoon.bmc import events
@@ -49,11 +48,11 @@ class Stream:
     wants: Wants
     client: str = ""
     id: str = field(default_factory=lambda: uuid4().hex)
-    queue: asyncio.Queue[dict[str, Any] | None] = field(
+    queue: asyncio.Queue[dict[str, object] | None] = field(
         default_factory=lambda: asyncio.Queue(BEHIND)
     )
 
-    def put(self, event: dict[str, Any]) -> bool:
+    def put(self, event: dict[str, object]) -> bool:
         """Whether there was room."""
         if self.queue.full():
             return False
@@ -222,7 +221,7 @@ class Events:
         what: Happening,
         place: tuple[str, int],
         account: bytes,
-        told: Mapping[str, Any] | None = None,
+        told: Mapping[str, object] | None = None,
     ) -> None:
         """Tell the listeners of one event service: a test. `told`: its record, as it is."""
         here = [s for s in self.streams.values() if (s.place, s.account) == (place, account)]
@@ -233,7 +232,7 @@ class Events:
         what: Happening,
         settings: list[EventSettings],
         streams: list[Stream],
-        told: Mapping[str, Any] | None = None,
+        told: Mapping[str, object] | None = None,
     ) -> None:
         self._number += 1
         record = _record(what, self._number)
@@ -248,7 +247,7 @@ class Events:
             if enabled and stream.wants(what) and not stream.put(_event(None, [record])):
                 stream.end()
 
-    def _overrun(self) -> dict[str, Any]:
+    def _overrun(self) -> dict[str, object]:
         """The record that others were lost (DSP8011, Base registry)."""
         self._number += 1
         lost = Happening(events.LOST, f"{ROOT}/EventService", "EventService", clock.unix())
@@ -298,10 +297,10 @@ def _place(name: str) -> tuple[str, int]:
     return address, int(port)
 
 
-def _record(what: Happening, number: int) -> dict[str, Any]:
+def _record(what: Happening, number: int) -> dict[str, object]:
     """An event record (Event v1.11, `Events`)."""
     message = what.message
-    record: dict[str, Any] = {
+    record: dict[str, object] = {
         "MemberId": "0",
         "EventId": what.id or str(number),
         "EventType": str(message.type),
@@ -319,7 +318,7 @@ def _record(what: Happening, number: int) -> dict[str, Any]:
     return record
 
 
-def _event(to: Subscription | None, records: list[dict[str, Any]]) -> dict[str, Any]:
+def _event(to: Subscription | None, records: list[dict[str, object]]) -> dict[str, object]:
     """The Event object that is sent."""
     body = {
         "@odata.type": odata_type("Event"),

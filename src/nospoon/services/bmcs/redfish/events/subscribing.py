@@ -26,7 +26,7 @@ _FIXED = {"Protocol": "Redfish", "SubscriptionType": "RedfishEvent", "EventForma
 """What there is one of, and the default."""
 CHANGEABLE = ("Context", "DeliveryRetryPolicy", "HttpHeaders", "VerifyCertificate")
 
-Read = Callable[[str, Any], Any]
+Read = Callable[[str, object], object]
 
 
 def _choices(*allowed: str) -> Read:
@@ -53,7 +53,7 @@ def _few(name: str, value: list[Any]) -> list[Any]:
     return value
 
 
-def _types(name: str, value: Any) -> tuple[str, ...]:
+def _types(name: str, value: object) -> tuple[str, ...]:
     """Types of resources; of those that never tell anything, too."""
     found = _texts(name, value)
     for each in found:
@@ -62,7 +62,7 @@ def _types(name: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def _message_ids(name: str, value: Any) -> tuple[str, ...]:
+def _message_ids(name: str, value: object) -> tuple[str, ...]:
     found = _texts(name, value)
     for each in found:
         if each.partition(".")[0] not in PREFIXES or "." not in each:
@@ -70,7 +70,7 @@ def _message_ids(name: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def _origins(name: str, value: Any) -> tuple[str, ...]:
+def _origins(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise errors.wrong_type(name, value)
     found = []
@@ -83,26 +83,26 @@ def _origins(name: str, value: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _truth(name: str, value: Any) -> bool:
+def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise errors.wrong_type(name, value)
     return value
 
 
-def _context(name: str, value: Any) -> str | None:
+def _context(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise errors.wrong_type(name, value)
     return value
 
 
-def _policy(name: str, value: Any) -> RetryPolicy:
+def _policy(name: str, value: object) -> RetryPolicy:
     allowed = tuple(str(each) for each in RetryPolicy)
     if value not in allowed:
         raise errors.not_in_list(name, value, allowed)
     return RetryPolicy(value)
 
 
-def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+def _headers(name: str, value: object) -> tuple[tuple[str, str], ...]:
     """Objects of names and values; what frames a request is not theirs to say."""
     if value is None:
         return ()
@@ -117,7 +117,7 @@ def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _destination(name: str, value: Any) -> str:
+def _destination(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise errors.wrong_type(name, value)
     if not uris.is_web(value):
@@ -172,7 +172,7 @@ def changed(before: Subscription, body: Mapping[str, Any]) -> Subscription:
     return replace(before, **_read(_REST, body))
 
 
-def _check_size(body: Mapping[str, Any]) -> None:
+def _check_size(body: Mapping[str, object]) -> None:
     if len(msgspec.json.encode(body)) > LARGEST:
         raise errors.too_large()
 
@@ -188,7 +188,7 @@ def _read(table: Mapping[str, tuple[str, Read]], body: Mapping[str, Any]) -> dic
     }
 
 
-def shown(each: Subscription) -> dict[str, Any]:
+def shown(each: Subscription) -> dict[str, object]:
     """The properties of an EventDestination; headers are never told."""
     wanted = each.filter
     lists = {

@@ -238,7 +238,7 @@ class Exchange:
             raise errors.malformed(f"expected an object, got {type(value).__name__}")
         return value
 
-    async def given(self) -> dict[str, Any]:
+    async def given(self) -> dict[str, object]:
         """The same; {} where the body may be left out, and is. Raises `RedfishError`."""
         return await self.body() if await self.receive() else {}
 
@@ -274,7 +274,9 @@ _JSON_HEADERS = (
 )
 
 
-def respond(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def respond(
+    body: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """An answer with a JSON body."""
     return _written(JSON.encode(body), status, headers or {})
 
@@ -347,7 +349,7 @@ async def listed(
 ) -> Response:
     """A collection of what all systems of the caller have. `names`: those of a system's."""
 
-    def empty(count: int) -> dict[str, Any]:
+    def empty(count: int) -> dict[str, object]:
         return {**collection(kind, path, ()), **more, "Members@odata.count": count}
 
     return await linked(exchange, path, names, empty, ("Members",))
@@ -398,7 +400,7 @@ async def long(exchange: Exchange, empty: dict[str, Any], paths: Sequence[str]) 
 
 
 async def represented(
-    exchange: Exchange, body: dict[str, Any], headers: dict[str, str], *, again: bool
+    exchange: Exchange, body: dict[str, object], headers: dict[str, str], *, again: bool
 ) -> Response:
     """What query parameters made of a resource. `again`: what had an ETag has one of its own."""
     data = await encoded(body, exchange.rest)
@@ -448,7 +450,7 @@ def _described_by(odata_type: str) -> str:
     return f"<http://redfish.dmtf.org/schemas/v1/{name}.json>; rel=describedby"
 
 
-def etag(body: dict[str, Any]) -> str:
+def etag(body: dict[str, object]) -> str:
     """Of a resource. That its clock goes on is no change of it."""
     return tag_of(JSON.encode({name: body[name] for name in body if name != CLOCK}))
 
@@ -457,7 +459,7 @@ def _tags(header: str | None) -> set[str]:
     return {tag.strip() for tag in (header or "").split(",")}
 
 
-def check_match(exchange: Exchange, shown: Callable[[], dict[str, Any]]) -> None:
+def check_match(exchange: Exchange, shown: Callable[[], dict[str, object]]) -> None:
     """The client changes what it has seen, if it says what that was (RFC 9110 §13.1.1). `shown`:
     makes the resource as it is, which few clients need.
     """
@@ -489,7 +491,7 @@ def listing(kind: str, path: str, ids: Callable[[Served], Iterable[str]]) -> Han
     return handler
 
 
-def member(make: Callable[[Served, str], dict[str, Any] | None]) -> Handler:
+def member(make: Callable[[Served, str], dict[str, object] | None]) -> Handler:
     """A member of such a collection, by {member}; None: there is none."""
 
     async def handler(exchange: Exchange) -> Response:
@@ -510,7 +512,7 @@ def ref(path: str) -> dict[str, str]:
     return {"@odata.id": f"{ROOT}/{path}"}
 
 
-def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
+def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, object]:
     """A resource collection, for example of ComputerSystem at Systems."""
     refs = [ref(f"{path}/{each}") for each in members]
     return {
@@ -522,7 +524,7 @@ def collection(kind: str, path: str, members: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def resource(kind: str, path: str, id_: str, name: str) -> dict[str, Any]:
+def resource(kind: str, path: str, id_: str, name: str) -> dict[str, object]:
     """What every resource begins with."""
     return {
         "@odata.type": odata_type(kind),

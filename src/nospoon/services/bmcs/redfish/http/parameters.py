@@ -63,7 +63,7 @@ class Action:
             if each.name in body and (each.required or body[each.name] is not None)
         }
 
-    def _value(self, parameter: Parameter, value: Any) -> Any:
+    def _value(self, parameter: Parameter, value: object) -> object:
         name, shown = parameter.name, HIDDEN if parameter.secret else value
         if not isinstance(value, parameter.kind) or (
             isinstance(value, bool) and parameter.kind is not bool

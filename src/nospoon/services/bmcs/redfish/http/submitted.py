@@ -76,7 +76,7 @@ def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
     return what, shown
 
 
-def _check_size(event: Mapping[str, Any]) -> None:
+def _check_size(event: Mapping[str, object]) -> None:
     if len(msgspec.json.encode(event)) > LARGEST:
         raise errors.too_large()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,7 @@ _HASHED = 1 << 18
 """Bytes that are hashed without a rest."""
 
 
-async def encoded(value: Any, rest: Rest) -> bytes:
+async def encoded(value: object, rest: Rest) -> bytes:
     """A body as JSON."""
     found = []
     for piece in pieces(value):
@@ -28,7 +27,7 @@ async def encoded(value: Any, rest: Rest) -> bytes:
     return b"".join(found)
 
 
-def pieces(value: Any) -> Iterator[bytes]:
+def pieces(value: object) -> Iterator[bytes]:
     """What makes up its JSON, none of them much."""
     if isinstance(value, dict) and any(_is_large(each) for each in value.values()):
         before = b"{"
@@ -54,7 +53,7 @@ def pieces(value: Any) -> Iterator[bytes]:
         yield JSON.encode(value)
 
 
-def _is_large(value: Any) -> bool:
+def _is_large(value: object) -> bool:
     """Whether it is many, or holds a resource that was expanded, in `Links` for example."""
     match value:
         case list():
@@ -68,7 +67,7 @@ def _is_large(value: Any) -> bool:
             return False
 
 
-def _is_expanded(value: Any) -> bool:
+def _is_expanded(value: object) -> bool:
     return isinstance(value, dict) and len(value) > 1 and "@odata.id" in value
 
 

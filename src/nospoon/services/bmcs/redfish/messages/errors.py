@@ -67,7 +67,7 @@ class RedfishError(Exception):
         self.message_args, self.resolution = args, resolution
         self.headers = headers or {}
 
-    def extended(self) -> dict[str, Any]:
+    def extended(self) -> dict[str, object]:
         """The extended information: a message of the registry."""
         severity = "Warning" if self.message_id in _WARNINGS else "Critical"
         return {

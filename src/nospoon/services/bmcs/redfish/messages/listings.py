@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from heapq import merge
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 from weakref import WeakValueDictionary
 
 BATCH = 256
@@ -26,7 +26,7 @@ class Listings:
     """What is kept. `version`: who calls says by it whether something is still true."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Hashable, int, Any]] = {}
+        self._kept: dict[Hashable, tuple[Hashable, int, object]] = {}
         self._size = 0
         self._making: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 

@@ -215,7 +215,7 @@ async def _account(exchange: Exchange) -> Response:
     return tagged(exchange, _shown(await _one(exchange)))
 
 
-def _shown(account: _Account) -> dict[str, Any]:
+def _shown(account: _Account) -> dict[str, object]:
     """ManagerAccount; passwords are never told."""
     user, id_ = account.user, account.id
     role = _ROLES.get(user.privilege, "ReadOnly")
@@ -300,7 +300,7 @@ async def _patch(exchange: Exchange) -> Response:
         return await _patched(exchange, body)
 
 
-async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
+async def _patched(exchange: Exchange, body: dict[str, object]) -> Response:
     before = await _one(exchange)
     check_match(exchange, partial(_shown, before))
     if not _is_administrator(exchange) and set(body) - {"Password"}:
@@ -321,7 +321,7 @@ async def _patched(exchange: Exchange, body: dict[str, Any]) -> Response:
     return tagged(exchange, _shown(after))
 
 
-def _unchanged(exchange: Exchange, owner: _Account, body: Mapping[str, Any]) -> Response:
+def _unchanged(exchange: Exchange, owner: _Account, body: Mapping[str, object]) -> Response:
     """The answer to a PATCH of the node's own account, which only the cluster file changes."""
     for name in body:
         if not name.startswith("@odata."):
@@ -378,7 +378,7 @@ async def _change(exchange: Exchange, account: _Account, change: Change) -> None
     await exchange.service.events.followed()
 
 
-def _check_names(body: Mapping[str, Any]) -> None:
+def _check_names(body: Mapping[str, object]) -> None:
     for name in body:
         if name in _WRITABLE or name.startswith("@odata."):
             continue
@@ -390,7 +390,7 @@ def _names(seen: Iterable[Account], number: int) -> frozenset[str]:
     return frozenset(name for other, name in seen if other != number)
 
 
-def _changed(others: AbstractSet[str], user: User, body: Mapping[str, Any]) -> User:
+def _changed(others: AbstractSet[str], user: User, body: Mapping[str, object]) -> User:
     """The user after this body; what it leaves out stays as it is. `others`: names that are taken.
     Raises `RedfishError`.
     """
@@ -416,7 +416,7 @@ def _changed(others: AbstractSet[str], user: User, body: Mapping[str, Any]) -> U
     return user
 
 
-def _truth(name: str, value: Any) -> bool:
+def _truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise errors.wrong_type(name, value)
     return value
@@ -442,7 +442,7 @@ def _name(others: AbstractSet[str], value: Any) -> str:
     return value
 
 
-def _password(value: Any) -> str:
+def _password(value: object) -> str:
     if not isinstance(value, str):
         raise errors.wrong_type("Password", "…")
     size = len(value.encode("utf-8", "replace"))

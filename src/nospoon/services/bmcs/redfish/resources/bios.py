@@ -53,7 +53,7 @@ def _path(served: Served) -> str:
     return f"Systems/{served.bmc.uuid}/Bios"
 
 
-def shown(served: Served) -> dict[str, Any]:
+def shown(served: Served) -> dict[str, object]:
     """Bios: what is in force."""
     path, state = _path(served), served.aggregate.runtime.bios
     actions = f"{ROOT}/{path}/Actions/Bios"
@@ -76,7 +76,7 @@ def _of_shape(served: Served) -> dict[str, Value]:
     }
 
 
-def _settings(path: str, state: Bios) -> dict[str, Any]:
+def _settings(path: str, state: Bios) -> dict[str, object]:
     """The Settings annotation; `Time` and `Messages` once something was applied."""
     told: dict[str, Any] = {
         "@odata.type": "#Settings.v1_4_0.Settings",
@@ -88,7 +88,7 @@ def _settings(path: str, state: Bios) -> dict[str, Any]:
     return {**told, "Time": when(state.applied), "Messages": [errors.SUCCESS]}
 
 
-def pending(served: Served) -> dict[str, Any]:
+def pending(served: Served) -> dict[str, object]:
     """Bios/Settings: what waits for the next boot."""
     return {
         **resource("Bios", f"{_path(served)}/Settings", "Settings", "Pending BIOS Settings"),
@@ -169,7 +169,7 @@ async def _change_password(exchange: Exchange) -> Response:
     raise errors.no_action("Bios.ChangePassword")
 
 
-def registry() -> dict[str, Any]:
+def registry() -> dict[str, object]:
     """AttributeRegistry: every attribute, what it may be and what it does."""
     return {
         "@odata.type": "#AttributeRegistry.v1_4_0.AttributeRegistry",
@@ -186,7 +186,7 @@ def registry() -> dict[str, Any]:
     }
 
 
-def _entry(order: int, attribute: Attribute) -> dict[str, Any]:
+def _entry(order: int, attribute: Attribute) -> dict[str, object]:
     return {
         "AttributeName": attribute.name,
         "DisplayName": attribute.display,
@@ -200,7 +200,7 @@ def _entry(order: int, attribute: Attribute) -> dict[str, Any]:
     }
 
 
-def _limits(attribute: Attribute) -> dict[str, Any]:
+def _limits(attribute: Attribute) -> dict[str, object]:
     match attribute:
         case Choice(values=values):
             named = [{"ValueName": each, "ValueDisplayName": each} for each in values]

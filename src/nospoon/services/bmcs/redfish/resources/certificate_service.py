@@ -89,7 +89,7 @@ REPLACE = Action(
 )
 
 
-def _action(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def _action(name: str, more: Mapping[str, object]) -> dict[str, object]:
     target = f"{ROOT}/{SERVICE}/Actions/CertificateService.{name}"
     return {f"#CertificateService.{name}": {"target": target, **more}}
 
@@ -118,7 +118,7 @@ async def _locations(exchange: Exchange) -> Response:
         found = exchange.service.registry.status(UUID(system))
         return [f"{system}/{_TAIL}"] if found is not None and found.bmc.tls else []
 
-    def empty(count: int) -> dict[str, Any]:
+    def empty(count: int) -> dict[str, object]:
         return {
             **resource(
                 "CertificateLocations", path, "CertificateLocations", "Certificate Locations"
@@ -133,7 +133,7 @@ def _ids(served: Served) -> list[str]:
     return [ONLY] if served.bmc.tls else []
 
 
-def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, Any] | None]:
+def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, object] | None]:
     def make(served: Served, wanted: str) -> dict[str, Any] | None:
         kept = exchange.service.listeners.certificates(served.bmc)
         if kept is None or wanted != ONLY:
@@ -151,7 +151,7 @@ async def _one(exchange: Exchange) -> Response:
 
 def certificate(
     path: str, id_: str, chain: list[x509.Certificate], *, usage: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Certificate: the first of a chain, and the chain. `usage`: of CertificateUsageType."""
     first = chain[0]
     pem = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in chain)
@@ -216,7 +216,7 @@ async def _generate(exchange: Exchange) -> Response:
     return respond({"CertificateCollection": place, "CSRString": text})
 
 
-def _subject(given: Mapping[str, Any]) -> x509.Name:
+def _subject(given: Mapping[str, object]) -> x509.Name:
     return x509.Name(list(_attributes(given)))
 
 

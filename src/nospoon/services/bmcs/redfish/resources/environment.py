@@ -5,7 +5,7 @@ older resources (Power, Thermal) and their successors (subsystems and Sensors).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nospoon.bmc.ipmi.sdr import raw
 from nospoon.bmc.ipmi.sensor import crossed
@@ -82,7 +82,7 @@ def sensors(served: Served) -> list[str]:
     return [_id(sensor) for sensor in _analogs()]
 
 
-def sensor(served: Served, member: str) -> dict[str, Any] | None:
+def sensor(served: Served, member: str) -> dict[str, object] | None:
     """Sensor."""
     found = next((each for each in _analogs() if _id(each) == member), None)
     if found is None:
@@ -102,12 +102,12 @@ def sensor(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def _excerpt(served: Served, each: Analog) -> dict[str, Any]:
+def _excerpt(served: Served, each: Analog) -> dict[str, object]:
     uri = f"{ROOT}/{_chassis(served)}/Sensors/{_id(each)}"
     return {"DataSourceUri": uri, "Reading": _reading(served, each)}
 
 
-def thermal(served: Served) -> dict[str, Any]:
+def thermal(served: Served) -> dict[str, object]:
     """Thermal, the older resource."""
     path = f"{_chassis(served)}/Thermal"
     return {
@@ -148,7 +148,7 @@ def _whole(value: float | None) -> int | None:
     return round(value) if value is not None else None
 
 
-def power(served: Served) -> dict[str, Any]:
+def power(served: Served) -> dict[str, object]:
     """Power, the older resource."""
     path = f"{_chassis(served)}/Power"
     (draw,) = _analogs(Unit.WATTS)
@@ -177,7 +177,7 @@ def power(served: Served) -> dict[str, Any]:
     }
 
 
-def thermal_subsystem(served: Served) -> dict[str, Any]:
+def thermal_subsystem(served: Served) -> dict[str, object]:
     """ThermalSubsystem."""
     path = f"{_chassis(served)}/ThermalSubsystem"
     return {
@@ -194,7 +194,7 @@ def fans(served: Served) -> list[str]:
     return [_id(each) for each in _analogs(Unit.RPM)]
 
 
-def fan(served: Served, member: str) -> dict[str, Any] | None:
+def fan(served: Served, member: str) -> dict[str, object] | None:
     """Fan."""
     found = next((each for each in _analogs(Unit.RPM) if _id(each) == member), None)
     if found is None:
@@ -212,7 +212,7 @@ def fan(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def thermal_metrics(served: Served) -> dict[str, Any]:
+def thermal_metrics(served: Served) -> dict[str, object]:
     """ThermalMetrics: every temperature."""
     path = f"{_chassis(served)}/ThermalSubsystem/ThermalMetrics"
     readings = [
@@ -225,7 +225,7 @@ def thermal_metrics(served: Served) -> dict[str, Any]:
     }
 
 
-def power_subsystem(served: Served) -> dict[str, Any]:
+def power_subsystem(served: Served) -> dict[str, object]:
     """PowerSubsystem."""
     path = f"{_chassis(served)}/PowerSubsystem"
     return {
@@ -242,7 +242,7 @@ def power_supplies(served: Served) -> list[str]:
     return ["0"]
 
 
-def power_supply(served: Served, member: str) -> dict[str, Any] | None:
+def power_supply(served: Served, member: str) -> dict[str, object] | None:
     """PowerSupply."""
     if member not in power_supplies(served):
         return None
@@ -256,7 +256,7 @@ def power_supply(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def metrics(served: Served) -> dict[str, Any]:
+def metrics(served: Served) -> dict[str, object]:
     """EnvironmentMetrics: temperature and power in one."""
     path = f"{_chassis(served)}/EnvironmentMetrics"
     inlet = next(_analogs(Unit.CELSIUS))

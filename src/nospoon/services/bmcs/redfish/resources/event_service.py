@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from starlette.responses import Response, StreamingResponse
@@ -78,7 +77,7 @@ def _streams(exchange: Exchange) -> dict[str, Stream]:
     return {id_: each for id_, each in known if (each.place, each.account) == here}
 
 
-def _service_body(settings: EventSettings) -> dict[str, Any]:
+def _service_body(settings: EventSettings) -> dict[str, object]:
     place = f"{ROOT}/{SERVICE}/Actions"
     actions = {f"#{each.name}": {"target": f"{place}/{each.name}"} for each in ACTIONS}
     return {
@@ -132,7 +131,7 @@ async def _changed(
     return await exchange.service.events.change(_settings(exchange).key, change)
 
 
-def _number(body: dict[str, Any], name: str, default: int) -> int:
+def _number(body: dict[str, object], name: str, default: int) -> int:
     value = body.get(name, default)
     least, most = _LIMITS[name]
     if not isinstance(value, int) or isinstance(value, bool):
@@ -177,7 +176,7 @@ def _limit_exceeded() -> errors.RedfishError:
     )
 
 
-def _destination(each: Subscription) -> dict[str, Any]:
+def _destination(each: Subscription) -> dict[str, object]:
     place = f"{SUBSCRIPTIONS}/{each.id}"
     target = f"{ROOT}/{place}/Actions/EventDestination.ResumeSubscription"
     return {
@@ -187,7 +186,7 @@ def _destination(each: Subscription) -> dict[str, Any]:
     }
 
 
-def _stream_body(each: Stream) -> dict[str, Any]:
+def _stream_body(each: Stream) -> dict[str, object]:
     place = f"{SUBSCRIPTIONS}/{each.id}"
     return {
         **resource("EventDestination", place, each.id, f"Stream {each.id}"),
@@ -340,7 +339,7 @@ def _wanting(expression: filters.Expression) -> Wants:
     return wants
 
 
-def _facts(what: Happening, origin: str, below: bool) -> dict[str, Any]:  # noqa: FBT001
+def _facts(what: Happening, origin: str, below: bool) -> dict[str, object]:  # noqa: FBT001
     """An event as a body; its identifier with the version as it is sent, and without."""
     id_ = what.message.id
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nospoon.model.cluster import Arch
 from nospoon.services.bmcs.redfish.http.exchange import OK, ref, resource
@@ -31,7 +31,7 @@ def processors(served: Served) -> list[str]:
     return ["CPU0"]
 
 
-def processor(served: Served, member: str) -> dict[str, Any] | None:
+def processor(served: Served, member: str) -> dict[str, object] | None:
     """Processor."""
     if member not in processors(served):
         return None
@@ -56,7 +56,7 @@ def memories(served: Served) -> list[str]:
     return ["DIMM0"]
 
 
-def memory(served: Served, member: str) -> dict[str, Any] | None:
+def memory(served: Served, member: str) -> dict[str, object] | None:
     """Memory."""
     if member not in memories(served):
         return None
@@ -80,7 +80,7 @@ def drives(served: Served) -> list[str]:
     return [str(index) for index in range(len(served.config.machine.disks))]
 
 
-def storage(served: Served, member: str) -> dict[str, Any] | None:
+def storage(served: Served, member: str) -> dict[str, object] | None:
     """Storage: the disks, and the volume that each of them is."""
     if member not in storages(served):
         return None
@@ -100,7 +100,7 @@ def controllers(served: Served) -> list[str]:
     return storages(served)
 
 
-def controller(served: Served, member: str) -> dict[str, Any] | None:
+def controller(served: Served, member: str) -> dict[str, object] | None:
     """StorageController: every disk is a volume, and clients make further ones."""
     if member not in storages(served):
         return None
@@ -115,7 +115,7 @@ def controller(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def drive(served: Served, member: str) -> dict[str, Any] | None:
+def drive(served: Served, member: str) -> dict[str, object] | None:
     """Drive: a disk by its place."""
     if member not in drives(served):
         return None
@@ -136,7 +136,7 @@ def drive(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def _medium(rate: int) -> dict[str, Any]:
+def _medium(rate: int) -> dict[str, object]:
     """Drive, MediaType and RotationSpeedRPM; one that tells its guest nothing counts as SSD."""
     return {"MediaType": "HDD", "RotationSpeedRPM": rate} if rate > 1 else {"MediaType": "SSD"}
 

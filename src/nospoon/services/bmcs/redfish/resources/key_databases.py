@@ -7,7 +7,6 @@ because there is no firmware behind the machine or it never started, no database
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from cryptography import x509
 from starlette.responses import Response
@@ -113,7 +112,7 @@ async def _signature(exchange: Exchange) -> Response:
     raise errors.not_found(exchange.path)
 
 
-def _shown(path: str, id_: str, signature: Signature) -> dict[str, Any]:
+def _shown(path: str, id_: str, signature: Signature) -> dict[str, object]:
     return {
         **resource("Signature", path, id_, f"Signature {id_}"),
         "SignatureTypeRegistry": "UEFI",

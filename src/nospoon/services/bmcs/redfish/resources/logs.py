@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -41,7 +41,7 @@ def services(served: Served) -> list[str]:
     return [SERVICE]
 
 
-def service(owner: str, served: Served, member: str) -> dict[str, Any] | None:
+def service(owner: str, served: Served, member: str) -> dict[str, object] | None:
     """LogService, below Systems or Managers."""
     if member != SERVICE:
         return None
@@ -62,7 +62,7 @@ def service(owner: str, served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def entries(owner: str, served: Served) -> dict[str, Any]:
+def entries(owner: str, served: Served) -> dict[str, object]:
     """The collection, with its entries in it: DSP0266 wants them expanded."""
     path = f"{_place(served, owner)}/Entries"
     found = [_entry(owner, served, each) for each in served.aggregate.log.records]
@@ -75,14 +75,14 @@ def entries(owner: str, served: Served) -> dict[str, Any]:
     }
 
 
-def entry(owner: str, served: Served, member: str) -> dict[str, Any] | None:
+def entry(owner: str, served: Served, member: str) -> dict[str, object] | None:
     """LogEntry by its number."""
     found = (each for each in served.aggregate.log.records if str(each.number) == member)
     record = next(found, None)
     return _entry(owner, served, record) if record is not None else None
 
 
-def _entry(owner: str, served: Served, record: Record) -> dict[str, Any]:
+def _entry(owner: str, served: Served, record: Record) -> dict[str, object]:
     id_ = str(record.number)
     path = f"{_place(served, owner)}/Entries/{id_}"
     return {

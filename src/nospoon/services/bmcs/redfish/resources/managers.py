@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
 
-def network_protocol(served: Served) -> dict[str, Any]:
+def network_protocol(served: Served) -> dict[str, object]:
     """ManagerNetworkProtocol: where it answers."""
     bmc = served.bmc
     ipmi = BmcProtocol.IPMI in bmc.protocols
@@ -44,7 +44,7 @@ def serial_interfaces(served: Served) -> list[str]:
     return ["1"]
 
 
-def serial_interface(served: Served, member: str) -> dict[str, Any] | None:
+def serial_interface(served: Served, member: str) -> dict[str, object] | None:
     """SerialInterface: the first serial port of the machine."""
     if member not in serial_interfaces(served):
         return None
@@ -67,7 +67,7 @@ def ethernet_interfaces(served: Served) -> list[str]:
     return ["1"]
 
 
-def ethernet_interface(served: Served, member: str) -> dict[str, Any] | None:
+def ethernet_interface(served: Served, member: str) -> dict[str, object] | None:
     """EthernetInterface of the BMC: where it answers, as its LAN parameters have it over IPMI."""
     if member not in ethernet_interfaces(served):
         return None
@@ -86,7 +86,7 @@ def ethernet_interface(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def _address(address: IPv4Address | IPv6Address, network: Lan) -> dict[str, Any]:
+def _address(address: IPv4Address | IPv6Address, network: Lan) -> dict[str, object]:
     if isinstance(address, IPv6Address):
         prefix = {"Address": str(address), "PrefixLength": network.prefix}
         told = {**prefix, "AddressOrigin": "Static", "AddressState": "Preferred"}

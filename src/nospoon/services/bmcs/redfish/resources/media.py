@@ -50,7 +50,7 @@ def drives(served: Served) -> list[str]:
     return [DRIVE]
 
 
-def drive(owner: str, served: Served, member: str) -> dict[str, Any] | None:
+def drive(owner: str, served: Served, member: str) -> dict[str, object] | None:
     """VirtualMedia."""
     if member != DRIVE:
         return None

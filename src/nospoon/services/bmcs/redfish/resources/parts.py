@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nospoon.services.bmcs.redfish.http.exchange import Handler, Resource, listing, member, read
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
 Ids = Callable[["Served"], Iterable[str]]
-Make = Callable[["Served", str], dict[str, Any] | None]
-Show = Callable[["Served"], dict[str, Any] | None]
+Make = Callable[["Served", str], dict[str, object] | None]
+Show = Callable[["Served"], dict[str, object] | None]
 
 _SYSTEM, _MANAGER, _CHASSIS = "Systems/{id}", "Managers/{id}", "Chassis/{id}"
 _STORAGE = f"{_SYSTEM}/Storage/{{storage}}"

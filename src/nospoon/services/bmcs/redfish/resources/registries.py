@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.responses import Response
 
@@ -40,7 +39,7 @@ class Registry:
 
     id: str
     name: str
-    content: Callable[[], dict[str, Any]] | None = None
+    content: Callable[[], dict[str, object]] | None = None
 
     @property
     def short(self) -> str:

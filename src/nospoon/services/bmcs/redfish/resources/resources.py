@@ -93,7 +93,7 @@ def service_uuid(install: UUID) -> str:
     return str(uuid5(install, "redfish"))
 
 
-def service_root(install: UUID) -> dict[str, Any]:
+def service_root(install: UUID) -> dict[str, object]:
     """DSP0268, ServiceRoot: what anybody may read."""
     return {
         "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
@@ -145,7 +145,7 @@ def modes(served: Served) -> tuple[str, ...]:
     return (str(BootMode.UEFI),)
 
 
-def system(served: Served) -> dict[str, Any]:
+def system(served: Served) -> dict[str, object]:
     """ComputerSystem."""
     machine, uuid = served.config.machine, str(served.bmc.uuid)
     path = f"Systems/{uuid}"
@@ -192,7 +192,7 @@ def system(served: Served) -> dict[str, Any]:
     }
 
 
-def _light(served: Served) -> dict[str, Any]:
+def _light(served: Served) -> dict[str, object]:
     """The same light by its two names: the first is deprecated, and what older clients know."""
     return {
         "IndicatorLED": "Lit" if served.aggregate.identify else "Off",
@@ -205,10 +205,10 @@ def _asset_tag(served: Served) -> str | None:
     return octets.shown(served.aggregate.runtime.settings.asset_tag) or None
 
 
-def _status(served: Served) -> dict[str, Any]:
+def _status(served: Served) -> dict[str, object]:
     fault = served.power_fault
     health = "Critical" if fault else "OK"
-    status: dict[str, Any] = {
+    status: dict[str, object] = {
         "State": STATES[served.aggregate.power],
         "Health": health,
         "HealthRollup": health,
@@ -218,7 +218,7 @@ def _status(served: Served) -> dict[str, Any]:
     return status
 
 
-def _condition(fault: str) -> dict[str, Any]:
+def _condition(fault: str) -> dict[str, object]:
     return {
         "MessageId": "Base.1.18.GeneralError",
         "Message": fault,
@@ -231,7 +231,7 @@ def has_secure_boot(served: Served) -> bool:
     return served.config.machine.firmware is not Firmware.BIOS
 
 
-def _boot(served: Served, path: str) -> dict[str, Any]:
+def _boot(served: Served, path: str) -> dict[str, object]:
     override = served.override
     active = override.active
     return {
@@ -260,7 +260,7 @@ def boot_reference(device: BootDevice) -> str:
 _REFERENCES = {device: f"Boot{number:04X}" for number, device in enumerate(BootDevice)}
 
 
-def boot_option(served: Served, member: str) -> dict[str, Any] | None:
+def boot_option(served: Served, member: str) -> dict[str, object] | None:
     """BootOption: a class of devices, as the persistent order has them."""
     found = (d for d in served.config.machine.boot_order if boot_reference(d) == member)
     device = next(found, None)
@@ -275,7 +275,7 @@ def boot_option(served: Served, member: str) -> dict[str, Any] | None:
     }
 
 
-def interface(served: Served, index: int) -> dict[str, Any]:
+def interface(served: Served, index: int) -> dict[str, object]:
     """EthernetInterface: a NIC of the system, by its place."""
     nic = served.config.machine.nics[index]
     return {
@@ -292,7 +292,7 @@ def interface(served: Served, index: int) -> dict[str, Any]:
     }
 
 
-def manager(served: Served, install: UUID) -> dict[str, Any]:
+def manager(served: Served, install: UUID) -> dict[str, object]:
     """Manager: the BMC itself. `install`: of the service through which it is seen."""
     uuid = served.bmc.uuid
     return {
@@ -331,7 +331,7 @@ def manager(served: Served, install: UUID) -> dict[str, Any]:
     }
 
 
-def chassis(served: Served) -> dict[str, Any]:
+def chassis(served: Served) -> dict[str, object]:
     """Chassis: the case that is not there."""
     uuid = served.bmc.uuid
     return {
@@ -367,7 +367,7 @@ def _chassis_status(served: Served) -> dict[str, str]:
     return {"State": "Enabled", "Health": str(own), "HealthRollup": str(worst)}
 
 
-def session_service() -> dict[str, Any]:
+def session_service() -> dict[str, object]:
     """SessionService."""
     return {
         "@odata.type": "#SessionService.v1_1_9.SessionService",
@@ -392,7 +392,7 @@ def session(each: RedfishSession) -> dict[str, Any]:
     }
 
 
-def odata() -> dict[str, Any]:
+def odata() -> dict[str, object]:
     """The OData service document (DSP0266 §8.3)."""
     names = ("Systems", "Chassis", "Managers", "SessionService", "Sessions")
     places = {name: f"{ROOT}/{name}" for name in names}

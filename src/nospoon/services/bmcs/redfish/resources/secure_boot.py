@@ -8,7 +8,7 @@ refused.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -51,7 +51,7 @@ def is_current(served: Served) -> bool:
     return _has_keys(served) and served.aggregate.runtime.secure_boot.current
 
 
-def shown(served: Served) -> dict[str, Any] | None:
+def shown(served: Served) -> dict[str, object] | None:
     """SecureBoot; BIOS machines have none."""
     if not has_secure_boot(served):
         return None
@@ -66,7 +66,7 @@ def shown(served: Served) -> dict[str, Any] | None:
     }
 
 
-def _actions(path: str) -> dict[str, Any]:
+def _actions(path: str) -> dict[str, object]:
     reset = {
         "target": f"{ROOT}/{path}/Actions/{ACTION}",
         "ResetKeysType@Redfish.AllowableValues": list(RESETS),
@@ -74,7 +74,7 @@ def _actions(path: str) -> dict[str, Any]:
     return {f"#{ACTION}": reset}
 
 
-def _there(exchange: Exchange) -> tuple[Served, dict[str, Any]]:
+def _there(exchange: Exchange) -> tuple[Served, dict[str, object]]:
     served = exchange.served()
     body = shown(served)
     if body is None:

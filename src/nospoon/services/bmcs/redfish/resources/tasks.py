@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.responses import Response
 
 from nospoon.services.bmcs.redfish.http.exchange import (
@@ -63,7 +61,7 @@ async def _one(exchange: Exchange) -> Response:
     return tagged(exchange, shown(_job(exchange)))
 
 
-def shown(job: Job) -> dict[str, Any]:
+def shown(job: Job) -> dict[str, object]:
     """Task."""
     failed = job.error is not None
     body = {

@@ -104,7 +104,7 @@ async def _item(exchange: Exchange) -> Response:
     return tagged(exchange, _shown(exchange.served(system), Component(component)))
 
 
-def _shown(served: Served, component: Component) -> dict[str, Any]:
+def _shown(served: Served, component: Component) -> dict[str, object]:
     """SoftwareInventory: one component of one machine."""
     name, uuid = f"{served.bmc.uuid}-{component}", served.bmc.uuid
     about = ref(f"Managers/{uuid}" if component is Component.BMC else f"Systems/{uuid}/Bios")

@@ -97,7 +97,7 @@ async def _get(exchange: Exchange) -> Response:
     return tagged(exchange, _volume(exchange, _served(exchange)))
 
 
-def _volume(exchange: Exchange, served: Served) -> dict[str, Any]:
+def _volume(exchange: Exchange, served: Served) -> dict[str, object]:
     member = exchange.request.path_params["member"]
     if member in drives(served):
         return _of_shape(served, int(member))
@@ -112,7 +112,7 @@ def _added(served: Served, member: str) -> AddedVolume | None:
     return next(found, None)
 
 
-def _of_shape(served: Served, place: int) -> dict[str, Any]:
+def _of_shape(served: Served, place: int) -> dict[str, object]:
     """Volume: what the guest sees of a drive, which is all of it."""
     return {
         **resource("Volume", f"{_path(served)}/{place}", str(place), f"Volume {place}"),
@@ -123,7 +123,7 @@ def _of_shape(served: Served, place: int) -> dict[str, Any]:
     }
 
 
-def _shown(served: Served, volume: AddedVolume) -> dict[str, Any]:
+def _shown(served: Served, volume: AddedVolume) -> dict[str, object]:
     """Volume that a client made."""
     name = volume.name or f"Volume {volume.id}"
     raid = {"RAIDType": volume.raid} if volume.raid else {"VolumeType": "RawDevice"}
@@ -151,7 +151,7 @@ async def _create(exchange: Exchange) -> Response:
     return respond(_shown(served, volume), status=201, headers=headers)
 
 
-def _asked(served: Served, body: dict[str, Any]) -> AddedVolume:
+def _asked(served: Served, body: dict[str, object]) -> AddedVolume:
     refuse_others(body, _WRITABLE)
     check_apply_time(body)
     encrypted = body.get("Encrypted")
@@ -168,7 +168,7 @@ def _asked(served: Served, body: dict[str, Any]) -> AddedVolume:
     )
 
 
-def check_apply_time(body: Mapping[str, Any]) -> None:
+def check_apply_time(body: Mapping[str, object]) -> None:
     time = body.get(APPLY_TIME, ON_RESET)
     if time != ON_RESET:
         raise errors.not_in_list(APPLY_TIME, time, (ON_RESET,))
@@ -195,7 +195,7 @@ def _name(body: Mapping[str, Any]) -> str:
     return name
 
 
-def _raid(body: Mapping[str, Any]) -> str:
+def _raid(body: Mapping[str, object]) -> str:
     if "RAIDType" in body:
         raid = body["RAIDType"]
         if raid not in RAID_TYPES:
@@ -207,7 +207,7 @@ def _raid(body: Mapping[str, Any]) -> str:
     return VOLUME_TYPES[kind]
 
 
-def _drives(served: Served, links: Any) -> tuple[int, ...]:
+def _drives(served: Served, links: object) -> tuple[int, ...]:
     asked = links.get("Drives", []) if isinstance(links, dict) else None
     if not isinstance(asked, list):
         raise errors.wrong_type("Links/Drives", asked)
