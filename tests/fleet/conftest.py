@@ -23,10 +23,14 @@ from nospoon.testing.trees import remove_tree
 
 SET_UP = """
 set -e
-for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt \
-         /var/lib/nospoon; do
+for d in /run/libvirt /var/lib/libvirt /var/log/libvirt /etc/libvirt /var/lib/nospoon; do
   mkdir -p $d; mount -t tmpfs tmpfs $d
 done
+# bash reads it for each command over ssh, and it may take longer than all of them
+[ ! -e /root/.bashrc ] || mount --bind /dev/null /root/.bashrc
+# libvirtd starts every QEMU to see what it can do, unless that is known
+mkdir -p /var/cache/libvirt; cp -a /var/cache/libvirt "$1/cache"
+mount --bind "$1/cache" /var/cache/libvirt
 if [ -d /etc/network ]; then
   mount -t tmpfs tmpfs /etc/network; mkdir /etc/network/interfaces.d
 fi

@@ -21,9 +21,12 @@ from nospoon.testing.trees import remove_tree
 
 SET_UP = """
 set -e
-for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do
+for d in /run/libvirt /var/lib/libvirt /var/log/libvirt /etc/libvirt; do
   mkdir -p $d; mount -t tmpfs tmpfs $d
 done
+# libvirtd starts every QEMU to see what it can do, unless that is known
+mkdir -p /var/cache/libvirt; cp -a /var/cache/libvirt "$1/cache"
+mount --bind "$1/cache" /var/cache/libvirt
 mkdir "$1/sys"  # sysfs shows the interfaces of the namespace in which it is mounted
 mount -t sysfs sysfs "$1/sys"
 mount --rbind /sys/fs/cgroup "$1/sys/fs/cgroup"

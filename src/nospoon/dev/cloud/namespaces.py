@@ -36,6 +36,9 @@ mkdir "$state/run/$(basename "$inside")" "$state/run/lock" "$state/run/openvswit
   "$state/run/netns"
 mount -n --bind "$state" "$state/run/$(basename "$inside")"
 mount -n --move "$state/run" /run
+# libvirtd starts every QEMU to see what it can do, unless the host's libvirtd knows it
+mkdir -p "$inside/var/cache/libvirt"
+[ ! -d /var/cache/libvirt/qemu ] || cp -an /var/cache/libvirt/qemu "$inside/var/cache/libvirt/"
 for d in var/lib/libvirt var/cache/libvirt var/log/libvirt etc/libvirt; do
   mkdir -p "$inside/$d"; mount -n --bind "$inside/$d" "/$d"
 done
