@@ -191,6 +191,34 @@ async def test_what_ran_when_the_daemon_ended_is_interrupted(database: Database)
     assert await database.call(operations.open_intents) == []
 
 
+async def test_machines_of_an_up_that_did_not_end_well_are_known_until_one_does(
+    database: Database,
+) -> None:
+    async def begun(name: str, created: float, state: OperationState, kind: str = "up") -> set[str]:
+        row = replace(operation(), kind=kind, created=created)
+        await database.call(operations.begin, row)
+        for key in (Key(Kind.MACHINE, "here", name), Key(Kind.VOLUME, "here", f"{name}-0")):
+            entry = await database.call(
+                operations.intend, operation=row.id, cluster_id=CLUSTER.id, key=key, half="make",
+                token="t", now=created,
+            )  # fmt: skip
+            await database.call(operations.conclude, entry, error="", now=created)
+        if state is not OperationState.RUNNING:
+            await database.call(
+                operations.finish, row.id, state=state, message="", result={}, now=created
+            )
+        return await database.read(operations.begun_machines, CLUSTER.id)
+
+    assert await begun("a", 1.0, OperationState.FAILED) == {"a"}
+    assert await begun("b", 2.0, OperationState.DONE) == set()
+    assert await begun("c", 3.0, OperationState.PARTLY) == {"c"}
+    assert await begun("d", 4.0, OperationState.INTERRUPTED) == {"c", "d"}
+    assert await begun("e", 5.0, OperationState.PARTLY, kind="down") == {"c", "d"}
+    assert await begun("f", 6.0, OperationState.RUNNING) == {"c", "d"}
+    assert await database.read(operations.begun_machines, uuid4()) == set()
+    assert await begun("g", 7.0, OperationState.DONE) == set()
+
+
 async def test_old_operations_are_forgotten(database: Database) -> None:
     for number in range(operations.KEPT_OPERATIONS + 5):
         row = replace(operation(), created=float(number))

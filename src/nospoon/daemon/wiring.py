@@ -344,7 +344,7 @@ class Daemon:
             pending=pending,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             labs=self.board,
-            power=self.bmcs.power,
+            start=self.bmcs.start,
             clock=clock.unix,
             patience=settings.ironic_patience,
         )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
@@ -189,6 +189,28 @@ def close_intents(connection: Connection, cluster_id: UUID) -> None:
         .where(journal.c.state == "intent", journal.c.cluster_id == str(cluster_id))
         .values(state="observed")
     )
+
+
+def begun_machines(connection: Connection, cluster_id: UUID) -> set[str]:
+    """The nodes whose machines an `up` made or removed that did not end well, since one did."""
+    ups = (operations.c.cluster_id == str(cluster_id), operations.c.kind == "up")
+    good = select(func.max(operations.c.created)).where(
+        *ups, operations.c.state == OperationState.DONE
+    )
+    query = select(operations.c.id).where(
+        *ups,
+        operations.c.state != OperationState.RUNNING,
+        operations.c.created > func.coalesce(good.scalar_subquery(), 0.0),
+    )
+    ids = list(connection.execute(query).scalars())
+    if not ids:  # as a rule; the journal is looked through otherwise
+        return set()
+    names = (
+        select(journal.c.name)
+        .distinct()
+        .where(journal.c.operation_id.in_(ids), journal.c.kind == Kind.MACHINE)
+    )
+    return set(connection.execute(names).scalars())
 
 
 def _forget_old(connection: Connection, uid: int) -> None:

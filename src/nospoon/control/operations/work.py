@@ -36,7 +36,6 @@ from nospoon.errors import Conflict, HostUnreachable, NospoonError, SpecError
 from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.lab import Lab
-from nospoon.model.machine import PowerCommand
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
@@ -67,7 +66,7 @@ CONSOLE_LINES = 5
 """Of a node that failed."""
 Give = Callable[[str, Path, Path], None]
 """Tells those who serve BMCs of a certificate, by its digest, and its key."""
-Power = Callable[[UUID, PowerCommand], Awaitable[object]]
+Start = Callable[[UUID], Awaitable[str]]
 """A command through a machine's BMC, which keeps its last command."""
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
@@ -150,11 +149,11 @@ class Work:
         give: Give,
         pending: Pending,
         labs: LabBoard,
-        power: Power,
+        start: Start,
         clock: Clock,
         patience: float = 0.0,
     ) -> None:
-        self._labs, self._power = labs, power
+        self._labs, self._start = labs, start
         self._unread = deque[ClusterRow]()
         self._pending, self._patience = pending, patience
         self._publish, self._fetch_records, self._give = publish, fetch_records, give
@@ -189,7 +188,7 @@ class Work:
         await self._forget_leavers(prepared, request.targets)
         if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
-        unstarted = await self._switch_on(prepared.plan)
+        unstarted = await self._switch_on(prepared)
         late = [note for each in again.seen.observed if (note := waiting(each))]
         late += [f"{each.key.kind} {each.key.name} stays: {each.why}" for each in again.plan.later]
         held = [again]
@@ -451,29 +450,31 @@ class Work:
                 told = f"{each.message}\n  its console's end:\n{textwrap.indent(end, '  | ')}"
                 outcome.failures[outcome.failures.index(each)] = replace(each, message=told)
 
-    async def _switch_on(self, plan: Plan) -> list[str]:
-        """Start what runs its own image and was made now; says of which that failed, and why. Bare
-        metal waits for its deployer.
+    async def _switch_on(self, prepared: Prepared) -> list[str]:
+        """Start what runs its own image and was made now, or by an `up` that did not end; says of
+        which that failed, and why. Bare metal waits for its deployer.
         """
-        made = [
-            step.desired
-            for step in plan.steps
-            if step.action in (Action.CREATE, Action.REPLACE) and step.desired is not None
-        ]
+        made = {
+            step.node
+            for step in prepared.plan.steps
+            if step.action in (Action.CREATE, Action.REPLACE) and step.key.kind is Kind.MACHINE
+        }
+        made |= await self._database.read(journal.begun_machines, prepared.seen.id)
         starting = [
-            self._start(each.shape.uuid, each.node)
-            for each in made
+            self._started(each.shape.uuid, each.node)
+            for each in prepared.desired.values()
             if isinstance(each.shape, Machine) and each.shape.kind is not NodeKind.BAREMETAL
+            if each.node in made
         ]
         return list(filter(None, await asyncio.gather(*starting)))
 
-    async def _start(self, machine: UUID, node: str) -> str:
+    async def _started(self, machine: UUID, node: str) -> str:
         try:
-            await self._power(machine, PowerCommand.ON)
+            why = await self._start(machine)
         except NospoonError as error:
-            hint = f"start it with `nospoon node power {node} on`"
-            return f"node {node} was made and does not start: {str(error).rstrip('.')}; {hint}"
-        return ""
+            why = str(error)
+        hint = f"start it with `nospoon node power {node} on`"
+        return why and f"node {node} was made and does not start: {why.rstrip('.')}; {hint}"
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
         await asyncio.gather(*(self._look_at(host) for host in hosts))

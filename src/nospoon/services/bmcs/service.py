@@ -5,6 +5,7 @@ running: no task, thread, process, and no descriptor where BMCs have addresses o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -72,6 +73,8 @@ from nospoon.services.bmcs.sol import SolLines
 
 log = structlog.get_logger()
 
+START_PATIENCE = 120.0
+"""Seconds that an operation waits for a machine that starts; a BMC answers its client before."""
 ERRORS: dict[Verdict, type[NospoonError]] = {
     Verdict.BUSY: Conflict,
     Verdict.WRONG_STATE: UsageError,
@@ -374,6 +377,18 @@ class BmcService:
         """A chassis command; 'done' or 'accepted'. Raises what `ERRORS` says."""
         served = self._known(uuid)
         return _result(await self.ask(served, lambda t: PowerRequested(command, t)))
+
+    async def start(self, uuid: UUID) -> str:
+        """Power a machine on, and wait until that is over, for `START_PATIENCE` at most: why it
+        failed, "" where it did not. Raises what `ERRORS` says.
+        """
+        await self.power(uuid, PowerCommand.ON)
+        served = self._known(uuid)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_PATIENCE):
+                while tasks := {*filter(None, (served.turn, served.lane))}:
+                    await asyncio.wait(tasks)
+        return served.power_fault
 
     async def set_override(self, uuid: UUID, override: BootOverride) -> None:
         """Set the boot override; durable when this returns."""
