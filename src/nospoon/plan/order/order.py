@@ -83,6 +83,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
     again = _upon_replaced(plan.steps)
     changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - again
+    fresh = {step.key for step in plan.steps if step.action is Action.CREATE} - again
     there = [step.observed for step in plan.steps if step.observed is not None]
     live = [replace(each, shape=each.live) for each in there if each.live is not None]
     needed = dependents([*there, *live])  # a running machine has what it was started with, too
@@ -102,6 +103,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
                         *_waits(move, needed),
                         *_let_go(move, needed, changing),
                         *moving.waits(move),
+                        *_ready(move, fresh),
                         *_told(move, blank),
                         *_whole(move, blank, parts),
                     )
@@ -146,6 +148,16 @@ def _let_go(
     """
     if move.step.action is Action.DELETE and KINDS[move.key.kind].after_users:
         yield from ((key, Half.MAKE) for key in needed.get(move.key, ()) if key in changing)
+
+
+def _ready(move: Move, fresh: Container[Key]) -> Iterable[MoveId]:
+    """What is replaced goes when all that it gets is there, such as another root and its image: a
+    machine is off for as short as can be, and stays as it is where that fails.
+    """
+    step = move.step
+    if move.half is Half.REMOVE and step.action is Action.REPLACE and not step.moves_from:
+        needs = step.desired.needs if step.desired is not None else ()
+        yield from ((need, Half.MAKE) for need in needs if need in fresh)
 
 
 def _is_blank(step: Step) -> bool:
