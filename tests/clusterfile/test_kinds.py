@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "image": "root.img",
     "user_data": "#cloud-config\n",
     "ssh_keys": [KEY],
+    "rollback": False,
     "boot": "p",
     "boot_order": ["disk"],
     "ironic": {"driver": "ipmi"},

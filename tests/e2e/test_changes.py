@@ -94,6 +94,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
+    (HardwareSection, "rollback"): "tests/e2e/test_kinds.py::"
+    "test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back",
     (FlavorSection, "kind"): KINDS,
     (NodeGroupSection, "kind"): KINDS,
     (DiskSection, "checksum"): CHECKSUM,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ import pytest
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import HostSection
-from nospoon.testing.container_root import busybox_root, debian_root
+from nospoon.testing.container_root import INIT, busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
@@ -93,7 +95,8 @@ def initialised(rack: Rack, name: str, word: str) -> Callable[[], bool]:
 def left(rack: Rack, name: str) -> list[str]:
     """What of a cluster is on the host."""
     found = [str(path) for path in (rack.directory / "pool").rglob("*") if name in path.name]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/lxc.*{name}*")]
+    groups = (group for _, some, _ in os.walk("/sys/fs/cgroup") for group in some)
+    found += [group for group in groups if group.startswith("lxc.") and name in group]
     for argv in (["losetup", "-a"], ["ip", "link"], ["findmnt", "-l"]):
         said = subprocess.run(argv, text=True, capture_output=True, check=True).stdout
         found += [line for line in said.splitlines() if name in line]
@@ -229,3 +232,41 @@ def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
     assert "here:simulated" in without
     assert "here:lxc" in without
     rack.run("down", "--yes", name)
+
+
+def test_a_rollback_brings_a_container_back_with_all_that_was_on_its_root(rack: Rack) -> None:
+    """Also when the daemon is killed between the former root and the next."""
+    name, bmc = rack.name(), rack.bmc()
+    image = rack.directory / "upgraded.tar"
+
+    def file(version: str) -> str:
+        image.write_bytes(busybox_root(init=f"{INIT}# {version}\n"))
+        box = "kind: container, memory: 32MiB, disks: [{image: upgraded.tar, size: 16MiB}]"
+        text = (
+            f"cluster: {name}\n{bmc}"
+            "hosts: {here: {libvirt: 'qemu:///system', lxc: true}}\n"
+            f"networks: {{lan: {{}}}}\nnodes: [{{name: box, {box}, nics: lan}}]\n"
+        )
+        return rack.file(text, f"{name}.yaml")
+
+    def ran(*argv: str) -> str:
+        return inside(rack, name, "/bin/busybox", *argv)
+
+    rack.run("up", "--yes", file("one"))
+    ran("sh", "-c", "echo kept >/data")
+    assert ran("cat", "/data") == "kept"
+    broken = subprocess.Popen(
+        ["nospoon", "up", "--yes", file("two")], env=rack.environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: "box-1000" in str(list((rack.directory / "pool").rglob("*"))), "another root")
+    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    broken.wait(60)
+    rack.run("up", "--yes", file("two"))
+    assert "# two" in ran("tail", "-n", "1", "/sbin/init")
+    assert ran("cat", "/data") == ""
+    assert "returns to the root" in rack.run("up", "--yes", file("one")).stderr
+    assert "# one" in ran("tail", "-n", "1", "/sbin/init")
+    assert ran("cat", "/data") == "kept"
+    rack.run("down", "--yes", "--purge", name)
+    assert left(rack, name) == []

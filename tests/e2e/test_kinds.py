@@ -163,3 +163,51 @@ def test_up_starts_what_runs_its_own_image_and_says_what_does_not_start(images: 
     assert "node v was made and does not start: " in said
     assert "nospoon node power v on" in said
     images.run("down", "--yes", name)
+
+
+def test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back(images: Rack) -> None:
+    name = images.name()
+    disk = images.directory / "files" / "disk.img"
+
+    def up(content: bytes, more: str = "") -> str:
+        disk.write_bytes(content * (1 << 20))
+        file = written(images, name, f"[{{name: n, kind: vm, image: disk.img{more}}}]")
+        said = images.run("up", "--yes", file).stderr
+        assert "Nothing to do" in images.run("up", "--yes", file).stderr
+        return said
+
+    def roots() -> set[str]:
+        removal = images.json("plan", "--down", name)["steps"]
+        return {each["name"] for each in removal if each["kind"] == "volume"}
+
+    up(b"\1")
+    said = up(b"\2")
+    assert "the root that n has now (n-0) is kept" in said
+    assert "-/+ machine n on" in said
+    assert roots() == {"n-0", "n-1000"}
+    assert images.json("node", "show", f"{name}/n")["power"] == "on"
+    assert "returns to the root that it had of this image (n-0)" in up(b"\1")
+    up(b"\3")
+    assert roots() == {"n-0", "n-2000"}, "one is kept"
+    up(b"\3", ", rollback: false")
+    assert roots() == {"n-2000"}
+    up(b"\4", ", rollback: false")
+    assert roots() == {"n-0"}
+    images.run("down", "--yes", name)
+
+
+def test_up_waits_for_a_slow_start_and_says_of_one_that_fails_late(images: Rack) -> None:
+    name = images.name()
+    (images.directory / "files" / "disk.img").write_bytes(bytes(1 << 20))
+
+    def file(more: str) -> str:
+        text = Path(written(images, name, "[{name: n, kind: vm, image: disk.img}]"))
+        simulated = f"sim: {{simulated: {{power_on: 1s{more}}}}}"
+        text.write_text(text.read_text().replace("sim: simulated", simulated))
+        return str(text)
+
+    said = images.run("up", "--yes", file(", power_failures: 1"), status=3).stderr
+    assert "node n was made and does not start: " in said
+    images.run("up", "--yes", file(""))  # what did not start is started by the next one
+    assert images.json("node", "show", f"{name}/n")["power"] == "on"
+    images.run("down", "--yes", name)

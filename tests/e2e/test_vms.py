@@ -143,3 +143,33 @@ def test_nothing_secret_is_in_log_or_store(rack: Rack) -> None:
     assert SECRET not in json.dumps(rack.json("node", "show", f"{name}/v"))
     assert SECRET not in os.environ
     rack.run("down", "--yes", "--purge", name)
+
+
+def test_another_image_is_another_root_and_the_former_one_returns_as_it_was(rack: Rack) -> None:
+    name, image = rack.name(), rack.directory / "root.img"
+    first = image.read_bytes()
+    file = written(rack, name, "one")
+
+    def root() -> Path:
+        return Path(domain(rack, name).find("devices/disk/source").get("file"))  # type: ignore[union-attr, arg-type]
+
+    rack.run("up", "--yes", file)
+    heard(rack, name, READY)
+    before = root()
+    mark = before.stat().st_ino
+    try:
+        image.write_bytes(first + bytes(1 << 20))
+        rack.run("up", "--yes", file)
+        heard(rack, name, READY, times=2)
+        assert root() != before
+        assert before.stat().st_ino == mark
+        image.write_bytes(first)
+        rack.run("daemon", "stop")
+        assert "returns to the root" in rack.run("up", "--yes", file).stderr
+        assert (root(), root().stat().st_ino) == (before, mark)
+        heard(rack, name, READY, times=3)
+        assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    finally:
+        image.write_bytes(first)
+    rack.run("down", "--yes", "--purge", name)
+    assert not [path for path in (rack.directory / "pool").rglob("*") if path.is_file()]

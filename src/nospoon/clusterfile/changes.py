@@ -138,6 +138,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "boot_order": Rule.LIVE,
         "restore": Rule.LIVE,
         "image": Rule.REPLACE,
+        "rollback": Rule.LIVE,
         **_all(Rule.AT_POWER_OFF, "user_data", "ssh_keys"),
     },
     FlavorSection: {"kind": Rule.REPLACE},

@@ -235,6 +235,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         enrolment=enrolment(enrolments),
         kind=kind,
         cloud_init=CloudInit(pick("user_data", ""), tuple(pick("ssh_keys", ()))),
+        keeps_root=bool(pick("rollback", default=True)),
         placement=Placement(
             strategy=group.placement.strategy,
             affinity=tuple(group.placement.affinity),

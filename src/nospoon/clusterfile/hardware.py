@@ -190,6 +190,11 @@ class HardwareSection(Section):
         None,
         description="Of a VM or container: user data of cloud-init, as text or `{file: PATH}`.",
     )
+    rollback: Flag | None = Field(
+        None,
+        description="Of a VM or container: where its image changes, its root is kept, so that the "
+        "former image in the file brings it back; default yes.",
+    )
     ssh_keys: Annotated[list[SshKey], BeforeValidator(listed), OneOrMore()] | None = Field(
         None,
         max_length=64,

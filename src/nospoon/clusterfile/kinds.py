@@ -19,7 +19,7 @@ _NO_IRONIC = "Ironic deploys bare metal alone"
 _NO_FIRMWARE = "it runs on the kernel of its host, without firmware"
 _NO_DISK = "its root is a directory of its host, not a disk"
 REFUSED: Mapping[NodeKind, Reasons] = {
-    NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys"), _DEPLOYED),
+    NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys", "rollback"), _DEPLOYED),
     NodeKind.VM: {
         **dict.fromkeys(("boot", "boot_order"), _NO_NETBOOT),
         **dict.fromkeys(("ironic", "portgroups"), _NO_IRONIC),

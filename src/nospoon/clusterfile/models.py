@@ -237,7 +237,8 @@ class PlacementSection(Section):
 
 OF_ITS_OWNER = frozenset({
     "arch", "boot_order", "count", "cpus", "disks", "firmware", "flavor", "image", "kind", "memory",
-    "nics", "overrides", "placement", "portgroups", "ssh_keys", "start", "tpm", "user_data",
+    "nics", "overrides", "placement", "portgroups", "rollback", "ssh_keys", "start", "tpm",
+    "user_data",
 })  # fmt: skip
 """What may not be said of a machine that somebody else made."""
 

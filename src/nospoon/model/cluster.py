@@ -358,7 +358,8 @@ class Node:
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
     None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any;
     `bmc_address`: its address, "" for the cluster's.
-    The first disk of a VM or container is its root, made from an image.
+    The first disk of a VM or container is its root, made from an image; `keeps_root`: where that
+    changes, it stays for a rollback.
     """
 
     name: str
@@ -386,6 +387,7 @@ class Node:
     bmc_address: str = ""
     kind: NodeKind = NodeKind.BAREMETAL
     cloud_init: CloudInit = CloudInit()
+    keeps_root: bool = True
 
     def value_of(self, key: str) -> str:
         """Of "flavor" or of a label; "" where it has no such label."""

@@ -69,4 +69,4 @@ def busybox_root(*, init: str = INIT) -> bytes:
     return written.getvalue()
 
 
-__all__ = ["SAYS", "busybox_root", "debian_root"]
+__all__ = ["INIT", "SAYS", "busybox_root", "debian_root"]

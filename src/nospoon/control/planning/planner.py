@@ -78,6 +78,7 @@ from nospoon.plan.order.steps import Plan
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.roots import with_roots
 from nospoon.plan.seeds import against_addresses, seeds_of
 from nospoon.providers import linux
 from nospoon.providers.base import Driver
@@ -297,7 +298,9 @@ class Planner:
         seeds = await self.workers.run(seen.uid, seeds_of, cluster, seen.id, allocations)
         offered = self._seeds.offer(seeds.values())
         around = replace(around, seeds={name: each.digest for name, each in seeds.items()})
-        desired = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
+        resolved = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
+        roots = await self.workers.run(seen.uid, with_roots, resolved, seen.observed, cluster.nodes)
+        desired = roots.desired
         neighbours = await self._neighbours(seen.id, request.uid)
         own = [each.bmc for each in neighbours if each.uid == request.uid]
         most = sys.maxsize if self.access.is_admin(request.uid) else sockets_of_a_member()
@@ -312,7 +315,7 @@ class Planner:
         )
         _refuse(taken)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
-        return Prepared(seen, accounts, allocations, desired, nothing, offered)
+        return Prepared(seen, accounts, allocations, desired, nothing, offered, roots.notes)
 
     async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
         """Names and MACs that others have in Ironic: `up` would meet them half-way."""
@@ -672,6 +675,7 @@ def _all_notes(wanted: Prepared) -> Iterator[str]:
     yield from public_addresses(cluster)
     yield from plain_redfish(wanted.desired.values())
     yield from open_redfish(wanted.desired.values())
+    yield from wanted.notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def claimed(rows: Iterable[NodeRow]) -> list[Claimed]:
 @dataclass(frozen=True)
 class Prepared:
     """A plan and everything it was made from. `seeds` of its machines, by digest: they are found
-    as long as this is held.
+    as long as this is held; `notes`: on what was found.
     """
 
     seen: Seen
@@ -81,6 +81,7 @@ class Prepared:
     desired: Mapping[Key, Resource]
     plan: Plan
     seeds: Mapping[str, Seed] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def stranded(self) -> frozenset[str]:

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from uuid import UUID
 
 from nospoon.model.ironic import Settings
-from nospoon.model.resources import Key, Kind, Observed, Resource, Shape, Volume
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Shape, Volume
 from nospoon.plan.addresses.notes import described, read
 from nospoon.plan.diff.blank import deployed_anew, orphaned
 from nospoon.plan.diff.held import held, with_addresses
@@ -181,6 +182,24 @@ def _noted_anew(resource: Resource, found: Observed) -> Step | None:
     return Step(Action.CHANGE, resource.key, "its tag differs", resource, found, changes)
 
 
+def _gets_root(step: Step) -> bool:
+    """Whether it is of a VM or container that runs, of which the first disk is its root."""
+    match step.observed, step.desired:
+        case Observed(running=True, shape=Machine() as found), Resource(shape=Machine() as wanted):
+            had, gets = ([disk.volume for disk in each.disks[:1]] for each in (found, wanted))
+            return wanted.kind is not NodeKind.BAREMETAL and had != gets
+        case _:
+            return False
+
+
+def _begun_again(step: Step) -> Step:
+    """Its guest cannot go on upon another root."""
+    changes = tuple(
+        replace(each, rule="replace") if each.field == "disks" else each for each in step.changes
+    )
+    return replace(step, action=Action.REPLACE, changes=changes, at_power_off=False)
+
+
 def _explained(step: Step, reason: str) -> Step:
     made = step.action is Action.CREATE
     return replace(step, why=f"{step.why}; {reason}") if made and reason else step
@@ -237,8 +256,9 @@ def _with_disturbed(
     steps: list[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
     """Running machines whose needs are replaced are replaced too, and all whose disks come to lie
-    somewhere else.
+    somewhere else. So are those that get another root.
     """
+    steps = [_begun_again(step) if _gets_root(step) else step for step in steps]
     replaced = {step.key for step in steps if step.action is Action.REPLACE}
     if not replaced:
         return steps

@@ -1,0 +1,159 @@
+"""Roots of VMs and containers: another image is another root, and the root of before stays.
+
+A root is a volume that was made from an image. Where a node's image changes, its machine gets a
+root of its own number, and the one that it had is kept as it is: with that image in the file again,
+the machine returns to it, with all that was on it. One former root is kept a node.
+
+The first root of a node has the number 0, as its first disk has; others have multiples of `STRIDE`,
+which no disk has.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nospoon.model.cluster import Node
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import Image, Key, Kind, Machine, Observed, Resource, Volume
+from nospoon.plan.order.kinds import whose
+
+STRIDE = 1000
+_MOST = "one former root"
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """What is desired, with the roots that each node has and keeps; `notes` for the reader."""
+
+    desired: Mapping[Key, Resource]
+    notes: tuple[str, ...] = ()
+
+
+def with_roots(
+    desired: Mapping[Key, Resource], observed: Iterable[Observed], nodes: Iterable[Node]
+) -> Roots:
+    """Machines on the root of their image, be it a former one, and the former ones that stay."""
+    rooted = {node.name: node for node in nodes if node.kind is not NodeKind.BAREMETAL}
+    if not rooted:
+        return Roots(desired)
+    there = _There.of(observed, rooted)
+    result, notes = dict(desired), list[str]()
+    machines = [
+        (key, rooted[key.name])
+        for key in desired
+        if key.kind is Kind.MACHINE and key.name in rooted
+    ]
+    for key, node in machines:
+        notes += _settle(result, key, node, there)
+    return Roots(result, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """What is found: node -> its roots, those of one host before others; node -> the root that its
+    machine has; images.
+    """
+
+    roots: Mapping[str, list[Observed]]
+    used: Mapping[str, str]
+    images: Mapping[Key, Observed]
+
+    @classmethod
+    def of(cls, observed: Iterable[Observed], rooted: Mapping[str, Node]) -> _There:
+        roots: defaultdict[str, list[Observed]] = defaultdict(list)
+        used: dict[str, str] = {}
+        images: dict[Key, Observed] = {}
+        for each in observed:
+            match each.shape:
+                case Volume(image=image) if image and number(each.key) % STRIDE == 0:
+                    if (node := whose(each.key)) in rooted:
+                        roots[node].append(each)
+                case Machine(disks=(root, *_)) if each.key.name in rooted:
+                    used[each.key.name] = root.volume
+                case Image():
+                    images[each.key] = each
+        return cls(roots, used, images)
+
+
+def number(key: Key) -> int:
+    """Of a volume; -1 for a name that ends with none."""
+    last = key.name.rpartition("-")[2]
+    return int(last) if last.isascii() and last.isdigit() else -1
+
+
+def _settle(desired: dict[Key, Resource], machine: Key, node: Node, there: _There) -> Iterator[str]:
+    """One node's roots, in `desired`."""
+    first = Key(Kind.VOLUME, machine.host, f"{node.name}-0")
+    wanted = desired.get(first)
+    if wanted is None or not isinstance(wanted.shape, Volume):  # its root is a volume of others
+        return
+    found, used = there.roots.get(node.name, []), there.used.get(node.name, "")
+    same = [each for each in found if _image(each) == wanted.shape.image]
+    chosen = next((each.key.name for each in same if each.key.name == used), "") or next(
+        (each.key.name for each in same), ""
+    )
+    name = chosen or _free(node.name, {each.key.name for each in found})
+    if name != first.name:
+        _rename(desired, machine, first, replace(first, name=name))
+    kept = list(_kept(found, name, used)) if node.keeps_root else []
+    for each in kept:
+        if each.key.host == machine.host:
+            _keep(desired, each, there.images, wanted)
+    staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.host, name)}
+    for each in found:
+        if each.key not in staying and each.key.name != used:
+            yield f"{each.key.name} goes with all that is on it: {_MOST} is kept of {node.name}"
+    if used in ("", name):
+        return
+    if chosen:
+        yield f"{node.name} returns to the root that it had of this image ({name}), as it was then"
+    if any(each.key.name == used for each in kept):
+        yield (
+            f"the root that {node.name} has now ({used}) is kept: with its image in the file again,"
+            " `up` returns to it"
+        )
+
+
+def _image(root: Observed) -> str:
+    assert isinstance(root.shape, Volume)
+    return root.shape.image
+
+
+def _free(node: str, taken: set[str]) -> str:
+    return next(
+        name for turn in range(len(taken) + 1) if (name := f"{node}-{turn * STRIDE}") not in taken
+    )
+
+
+def _kept(found: Iterable[Observed], name: str, used: str) -> Iterator[Observed]:
+    """The former root: that which the machine leaves. Where it has its root already, all others are
+    former ones: there are several only after an `up` that did not end.
+    """
+    for each in found:
+        if each.key.name != name and used in ("", name, each.key.name):
+            yield each
+
+
+def _rename(desired: dict[Key, Resource], machine: Key, before: Key, after: Key) -> None:
+    """A root by another name, in its machine as well."""
+    desired[after] = replace(desired.pop(before), key=after)
+    user = desired[machine]
+    assert isinstance(user.shape, Machine)
+    root, *others = user.shape.disks
+    shape = replace(user.shape, disks=(replace(root, volume=after.name), *others))
+    needs = tuple(after if need == before else need for need in user.needs)
+    desired[machine] = replace(user, shape=shape, needs=needs)
+
+
+def _keep(
+    desired: dict[Key, Resource], root: Observed, images: Mapping[Key, Observed], like: Resource
+) -> None:
+    """A former root, and the image below it, stay as they are."""
+    image = Key(Kind.IMAGE, root.key.host, _image(root))
+    pool = tuple(need for need in like.needs if need.kind is Kind.POOL)
+    if image not in desired and image in images:
+        desired[image] = Resource(image, images[image].shape, pool)
+    below = (image,) if image in desired else ()
+    desired[root.key] = Resource(root.key, root.shape, (*pool, *below), like.node)

@@ -1,0 +1,182 @@
+"""Roots of VMs and containers: which one a machine has, which one is kept, and what is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware, Node
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import (
+    Image,
+    Key,
+    Kind,
+    Machine,
+    MachineDisk,
+    Observed,
+    OwnerTag,
+    Pool,
+    Resource,
+    Volume,
+)
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.order.order import Half, moves
+from nospoon.plan.order.steps import Action, Plan
+from nospoon.plan.roots import Roots, with_roots
+
+ID = UUID(int=7)
+TAG = OwnerTag("d", ID, 1, "t")
+POOL = Key(Kind.POOL, "h", "p")
+NODE = Node(name="n", kind=NodeKind.VM)
+
+
+def image(name: str) -> Resource:
+    return Resource(Key(Kind.IMAGE, "h", name), Image("p", name * 64, "raw", 1 << 20), (POOL,))
+
+
+def volume(name: str, of: str, host: str = "h") -> Resource:
+    below = (Key(Kind.IMAGE, host, of),) if of else ()
+    return Resource(Key(Kind.VOLUME, host, name), Volume("p", 1 << 30, of), (POOL, *below), "n")
+
+
+def machine(*volumes: str) -> Resource:
+    shape = Machine(
+        uuid=ID, cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
+        pool="p", disks=tuple(MachineDisk(each, "virtio", "s") for each in volumes), nics=(),
+        boot_order=(BootDevice.DISK,), kind=NodeKind.VM,
+    )  # fmt: skip
+    needs = tuple(Key(Kind.VOLUME, "h", each) for each in volumes)
+    return Resource(Key(Kind.MACHINE, "h", "n"), shape, (POOL, *needs), "n")
+
+
+def desired(of: str) -> dict[Key, Resource]:
+    """As the resolver says it: the root has number 0, and there is another disk."""
+    pool = Resource(POOL, Pool("/p"))
+    parts = (pool, image(of), volume("n-0", of), volume("n-1", ""), machine("n-0", "n-1"))
+    return {each.key: each for each in parts}
+
+
+def found(*resources: Resource, running: bool = True) -> list[Observed]:
+    return [
+        Observed(each.key, each.shape, TAG, running=running and each.key.kind is Kind.MACHINE)
+        for each in resources
+    ]
+
+
+def upgraded() -> list[Observed]:
+    """A machine that was made of `a` and has `b` now."""
+    there = (Resource(POOL, Pool("/p")), image("a"), image("b"), volume("n-0", "a"))
+    return found(*there, volume("n-1", ""), volume("n-1000", "b"), machine("n-1000", "n-1"))
+
+
+def before() -> list[Observed]:
+    return found(*desired("a").values())
+
+
+def root_of(roots: Roots) -> str:
+    shape = roots.desired[Key(Kind.MACHINE, "h", "n")].shape
+    assert isinstance(shape, Machine)
+    assert shape.disks[1].volume == "n-1"
+    return shape.disks[0].volume
+
+
+def planned(roots: Roots, there: list[Observed]) -> Plan:
+    rules = {"h": {Kind.MACHINE: {"disks": "at power-off"}}}
+    return diff(cluster="c", cluster_id=ID, desired=roots.desired, observed=there, rules=rules)
+
+
+def actions(plan: Plan) -> set[tuple[str, str]]:
+    return {(step.key.name, str(step.action)) for step in plan.steps}
+
+
+def test_a_new_node_and_one_whose_image_is_the_same_have_what_the_resolver_says() -> None:
+    for there in ([], before()):
+        roots = with_roots(desired("a"), there, [NODE])
+        assert (dict(roots.desired), roots.notes) == (desired("a"), ())
+
+
+def test_another_image_is_another_root_and_the_former_one_stays() -> None:
+    there = before()
+    roots = with_roots(desired("b"), there, [NODE])
+    assert root_of(roots) == "n-1000"
+    (note,) = roots.notes
+    assert "the root that n has now (n-0) is kept" in note
+    plan = planned(roots, there)
+    assert actions(plan) == {("b", "create"), ("n-1000", "create"), ("n", "replace")}
+
+
+def test_a_machine_goes_when_its_new_root_is_there() -> None:
+    there = before()
+    order = moves(planned(with_roots(desired("b"), there, [NODE]), there))
+    off = order[Key(Kind.MACHINE, "h", "n"), Half.REMOVE]
+    assert (Key(Kind.VOLUME, "h", "n-1000"), Half.MAKE) in off.waits
+    assert list(order).index(off.id) > list(order).index(off.waits[0])
+
+
+def test_the_former_image_brings_its_root_back_and_keeps_the_other() -> None:
+    roots = with_roots(desired("a"), upgraded(), [NODE])
+    assert root_of(roots) == "n-0"
+    back, kept = roots.notes
+    assert "n returns to the root that it had of this image (n-0)" in back
+    assert "(n-1000) is kept" in kept
+    assert actions(planned(roots, upgraded())) == {("n", "replace")}
+
+
+def test_after_an_upgrade_and_a_rollback_there_is_nothing_to_do() -> None:
+    roots = with_roots(desired("b"), upgraded(), [NODE])
+    assert (root_of(roots), roots.notes) == ("n-1000", ())
+    assert planned(roots, upgraded()).empty
+
+
+def test_one_former_root_is_kept_a_node() -> None:
+    roots = with_roots(desired("c"), upgraded(), [NODE])
+    assert root_of(roots) == "n-2000"
+    plan = planned(roots, upgraded())
+    gone = {step.key.name for step in plan.steps if step.action is Action.DELETE}
+    assert gone == {"n-0", "a"}
+
+
+def test_who_wants_none_keeps_none() -> None:
+    bare = replace(NODE, keeps_root=False)
+    roots = with_roots(desired("b"), upgraded(), [bare])
+    assert actions(planned(roots, upgraded())) == {("n-0", "delete"), ("a", "delete")}
+    roots = with_roots(desired("c"), before(), [bare])
+    assert not roots.notes
+    assert ("n-0", "delete") in actions(planned(roots, before()))
+
+
+def test_roots_of_an_upgrade_that_did_not_end_stay_until_the_next_one() -> None:
+    there = upgraded() + found(image("c"), volume("n-2000", "c"))
+    roots = with_roots(desired("b"), there, [NODE])
+    assert root_of(roots) == "n-1000"
+    assert planned(roots, there).empty
+    roots = with_roots(desired("c"), there, [NODE])
+    assert root_of(roots) == "n-2000"
+    assert ("n-1000", "delete") not in actions(planned(roots, there))
+
+
+def test_a_machine_that_is_gone_gets_the_root_of_its_image_and_all_others_stay() -> None:
+    there = [each for each in upgraded() if each.key.kind is not Kind.MACHINE]
+    roots = with_roots(desired("b"), there, [NODE])
+    assert root_of(roots) == "n-1000"
+    assert actions(planned(roots, there)) == {("n", "create")}
+
+
+def test_a_machine_that_is_off_is_changed_and_not_replaced() -> None:
+    there = found(*desired("a").values(), running=False)
+    plan = planned(with_roots(desired("b"), there, [NODE]), there)
+    assert ("n", "change") in actions(plan)
+
+
+def test_bare_metal_has_disks_and_no_roots() -> None:
+    metal = replace(NODE, kind=NodeKind.BAREMETAL)
+    roots = with_roots(desired("b"), before(), [metal])
+    assert roots.desired == desired("b")
+    assert ("n-0", "replace") in actions(planned(roots, before()))
+
+
+def test_disks_of_other_numbers_and_blank_ones_are_no_roots() -> None:
+    strange = found(volume("n-2", "b"), volume("n-1000", ""), volume("other-0", "b"))
+    roots = with_roots(desired("b"), before() + strange, [NODE])
+    assert root_of(roots) == "n-1000"
