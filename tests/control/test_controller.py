@@ -10,7 +10,8 @@ import pytest
 from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 
 from nospoon.control.controller import AGAIN
-from nospoon.control.operations.work import Removal, Work
+from nospoon.control.operations.memory import Memory
+from nospoon.control.operations.work import Removal
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
@@ -95,15 +96,15 @@ async def test_plans_of_a_user_wait_for_one_another_and_for_nobody_else(
 
 def remembered_at_the(time: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Others are quicker until then. Returns how often it was tried."""
-    tries, remember = list[int](), Work.remember
+    tries, remember = list[int](), Memory.remember
 
-    async def late(work: Work, prepared: Prepared, asked: Request) -> object:
+    async def late(memory: Memory, prepared: Prepared, asked: Request) -> object:
         tries.append(len(prepared.plan.steps))
         if len(tries) < time:
             raise Stale("another cluster took the same")
-        return await remember(work, prepared, asked)
+        return await remember(memory, prepared, asked)
 
-    monkeypatch.setattr(Work, "remember", late)
+    monkeypatch.setattr(Memory, "remember", late)
     return tries
 
 

@@ -191,6 +191,6 @@ async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembe
         prepared = await asking.planner.prepare(request, await asking.planner.cluster_of(request))
         await asking.up(file_of("a"), uid=OTHER)  # the same first free port
         with pytest.raises(Stale):
-            await asking.daemon.work.remember(prepared, request)
+            await asking.daemon.memory.remember(prepared, request)
         assert await asking.row() is None
         assert asking.daemon.fleet.of(OWNER) == []

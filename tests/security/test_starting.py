@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from tests.security.asked import OTHER, OWNER, Answer, Asked, a_daemon
 
-from nospoon.control.operations.work import Work, in_turn
+from nospoon.control.operations.memory import Memory, in_turn
 from nospoon.control.planning.planner import Planner
 from nospoon.store.clusters import ClusterRow
 
@@ -69,7 +69,7 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
         return read(self, file, text, uid)
 
     monkeypatch.setattr(Planner, "read", noted)
-    monkeypatch.setattr(Work, "reading", patience)
+    monkeypatch.setattr(Memory, "reading", patience)
     async with a_daemon(tmp_path) as asked:
         if patience:
             assert served(asked) == {*CLUSTERS.values()}

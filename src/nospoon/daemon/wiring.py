@@ -44,6 +44,7 @@ from nospoon.control.labs.webhooks import Webhooks
 from nospoon.control.maintenance.orphans import Orphans
 from nospoon.control.maintenance.recover import Recovery
 from nospoon.control.maintenance.survey import Survey
+from nospoon.control.operations.memory import Memory
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.operations.operations import Operations
 from nospoon.control.operations.snapshots import Snapshots
@@ -168,12 +169,14 @@ class Daemon:
             record_space=self.record_space,
         )
         self._wire_machines()
+        self._wire_bmcs()
         self._wire_boot()
-        self._wire_control()
+        self._wire_plans()
+        self._wire_work()
         self._wire_api()
 
     def _wire_machines(self) -> None:
-        """Hosts, and what belongs to each machine: its console, its media, its BMC."""
+        """Hosts, and the connections that they have."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
         self.cloud_media = KeptMedia(settings.state / "cloud-media")
@@ -208,13 +211,17 @@ class Daemon:
             pools=lambda host: pool_root(host, str(settings.pools)),
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
+
+    def _wire_bmcs(self) -> None:
+        """What belongs to each machine: its console, its media, its BMC."""
+        settings = self._settings
         self.consoles = ConsoleService(
             self.hosts.driver,
             self.records,
             fetch=self._fetch_record,
             capacity=Capacity(lambda uuid: self.fleet.get(uuid) is None, self.files.space.lacking),
         )
-        store = StoredRuntime(database, self.cipher, self._tasks)
+        store = StoredRuntime(self.database, self.cipher, self._tasks)
         self.media = Media(
             self.files,
             self.hosts,
@@ -271,11 +278,11 @@ class Daemon:
             find_grub=self.builds.grub,
         )
 
-    def _wire_control(self) -> None:
-        """What plans and works, and the API before it."""
+    def _wire_plans(self) -> None:
+        """Who may ask for what, and what comes of it."""
         settings, database = self._settings, self.database
-        pending = Pending()
-        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, pending)
+        self.pending = Pending()
+        self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records)
         self.ironics = Ironics(
             database.deployment,
@@ -324,26 +331,37 @@ class Daemon:
             default_uri=settings.default_uri,
             member_nodes=settings.member_nodes,
         )
+
+    def _wire_work(self) -> None:
+        """What carries plans out, labs, and the controller before all of it."""
+        settings, database = self._settings, self.database
         self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
         self.nodes = self._nodes()
         self.people = People(self.access.admins)
         self.lab_records = Workers("records of labs", 1)
         self.lab_consoles = Workers("consoles of labs", 2)
         self.board = self._board()
-        self.work = Work(
+        self.memory = Memory(
             database=database,
             cipher=self.cipher,
             files=self.files,
             planner=self.planner,
-            hosts=self.hosts,
             fleet=self.fleet,
             consoles=self.consoles,
-            records=self.records,
             publish=self._publish,
             give=self.certificates.give,
-            pending=pending,
-            fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             labs=self.board,
+            clock=clock.unix,
+        )
+        self.work = Work(
+            database=database,
+            memory=self.memory,
+            planner=self.planner,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            records=self.records,
+            fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
+            pending=self.pending,
             start=self.bmcs.start,
             clock=clock.unix,
             patience=settings.ironic_patience,
@@ -502,7 +520,7 @@ class Daemon:
         self._settings_directories()
         interrupted = await self.database.call(journal.interrupt_running, now=clock.unix())
         await self.database.call(self._restore_logins)
-        nodes = await self.work.restore()
+        nodes = await self.memory.restore()
         await self._tidy_files()
         await self.bmcs.restore_events()
         failed = await self._restore_bmcs()
@@ -518,7 +536,7 @@ class Daemon:
         self.host_boots.begin()
         self._ready = True
         await self.board.start()
-        self._tasks.start(self.work.read_rest(), name="read the rest of the cluster files")
+        self._tasks.start(self.memory.read_rest(), name="read the rest of the cluster files")
         self._tasks.start(
             Watch(
                 self.board, self.consoles, self._machine_of, self.lab_consoles, clock.unix

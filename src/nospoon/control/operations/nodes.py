@@ -15,7 +15,7 @@ from nospoon.control.content.media import Media
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import owned
-from nospoon.control.operations.work import record_group
+from nospoon.control.operations.memory import record_group
 from nospoon.control.planning import status as shown
 from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled

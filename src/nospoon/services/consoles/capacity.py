@@ -67,7 +67,7 @@ def make_room(records: Records, capacity: Capacity) -> None:
 
 
 def _gone(records: Records, capacity: Capacity) -> dict[str, _Gone]:
-    """By user. A group is a user and a cluster (`nospoon.control.operations.work.record_group`)."""
+    """By user. A group is a user and a cluster (`control.operations.memory.record_group`)."""
     users: defaultdict[str, _Gone] = defaultdict(_Gone)
     for machine in records.machines():
         if capacity.is_gone(machine) and (group := records.group(machine)):

@@ -1,0 +1,413 @@
+"""What the store knows of clusters: rows before anything is made, and none after all is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from nospoon.control.content.certificates import certificate_files
+from nospoon.control.content.files import Files, is_url
+from nospoon.control.content.space import text_of
+from nospoon.control.fleet.authority import Publish
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.planning.pending import as_it_is
+from nospoon.control.planning.planner import Planner
+from nospoon.control.planning.prepared import Prepared
+from nospoon.control.planning.saved import refuse_anothers_bridges, refuse_collisions, save
+from nospoon.control.request import Request
+from nospoon.errors import SpecError
+from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster
+from nospoon.model.lab import Lab
+from nospoon.model.resources import Key, Kind, Machine
+from nospoon.plan.diff.targets import touched
+from nospoon.runtime.clock import Clock, monotonic
+from nospoon.runtime.freeing import free
+from nospoon.runtime.paced import paced
+from nospoon.services.consoles.service import ConsoleService
+from nospoon.services.netboot.ports import ServedFile, ServedProfile
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow, NodeRow, Source
+from nospoon.store.crypt import Cipher
+from nospoon.store.database import Database
+
+log = structlog.get_logger()
+
+Give = Callable[[str, Path, Path], None]
+"""Tells those who serve BMCs of a certificate, by its digest, and its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was remembered before an `up` does anything. `pending`: nodes as they are to be, whose
+    host and account are remembered only once that is so.
+    """
+
+    row: ClusterRow
+    pending: Sequence[NodeRow]
+
+
+class LabBoard(Protocol):
+    """The labs of clusters."""
+
+    def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None: ...
+    def drop(self, cluster_id: UUID) -> None: ...
+    def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
+    def require_few(self, uid: int, cluster_id: UUID, labs: Sequence[Lab]) -> None: ...
+    def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
+
+
+READING = 30.0
+"""Seconds for which the start waits for cluster files to be read; the last one may take longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """What the daemon keeps of a cluster file."""
+
+    profiles: dict[str, ServedProfile]
+    labs: Sequence[Lab]
+    certificate: CertificateFiles | None
+
+
+def in_turn(rows: Iterable[ClusterRow]) -> list[ClusterRow]:
+    """Owners take turns, older clusters first: files that take long are waited for by their owner
+    alone.
+    """
+    counts = Counter[int]()
+    placed = []
+    for row in sorted(rows, key=attrgetter("created")):
+        placed.append((counts[row.uid], row))
+        counts[row.uid] += 1
+    return [row for _, row in sorted(placed, key=itemgetter(0))]
+
+
+class Memory:
+    """Clusters as the store has them, and what of them is served. `reading`: see `READING`."""
+
+    reading = READING
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        cipher: Cipher,
+        files: Files,
+        planner: Planner,
+        fleet: Fleet,
+        consoles: ConsoleService,
+        publish: Publish,
+        give: Give,
+        labs: LabBoard,
+        clock: Clock,
+    ) -> None:
+        self._unread = deque[ClusterRow]()
+        self._database, self._cipher, self._files = database, cipher, files
+        self._planner, self._fleet, self._consoles = planner, fleet, consoles
+        self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
+
+    async def restore(self) -> int:
+        """At start-up: know all nodes again. Returns how many there are."""
+        rows = await self._database.read(stored.all_nodes)
+        clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
+        profiles = dict[UUID, dict[str, ServedProfile]]()
+        self._unread = deque(in_turn(clusters.values()))
+        end = monotonic() + self.reading
+        while self._unread and monotonic() < end:
+            first = self._unread.popleft()
+            profiles[first.id] = await self._profiles_of(first)
+        for row in self._unread:
+            log.warning("its file is read after the start", cluster=row.name, uid=row.uid)
+        owners = ((clusters[node.cluster_id].uid, node.host, node.machine) for node in rows)
+        why_not = await self._planner.access.reached(owners)
+        logged = set[tuple[UUID, str]]()
+        for node in rows:
+            row = clusters[node.cluster_id]
+            why = why_not(row.uid, node.host, node.machine)
+            if why and (row.id, why) not in logged:
+                log.warning("not reached", cluster=row.name, uid=row.uid, why=why)
+                logged.add((row.id, why))
+            member = _member(row, node, profiles.get(row.id, {}).get(node.profile))
+            self._fleet.put(member, reached=not why)
+        return len(rows)
+
+    async def read_rest(self) -> None:
+        """The files for which the start did not wait: their labs are known then, and machines boot
+        their profiles. One that an `up` or `down` has changed meanwhile is not looked at.
+        """
+        while self._unread:
+            row = self._unread.popleft()
+            if not await self._is_current(row):
+                continue
+            profiles, nodes = (
+                await self._read(row),
+                await self._database.read(stored.nodes_of, row.id),
+            )
+            if not await self._is_current(row):
+                continue
+            served = self._take_in(row, profiles)
+            async for node in paced(nodes):
+                self._fleet.serve(node.uuid, served.get(node.profile))
+
+    async def _is_current(self, row: ClusterRow) -> bool:
+        now = await self._database.read(stored.get, row.id)
+        return now is not None and now.generation == row.generation
+
+    async def remember(self, prepared: Prepared, request: Request) -> Kept:
+        """Rows before resources: what is made from now on has somebody who knows of it.
+
+        Raises `Stale` when another cluster took the same addresses since this one was prepared.
+        """
+        seen, left = prepared.seen, _left(prepared, request)
+        row = self._row(prepared, request, left)
+        wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
+        self._refuse(seen.cluster, row)
+        await self._store(prepared, row, nodes)
+        self._files.stored(row.uploads.values())
+        profiles = served_profiles(seen.cluster, seen.uploads, self._files)
+        self._labs.put(row.id, row.uid, row.name, seen.cluster.labs)
+        self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
+        now = {node.name: node.uuid for node in nodes}
+        for each in seen.rows:
+            if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
+                self._fleet.drop(each.uuid)
+        async for node in paced(nodes):
+            profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
+            self._fleet.put(_member(row, node, profile))
+            if before is not None and before.profile != profile:
+                await self._publish(node.uuid)
+        names = {node.uuid: node.name for node in nodes}
+        await self._consoles.keep(names, group=record_group(row.uid, row.name))
+        changing = (each for each in zip(wanted, nodes, strict=True) if each[0].name not in left)
+        return Kept(row, [to_be for to_be, now in changing if to_be != now])
+
+    def _row(self, prepared: Prepared, request: Request, left: Mapping[str, NodeRow]) -> ClusterRow:
+        """The cluster's own, of the next generation."""
+        seen, enrolment = prepared.seen, self._planner.enrolment
+        earlier = seen.earlier
+        told = earlier.allocations if earlier is not None else prepared.allocations
+        leavers = {each.name for each in seen.rows} - {node.name for node in seen.cluster.nodes}
+        return ClusterRow(
+            id=seen.id,
+            name=seen.cluster.name,
+            uid=request.uid,
+            generation=(earlier.generation if earlier else 0) + 1,
+            file=request.file,
+            text=self._cipher.encrypt(request.text).decode(),
+            uploads=seen.uploads,
+            allocations=prepared.allocations.keeping(told, left).with_leavers(told, leavers),
+            created=earlier.created if earlier else self._clock(),
+            enrolled=enrolment.sealed(
+                enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
+            ),
+        )
+
+    def _refuse(self, cluster: Cluster, row: ClusterRow) -> None:
+        """What others have by now, and what is more than its owner may have."""
+        refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id))
+        self._labs.require_unused(row.id, [lab.name for lab in cluster.labs])
+        self._labs.require_own_macs(row.id, cluster.labs)
+        if not self._planner.access.is_admin(row.uid):
+            self._labs.require_few(row.uid, row.id, cluster.labs)
+        held, space = text_of(row.id), self._files.space
+        space.refuse_full(len(row.text))
+        space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
+
+    async def _store(self, prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> None:
+        """Durable, unless another cluster has taken the same meanwhile."""
+        hosts = prepared.seen.cluster.hosts
+        others = await self._database.read(stored.holdings)
+        compared = await self._planner.workers.run(row.uid, refuse_collisions, row, others)
+        await self._database.call(
+            save,
+            row,
+            nodes,
+            hosts,
+            limited=not self._planner.access.is_admin(row.uid),
+            most_nodes=self._planner.member_nodes,
+            settings=self._planner.logins.sealed(hosts),
+            compared=compared,
+        )
+        self._files.space.hold(row.uid, text_of(row.id), len(row.text))
+
+    def moved(self, row: NodeRow) -> None:
+        member = self._fleet.get(row.uuid)
+        if member is not None:
+            self._fleet.put(replace(member, host=row.host))
+
+    def _rows(
+        self, prepared: Prepared, left: Mapping[str, NodeRow]
+    ) -> tuple[list[NodeRow], list[NodeRow]]:
+        """As they are to be, and as they are before anything is done."""
+        wanted = list(self._node_rows(prepared))
+        return wanted, list(_rows_now(wanted, prepared, left))
+
+    def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
+        hosts = {host.name: host for host in prepared.seen.cluster.hosts}
+        for node in prepared.seen.cluster.nodes:
+            host = prepared.allocations.hosts[node.name]
+            machine = prepared.desired[Key(Kind.MACHINE, host, node.name)].shape
+            assert isinstance(machine, Machine), "machine keys have machine shapes"
+            account = prepared.accounts[node.name]
+            yield NodeRow(
+                cluster_id=prepared.seen.id,
+                name=node.name,
+                host=hosts[host],
+                machine=machine,
+                profile=node.boot,
+                username=account.username,
+                password=self._cipher.encrypt(account.password),
+                k_g=self._sealed(account.k_g),
+                pdu_secret=self._sealed(account.pdu_secret),
+                source=Source.FILE if node.credentials.password else Source.MADE,
+            )
+
+    def _sealed(self, secret: str) -> bytes:
+        """Encrypted; b"" for none."""
+        return self._cipher.encrypt(secret) if secret else b""
+
+    async def forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
+        """Nodes and hosts that the file names no more; a second look found nothing of them."""
+        rows = await self._database.read(stored.nodes_of, prepared.seen.id)
+        wanted = {node.name for node in prepared.seen.cluster.nodes}
+        asked = targets or {row.name for row in rows}
+        leavers = [row for row in rows if row.name in asked and row.name not in wanted]
+        for row in leavers:
+            self._fleet.drop(row.uuid)
+        await self._database.call(stored.drop_nodes, [row.uuid for row in leavers])
+        names = {row.name for row in leavers}
+        await self._database.call(stored.forget_places, prepared.seen.id, names)
+        if targets:
+            return
+        hosts = [host.name for host in prepared.seen.cluster.hosts]
+        await self._database.call(stored.keep_hosts, prepared.seen.id, hosts)
+
+    async def forget(self, row: ClusterRow, *, purge: bool) -> None:
+        """`purge`: of what was uploaded for it, too, at once. Downloads are kept for a while: the
+        next cluster may name the same URL.
+        """
+        async for node in paced(await self._database.read(stored.nodes_of, row.id)):
+            self._fleet.drop(node.uuid)
+        await self._database.call(stored.remove, row.id)
+        self._labs.drop(row.id)
+        self._files.space.release(row.uid, text_of(row.id))
+        used = await self._database.read(stored.digests)
+        await asyncio.to_thread(self._files.keep_only, used)
+        known = await self._planner.workers.run(row.uid, self.known_cluster, row)
+        files = certificate_files(known) if known is not None else ()
+        held = [known]
+        del known
+        await free(held)
+        given = {row.uploads.get(name, "") for name in files}
+        for digest in given - used - {""}:
+            self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
+        if purge:
+            uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
+            await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.uid)
+
+    def _cluster_of(self, row: ClusterRow) -> Cluster:
+        return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
+
+    def known_cluster(self, row: ClusterRow) -> Cluster | None:
+        """None where an earlier version took a file that cannot be read any more."""
+        try:
+            return self._cluster_of(row)
+        except SpecError as error:
+            log.warning("its file is refused now", cluster=row.name, uid=row.uid, why=str(error))
+            return None
+
+    async def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
+        """And its labs are known again. None of a file that cannot be read: its next `up` serves
+        its boot again.
+        """
+        return self._take_in(row, await self._read(row))
+
+    async def _read(self, row: ClusterRow) -> KeptFile | None:
+        return await self._planner.workers.run(row.uid, self._kept_file, row)
+
+    def _kept_file(self, row: ClusterRow) -> KeptFile | None:
+        cluster = self.known_cluster(row)
+        if cluster is None:
+            return None
+        profiles = served_profiles(cluster, row.uploads, self._files)
+        return KeptFile(profiles, cluster.labs, cluster.addressing.certificate)
+
+    def _take_in(self, row: ClusterRow, known: KeptFile | None) -> dict[str, ServedProfile]:
+        if known is None:
+            return {}
+        self._give_certificate(known.certificate, row.uploads)
+        self._labs.put(row.id, row.uid, row.name, known.labs)
+        return known.profiles
+
+    def _give_certificate(self, given: CertificateFiles | None, uploads: Mapping[str, str]) -> None:
+        """BMCs know it by its digest. Of one whose copy is gone they tell when they are served."""
+        if given is None:
+            return
+        digest, key = (uploads.get(name, "") for name in (given.certificate, given.key))
+        if self._files.has(digest) and self._files.has(key):
+            self._give(digest, self._files.path(digest), self._files.path(key))
+
+
+def record_group(uid: int, name: str) -> str:
+    """Whose console records: they stay after the cluster is gone, until they are purged."""
+    return f"{uid}/{name}"
+
+
+def served_profiles(
+    cluster: Cluster, uploads: Mapping[str, str], files: Files
+) -> dict[str, ServedProfile]:
+    """The file's boot profiles with local files found among the uploads."""
+
+    def served(name: str) -> ServedFile | str:
+        if name not in uploads:
+            return name
+        return ServedFile(path=str(files.path(uploads[name])), name=uploads[name][:16])
+
+    def profile(each: BootProfile) -> ServedProfile:
+        initrd = tuple(served(name) for name in each.initrd)
+        return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline, each.script)
+
+    return {each.name: profile(each) for each in cluster.profiles}
+
+
+def _rows_now(
+    wanted: Iterable[NodeRow], prepared: Prepared, left: Mapping[str, NodeRow]
+) -> Iterator[NodeRow]:
+    """Rows of all nodes, before anything is done. Those that are left stay as they are, but for
+    their boot profile: what the file says of profiles and labels holds for all of it.
+    """
+    known = {row.name: row for row in prepared.seen.rows}
+    made = {step.key for step in prepared.plan.steps}
+    for row in wanted:
+        before = left.get(row.name)
+        if before is not None:
+            yield replace(before, profile=row.profile)
+        else:
+            yield as_it_is(row, known.get(row.name), made)
+
+
+def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
+    """Nodes that are there, and that an `up` of others leaves where and as they are."""
+    if not request.targets:
+        return {}
+    changed = {*request.targets, *touched(prepared.plan)}
+    return {row.name: row for row in prepared.seen.rows if row.name not in changed}
+
+
+def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:
+    return Member(
+        uid=row.uid,
+        cluster=row.name,
+        cluster_id=row.id,
+        node=node.name,
+        host=node.host,
+        machine=node.machine,
+        profile=profile,
+    )
