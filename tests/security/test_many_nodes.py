@@ -19,7 +19,7 @@ from tests.security.test_starting import finished
 from nospoon.control import controller
 from nospoon.control.fleet import host_boots, usage
 from nospoon.control.maintenance import recover
-from nospoon.control.planning import planner
+from nospoon.control.planning import allocating, planner
 from nospoon.providers.simulated import drivers
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.redfish.resources import update
@@ -54,13 +54,13 @@ class Paced:
 async def test_plans_recovery_and_looks_for_boots_give_others_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads, held_by = list[int](), planner._held_by
+    threads, held_by = list[int](), allocating._held_by
 
     def noted(*given: Any) -> Any:
         threads.append(threading.get_ident())
         return held_by(*given)
 
-    monkeypatch.setattr(planner, "_held_by", noted)
+    monkeypatch.setattr(allocating, "_held_by", noted)
     counted = Paced(monkeypatch, usage, planner, drivers, recover, host_boots, controller)
     async with a_daemon(tmp_path) as asked:
         body = {"file": "x.yaml", "text": TEXT % NODES}

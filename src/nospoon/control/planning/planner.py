@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from ipaddress import IPv4Network, ip_interface
+from ipaddress import ip_interface
 from uuid import UUID, uuid4
 
 from nospoon.clusterfile.load import load
-from nospoon.clusterfile.nearest import nearest
 from nospoon.clusterfile.places import placed
 from nospoon.control.content.certificates import certificate_digest
 from nospoon.control.content.files import Files
 from nospoon.control.content.named_files import NamedFiles
 from nospoon.control.content.seeds import Seeds
-from nospoon.control.fleet import usage
-from nospoon.control.fleet.enrolment import RULES as ENROLMENT_RULES
 from nospoon.control.fleet.enrolment import Enrolment, Sought
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.accounts import accounts_for
+from nospoon.control.planning.allocating import Allocating, PortsInUse
 from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
+from nospoon.control.planning.comparing import (
+    all_notes,
+    asked_for,
+    by_owners,
+    reasons,
+    refuse_unknown,
+    rules_of,
+)
 from nospoon.control.planning.logins import Logins, with_new_logins
 from nospoon.control.planning.pending import known_places
 from nospoon.control.planning.places import DriversOf, Places, against_moves
@@ -45,19 +50,17 @@ from nospoon.control.planning.saved import (
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
 from nospoon.engine.observe import observe_reachable
-from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale, UsageError
+from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
-from nospoon.model.resources import Bmc, Key, Kind, Link, Machine, NetbootService, Resource
+from nospoon.model.resources import Kind, Link, Machine, Resource
 from nospoon.plan import identity
-from nospoon.plan.access import overlapping_routes, public_addresses
-from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
+from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.found import completed
 from nospoon.plan.addresses.macs import against_macs
 from nospoon.plan.addresses.numbers import in_order
-from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.ports import (
     Neighbour,
     against_boot_servers,
@@ -65,22 +68,17 @@ from nospoon.plan.addresses.ports import (
     against_ports,
     against_sharing,
 )
-from nospoon.plan.addresses.tunnels import against_identifiers
-from nospoon.plan.diff.adoption import adopt, as_remembered, changed_by_owners
-from nospoon.plan.diff.diff import Rules, diff
+from nospoon.plan.diff.adoption import adopt, as_remembered
+from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
-from nospoon.plan.diff.losses import Members, lost_snapshots
-from nospoon.plan.diff.targets import elsewhere, only
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.enrollment.nova import inventories
-from nospoon.plan.order.remembered import LIVE, Remembered, Said, remembered
+from nospoon.plan.order.remembered import Remembered, Said, remembered
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
-from nospoon.plan.refuse import against_pool, against_twins, cautions, reasons_against
+from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.roots import with_roots
-from nospoon.plan.seeds import against_addresses, seeds_of
-from nospoon.providers import linux
+from nospoon.plan.seeds import seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.paced import paced
@@ -88,25 +86,15 @@ from nospoon.runtime.workers import Workers
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import snapshots
-from nospoon.store.clusters import ClusterRow, Holding
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-
-OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
-    kind: {each.name: "live" for each in fields(shape)}
-    for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
-}
-"""The daemon serves these kinds itself: every field may change while they run."""
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
 MOST_PROPOSED = 100
 """Clusters of one user that are not there yet and whose ids stay the same from plan to plan."""
-MAX_NAMED = 200
-"""Characters of a name that nobody knows, in the message that says so."""
 
-PortsInUse = Callable[[], frozenset[tuple[str, int]]]
-"""Called in a thread: Linux writes a line for each socket of the machine."""
 CheckSockets = Callable[[Sequence[Resource], Collection[str], Sequence[Host]], Sequence[str]]
 """Why resources on this machine that are to be served cannot be, nor what simulated hosts serve;
 the second are addresses that it will have by then. Called in a thread.
@@ -149,9 +137,17 @@ class Planner:
         self._database, self._cipher, self._hosts = database, cipher, hosts
         self._looks, self._seeds = looks, seeds
         self._named = NamedFiles(files, self.workers)
-        self._drivers_of, self._ports_in_use, self._fleet = drivers_of, ports_in_use, fleet
+        self._drivers_of, self._fleet = drivers_of, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
-        self._holder_of_port, self._listening = holder_of_port, listening
+        self._allocating = Allocating(
+            database=database,
+            hosts=hosts,
+            access=access,
+            workers=self.workers,
+            in_use=ports_in_use,
+            listening=listening,
+            holder_of_port=holder_of_port,
+        )
         self._pool_root, self._default_uri = pool_root, default_uri
         self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
@@ -276,7 +272,8 @@ class Planner:
     async def _wanted(self, request: Request, seen: Seen) -> Prepared:
         """What is to be, and where; how it comes about is not told yet."""
         cluster, surveyed = seen.cluster, seen.surveyed
-        allocations = await self._allocate(request, seen)
+        decided = await self._decided(seen)
+        allocations = await self._allocating.allocate(request, seen, decided)
         rows = {row.uuid: row for row in seen.rows}
         accounts = await self.workers.run(
             seen.uid, accounts_for, cluster, seen.id, rows, self._cipher
@@ -380,7 +377,7 @@ class Planner:
         seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
         cluster = seen.cluster
         notes, why = await self.workers.run(
-            seen.uid, lambda: (tuple(_all_notes(wanted)), _reasons(wanted))
+            seen.uid, lambda: (tuple(all_notes(wanted)), reasons(wanted))
         )
         plan = await self.workers.run(
             seen.uid,
@@ -389,18 +386,18 @@ class Planner:
             cluster_id=seen.id,
             desired=desired,
             observed=seen.observed,
-            rules=_rules(facts.capabilities),
+            rules=rules_of(facts.capabilities),
             why=why,
             notes=notes,
         )
         leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
-        _refuse_unknown(request.targets, names | leavers)
+        refuse_unknown(request.targets, names | leavers)
         kept = await self._database.call(snapshots.of_cluster, seen.id)
         nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
-        plan, lost = await self.workers.run(seen.uid, _asked_for, request, wanted, plan, nodes)
+        plan, lost = await self.workers.run(seen.uid, asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         again = self._says_something_new(request, seen)
-        owners = await self.workers.run(seen.uid, lambda: tuple(_by_owners(seen, desired)))
+        owners = await self.workers.run(seen.uid, lambda: tuple(by_owners(seen, desired)))
         return replace(
             plan,
             notes=(*plan.notes, *lost),
@@ -502,63 +499,6 @@ class Planner:
             facts = replace(facts, machines=await self.access.adoptable(uid, host, machines))
         return can, facts
 
-    async def _allocate(self, request: Request, seen: Seen) -> Allocations:
-        cluster, facts = seen.cluster, seen.surveyed.all_facts
-        before = await self._decided(seen)
-        occupied = await self._occupied(request, seen)
-        allocations, reasons = await self.workers.run(
-            seen.uid,
-            lambda: allocate(
-                cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
-                first_choice=seen.id.int, rebalance=request.rebalance,
-            ),
-        )  # fmt: skip
-        answering = {name: each for name, each in facts.items() if not each.away}
-        reasons += await self.workers.run(
-            seen.uid,
-            lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
-        )
-        reasons += await self.workers.run(
-            seen.uid, lambda: list(against_addresses(cluster, allocations))
-        )
-        reasons += await self.workers.run(
-            seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
-        )
-        pool = cluster.addressing.pool
-        if pool is not None and not pool.is_loopback:
-            routes = await linux.routes_here()
-            reasons += against_pool(pool, allocations, routes)
-            if not self.access.is_admin(request.uid):
-                reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
-        _refuse(reasons)
-        return allocations
-
-    async def _occupied(self, request: Request, seen: Seen) -> Occupied:
-        others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
-        own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
-        in_use = await self.workers.run(seen.uid, self._ports_in_use)
-        listening = await self.workers.run(seen.uid, self._listening)
-        told = seen.surveyed.facts.values()
-        routes = [route for fact in told for route in fact.routes if route.device not in own]
-        routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
-        held = await self.workers.run(seen.uid, _held_by, others, routed, seen.uid)
-        return Occupied(
-            held.networks,
-            held.endpoints | in_use,
-            holder=self._holder_of_port,
-            redfish=listening - held.redfish,
-            foreign=held.foreign_redfish,
-            names={row.id: row.allocations.cidrs.keys() for row in others},
-            usage=await usage.of_others(self._database, self._hosts, seen.id),
-            standing=await usage.standing(self._database, seen.id),
-            nics=await self.workers.run(
-                seen.uid,
-                tuple,
-                occupants(seen.observed, cluster=seen.cluster, targets=request.targets),
-            ),
-            unseen=seen.unseen,
-        )
-
     async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
         found = await self._database.read(bmc_rows.of_others, cluster_id)
@@ -598,14 +538,6 @@ def _called(member: Member | None, uid: int) -> str:
     return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
 
 
-def _by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:
-    """What owners of adopted machines changed of them."""
-    for node, changes in changed_by_owners(claimed(seen.rows), desired).items():
-        for each in changes:
-            what = f"{each.field} of node {node}, by its machine's owner"
-            yield Remembered("~", what, each.observed, each.desired, LIVE)
-
-
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
     discovered = (node for node in cluster.baremetal if node.enrolment.way is Way.DISCOVER)
     return Sought(
@@ -627,86 +559,3 @@ def _refuse_stale(fingerprint: str, plan: Plan) -> None:
             "the plan is stale: something has changed since it was made",
             hint="Look at a new one with `nospoon plan`.",
         )
-
-
-def _refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
-    for target in targets:
-        if target not in names:
-            near = nearest(target, names)
-            hint = f"Did you mean {near!r}?" if near else ""
-            raise UsageError(f"no node {target[:MAX_NAMED]!r} in the file", hint=hint)
-
-
-def _rules(capabilities: Mapping[str, Capabilities]) -> Rules:
-    rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
-    # a host may have the name that stands for Ironic: their kinds differ
-    return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
-
-
-def _reasons(wanted: Prepared) -> dict[Key, str]:
-    """Why each machine is on its host, where there is a choice, or it has to leave another."""
-    hosts = {host.name for host in wanted.seen.cluster.hosts}
-    left = {row.name: row.host.name for row in wanted.seen.rows if row.host.name not in hosts}
-    return {
-        Key(Kind.MACHINE, host, name): "; ".join(
-            filter(None, (
-                f"{left[name]} is not in the file any more" if name in left else "",
-                wanted.allocations.why.get(name, "") if len(hosts) > 1 else "",
-            ))
-        )
-        for name, host in wanted.allocations.hosts.items()
-    }  # fmt: skip
-
-
-def _asked_for(
-    request: Request, wanted: Prepared, plan: Plan, snapshots: Mapping[str, Members]
-) -> tuple[Plan, Sequence[str]]:
-    """What of a plan can be done now, and is to be; and a note for each snapshot that it costs."""
-    plan = elsewhere(plan, wanted.seen.away, wanted.stranded)
-    plan = only(plan, wanted.desired, request.targets)
-    return plan, list(lost_snapshots(plan, snapshots))
-
-
-def _all_notes(wanted: Prepared) -> Iterator[str]:
-    cluster, facts = wanted.seen.cluster, wanted.seen.surveyed
-    yield from _notes(facts.capabilities)
-    yield from wanted.seen.skipped
-    yield from cautions(cluster, wanted.allocations, facts.facts)
-    yield from public_addresses(cluster)
-    yield from plain_redfish(wanted.desired.values())
-    yield from open_redfish(wanted.desired.values())
-    yield from wanted.notes
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What other clusters have, and so no other may choose. `redfish`: of the same user."""
-
-    networks: tuple[IPv4Network, ...]
-    endpoints: AbstractSet[tuple[str, int]]
-    redfish: AbstractSet[tuple[str, int]]
-    foreign_redfish: AbstractSet[tuple[str, int]]
-
-
-def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], uid: int) -> _Held:
-    """`routed`: networks that the host reaches. For a thread: members have thousands of each."""
-    cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
-    endpoints = {
-        (each.address, each.ipmi_port)
-        for row in others
-        for each in row.allocations.endpoints.values()
-    }
-    endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
-    redfish, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
-    for row in others:
-        (redfish if row.uid == uid else foreign).update(redfish_of(row.allocations))
-    networks = {each for each in routed if each.prefixlen} | cidrs
-    return _Held(tuple(sorted(networks)), endpoints, redfish, foreign)
-
-
-def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
-    for host, can in capabilities.items():
-        if can.accelerator == "tcg":
-            yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
-        elif not can.accelerator:
-            yield f"host {host}: `up` tries KVM with a Linux guest before it makes a machine"

@@ -1,0 +1,135 @@
+"""Addresses, ports and places for a plan: what others have, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from nospoon.control.fleet import usage
+from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.planning.access import Access
+from nospoon.control.planning.prepared import Seen
+from nospoon.control.request import Request
+from nospoon.errors import PlanRefused
+from nospoon.plan import identity
+from nospoon.plan.access import overlapping_routes
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
+from nospoon.plan.addresses.occupants import occupants
+from nospoon.plan.addresses.tunnels import against_identifiers
+from nospoon.plan.refuse import against_pool, reasons_against
+from nospoon.plan.seeds import against_addresses
+from nospoon.providers import linux
+from nospoon.runtime.workers import Workers
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import Holding
+from nospoon.store.database import Database
+
+PortsInUse = Callable[[], frozenset[tuple[str, int]]]
+"""Called in a thread: Linux writes a line for each socket of the machine."""
+
+
+class Allocating:
+    """Allocates what a plan needs beside all other clusters. `in_use`: UDP ports, `listening`: TCP
+    ports of this machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        hosts: Hosts,
+        access: Access,
+        workers: Workers,
+        in_use: PortsInUse,
+        listening: PortsInUse,
+        holder_of_port: Callable[[int], str],
+    ) -> None:
+        self._database, self._hosts, self._access = database, hosts, access
+        self._workers, self._holder_of_port = workers, holder_of_port
+        self._ports_in_use, self._listening = in_use, listening
+
+    async def allocate(self, request: Request, seen: Seen, before: Allocations) -> Allocations:
+        """What each node gets, of what nobody else has. Raises `PlanRefused`."""
+        cluster, facts = seen.cluster, seen.surveyed.all_facts
+        occupied = await self._occupied(request, seen)
+        allocations, reasons = await self._workers.run(
+            seen.uid,
+            lambda: allocate(
+                cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
+                first_choice=seen.id.int, rebalance=request.rebalance,
+            ),
+        )  # fmt: skip
+        answering = {name: each for name, each in facts.items() if not each.away}
+        reasons += await self._workers.run(
+            seen.uid,
+            lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
+        )
+        reasons += await self._workers.run(
+            seen.uid, lambda: list(against_addresses(cluster, allocations))
+        )
+        reasons += await self._workers.run(
+            seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+        )
+        pool = cluster.addressing.pool
+        if pool is not None and not pool.is_loopback:
+            routes = await linux.routes_here()
+            reasons += against_pool(pool, allocations, routes)
+            if not self._access.is_admin(request.uid):
+                reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
+        if reasons:
+            raise PlanRefused(reasons)
+        return allocations
+
+    async def _occupied(self, request: Request, seen: Seen) -> Occupied:
+        others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
+        own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
+        in_use = await self._workers.run(seen.uid, self._ports_in_use)
+        listening = await self._workers.run(seen.uid, self._listening)
+        told = seen.surveyed.facts.values()
+        routes = [route for fact in told for route in fact.routes if route.device not in own]
+        routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
+        held = await self._workers.run(seen.uid, _held_by, others, routed, seen.uid)
+        return Occupied(
+            held.networks,
+            held.endpoints | in_use,
+            holder=self._holder_of_port,
+            redfish=listening - held.redfish,
+            foreign=held.foreign_redfish,
+            names={row.id: row.allocations.cidrs.keys() for row in others},
+            usage=await usage.of_others(self._database, self._hosts, seen.id),
+            standing=await usage.standing(self._database, seen.id),
+            nics=await self._workers.run(
+                seen.uid,
+                tuple,
+                occupants(seen.observed, cluster=seen.cluster, targets=request.targets),
+            ),
+            unseen=seen.unseen,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What other clusters have, and so no other may choose. `redfish`: of the same user."""
+
+    networks: tuple[IPv4Network, ...]
+    endpoints: AbstractSet[tuple[str, int]]
+    redfish: AbstractSet[tuple[str, int]]
+    foreign_redfish: AbstractSet[tuple[str, int]]
+
+
+def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], uid: int) -> _Held:
+    """`routed`: networks that the host reaches. For a thread: members have thousands of each."""
+    cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
+    endpoints = {
+        (each.address, each.ipmi_port)
+        for row in others
+        for each in row.allocations.endpoints.values()
+    }
+    endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
+    redfish, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
+    for row in others:
+        (redfish if row.uid == uid else foreign).update(redfish_of(row.allocations))
+    networks = {each for each in routed if each.prefixlen} | cidrs
+    return _Held(tuple(sorted(networks)), endpoints, redfish, foreign)

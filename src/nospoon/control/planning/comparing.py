@@ -1,0 +1,97 @@
+"""What a plan says besides its steps: how things may change, why, and what to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from nospoon.clusterfile.nearest import nearest
+from nospoon.control.fleet.enrolment import RULES as ENROLMENT_RULES
+from nospoon.control.planning.prepared import Prepared, Seen, claimed
+from nospoon.control.request import Request
+from nospoon.errors import UsageError
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Resource
+from nospoon.plan.access import public_addresses
+from nospoon.plan.diff.adoption import changed_by_owners
+from nospoon.plan.diff.diff import Rules
+from nospoon.plan.diff.losses import Members, lost_snapshots
+from nospoon.plan.diff.targets import elsewhere, only
+from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.order.remembered import LIVE, Remembered
+from nospoon.plan.order.steps import Plan
+from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
+from nospoon.plan.refuse import cautions
+
+OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
+    kind: {each.name: "live" for each in fields(shape)}
+    for kind, shape in ((Kind.BMC, Bmc), (Kind.NETBOOT, NetbootService))
+}
+"""The daemon serves these kinds itself: every field may change while they run."""
+MAX_NAMED = 200
+"""Characters of a name that nobody knows, in the message that says so."""
+
+
+def rules_of(capabilities: Mapping[str, Capabilities]) -> Rules:
+    rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
+    # a host may have the name that stands for Ironic: their kinds differ
+    return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
+
+
+def reasons(wanted: Prepared) -> dict[Key, str]:
+    """Why each machine is on its host, where there is a choice, or it has to leave another."""
+    hosts = {host.name for host in wanted.seen.cluster.hosts}
+    left = {row.name: row.host.name for row in wanted.seen.rows if row.host.name not in hosts}
+    return {
+        Key(Kind.MACHINE, host, name): "; ".join(
+            filter(None, (
+                f"{left[name]} is not in the file any more" if name in left else "",
+                wanted.allocations.why.get(name, "") if len(hosts) > 1 else "",
+            ))
+        )
+        for name, host in wanted.allocations.hosts.items()
+    }  # fmt: skip
+
+
+def asked_for(
+    request: Request, wanted: Prepared, plan: Plan, snapshots: Mapping[str, Members]
+) -> tuple[Plan, Sequence[str]]:
+    """What of a plan can be done now, and is to be; and a note for each snapshot that it costs."""
+    plan = elsewhere(plan, wanted.seen.away, wanted.stranded)
+    plan = only(plan, wanted.desired, request.targets)
+    return plan, list(lost_snapshots(plan, snapshots))
+
+
+def all_notes(wanted: Prepared) -> Iterator[str]:
+    cluster, facts = wanted.seen.cluster, wanted.seen.surveyed
+    yield from _notes(facts.capabilities)
+    yield from wanted.seen.skipped
+    yield from cautions(cluster, wanted.allocations, facts.facts)
+    yield from public_addresses(cluster)
+    yield from plain_redfish(wanted.desired.values())
+    yield from open_redfish(wanted.desired.values())
+    yield from wanted.notes
+
+
+def refuse_unknown(targets: Iterable[str], names: Collection[str]) -> None:
+    for target in targets:
+        if target not in names:
+            near = nearest(target, names)
+            hint = f"Did you mean {near!r}?" if near else ""
+            raise UsageError(f"no node {target[:MAX_NAMED]!r} in the file", hint=hint)
+
+
+def by_owners(seen: Seen, desired: Mapping[Key, Resource]) -> Iterator[Remembered]:
+    """What owners of adopted machines changed of them."""
+    for node, changes in changed_by_owners(claimed(seen.rows), desired).items():
+        for each in changes:
+            what = f"{each.field} of node {node}, by its machine's owner"
+            yield Remembered("~", what, each.observed, each.desired, LIVE)
+
+
+def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
+    for host, can in capabilities.items():
+        if can.accelerator == "tcg":
+            yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
+        elif not can.accelerator:
+            yield f"host {host}: `up` tries KVM with a Linux guest before it makes a machine"
