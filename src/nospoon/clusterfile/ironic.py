@@ -147,7 +147,7 @@ class EnrolmentSection(Section):
     lessee: Text | None = Field(None, description="Project that leases it; default none.")
     description: Text | None = Field(None, description="Description; default none.")
     extra: Annotated[dict[str, object], BeforeValidator(_no_tag)] | None = Field(
-        None, description="object other data."
+        None, description="Any other data."
     )
     volumes: VolumesSection | None = Field(
         None,
