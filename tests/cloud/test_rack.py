@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,14 @@ import openstack
 import pytest
 from openstack.connection import Connection
 
+from nospoon.probe.build import build, command_line
+from nospoon.testing import guests
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
-from nospoon.testing.rack import Rack
+from nospoon.testing.netboot import served
+from nospoon.testing.rack import CACHE, Rack
+from nospoon.testing.redfish import System
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 HOST = """
@@ -29,7 +35,6 @@ nodes:
   - {{name: u, cpus: 1, memory: 512MiB, firmware: uefi, disks: [1GiB],
      nics: [{{network: external}}, {{network: provision}}]}}
 """
-IPXE = Path("/usr/lib/ipxe/ipxe.iso")
 DISKS = "/run/cloud/nova/instances"
 """Where servers' disks are, inside the cloud."""
 
@@ -53,7 +58,9 @@ def everything(member: Connection) -> dict[str, list[str]]:
 
 
 @pytest.mark.timeout(900, func_only=True)
-def test_nodes_are_servers_that_boot_what_their_bmcs_say(cloud: OwnCloud, rack: Rack) -> None:
+def test_nodes_are_servers_that_boot_what_their_bmcs_say(
+    cloud: OwnCloud, rack: Rack, tmp_path: Path
+) -> None:
     member, name = connection(cloud), rack.name()
     before = everything(member)
     file = rack.file(HOST.format(name=name) + rack.bmc())
@@ -80,16 +87,45 @@ def test_nodes_are_servers_that_boot_what_their_bmcs_say(cloud: OwnCloud, rack: 
     until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"), 60)
     member.compute.stop_server(server.id)  # somebody else does
     until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"), 60)
-    rack.run("node", "media", "insert", "b", str(IPXE))
-    rack.ipmitool(bmc, "chassis", "bootdev", "cdrom")
-    rack.ipmitool(bmc, "power", "on")
-    until(lambda: "nospoon: boot cdrom" in rack.run("node", "console", "b", "--log").stdout, 120)
+    boots_a_medium(rack, name, tmp_path)
     console = rack.run("node", "console", "b", "--log").stdout
     assert console.count("nospoon: boot image for") >= 3, "of three boots"
     assert "something of this console is missing" not in console
 
     rack.run("down", name, "--yes")
     assert everything(member) == before
+
+
+def boots_a_medium(rack: Rack, name: str, place: Path) -> None:
+    """Both nodes boot the Linux of an ISO that was inserted over Redfish, once."""
+    probe = asyncio.run(build(CACHE))
+    cmdline = command_line(probe.arch, after="shell")
+    disc = asyncio.run(guests.linux_cd(place, probe.kernel, probe.initrd, cmdline=cmdline))
+    bmcs = rack.bmcs(name)
+    systems = {node: System(bmc) for node, bmc in bmcs.items()}
+    before = {node: hellos(rack, node) for node in bmcs}
+    with served(disc.parent, "127.0.0.1") as url:
+        for system in systems.values():
+            media = "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia"
+            system.ask("POST", media, {"Image": f"{url}/{disc.name}"})
+        for node, system in systems.items():
+            until(lambda: system.ask("GET", "/VirtualMedia/Cd")["Inserted"], 60)  # noqa: B023
+            once = {"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}
+            system.ask("PATCH", "", {"Boot": once})
+            rack.ipmitool(bmcs[node], "power", "on")
+    for node, system in systems.items():
+        until(partial(more_hellos, rack, node, before[node]), 240)
+        assert "nospoon: boot cdrom" in rack.run("node", "console", node, "--log").stdout
+        boot = system.ask("GET", "")["Boot"]
+        assert boot["BootSourceOverrideEnabled"] == "Disabled", "it was for one boot"
+
+
+def hellos(rack: Rack, node: str) -> int:
+    return rack.run("node", "console", node, "--log").stdout.count("nospoon-probe: hello")
+
+
+def more_hellos(rack: Rack, node: str, before: int) -> bool:
+    return hellos(rack, node) > before
 
 
 def overwrite_disk(cloud: OwnCloud, server: str) -> None:

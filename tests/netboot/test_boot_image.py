@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
+from nospoon.probe.build import Probe, command_line
 from nospoon.protocols.ipxe import starters
 from nospoon.services.netboot.iso import build_boot_image, build_boot_iso
-from nospoon.services.netboot.ports import BootAnswer
+from nospoon.services.netboot.ports import BootAnswer, ServedFile
 from nospoon.testing import disks, guests
 from nospoon.testing.netboot import Guest, Hardware, ToldAuthority, running, served
 
@@ -22,15 +23,17 @@ BOTH = pytest.mark.parametrize(
 MAC = "02:00:00:00:00:02"
 
 
-def layout(image: Path, tftp: Path, disk: Path, firmware: Firmware) -> list[str]:
+def layout(
+    image: Path, tftp: Path, disk: Path, firmware: Firmware, *, reaches: bool = False
+) -> list[str]:
     """What Nova's libvirt driver makes of an ISO image and a blank disk. The first NIC gets an
-    address, but does not reach the daemon.
+    address, but does not reach the daemon, unless it `reaches` it.
     """
     # SeaBIOS leaves out virtio disks that are not in the boot order
     device = "ide-hd,bus=ide.1" if firmware is Firmware.BIOS else "virtio-blk-pci"
     return [
         *("-boot", "strict=on"),
-        *("-netdev", "user,id=n0,restrict=on"),
+        *("-netdev", f"user,id=n0,restrict={'off' if reaches else 'on'}"),
         *("-device", "virtio-net-pci,netdev=n0,mac=02:00:00:00:00:01"),
         *("-netdev", f"user,id=n1,tftp={tftp},bootfile=pxe.ipxe"),
         *("-device", f"virtio-net-pci,netdev=n1,mac={MAC}"),
@@ -129,6 +132,46 @@ async def test_a_machine_boots_an_iso_over_http(
         async with running(hardware) as guest:
             await guest.until(f"boot cdrom {inserted}".encode())
             await guest.until(guests.BOOTED)
+
+
+@BOTH
+@pytest.mark.boots
+@pytest.mark.timeout(600)
+async def test_a_machine_boots_the_linux_of_the_medium_that_its_drive_has(
+    firmware: Firmware,
+    memory: int,
+    image: Path,
+    tftp: Path,
+    state: Path,
+    authority: ToldAuthority,
+    probe: Probe,
+) -> None:
+    """Its loader reads the medium from the daemon, by the UUID that its cloud gave it. The system
+    sees the CD of the boot image alone.
+    """
+    uuid, disk = uuid4(), state / "disk.raw"
+    medium = await guests.linux_cd(
+        state, probe.kernel, probe.initrd, cmdline=command_line(probe.arch, after="poweroff")
+    )
+    disk.write_bytes(bytes(1 << 20))
+    disk.chmod(0o666)
+    authority.answers[uuid] = BootAnswer(
+        uuid,
+        BootDevice.CDROM,
+        medium=ServedFile(str(medium), "medium.iso"),
+        boot_image=True,
+        secret=uuid,
+    )
+    hardware = Hardware(
+        firmware, uuid, state, max(memory, 192), layout(image, tftp, disk, firmware, reaches=True),
+        unprivileged=True, display=True,
+    )  # fmt: skip
+    async with running(hardware) as guest:
+        await guest.until(b"boot cdrom")
+        record = await guest.record()
+    assert UUID(record.uuid) == uuid
+    assert record.firmware == firmware
+    assert authority.boots == [uuid]
 
 
 async def test_images_are_kept_for_each_url(state: Path) -> None:

@@ -17,6 +17,13 @@ class Console(StrEnum):
     TAIL = "tail"  # the end of its log, which is asked for
 
 
+class Media(StrEnum):
+    """What sees a medium that is in a machine's CD drive."""
+
+    DRIVE = "drive"  # firmware and operating system
+    LOADER = "loader"  # firmware and loaders, which read it over HTTP
+
+
 class ChangeRule(StrEnum):
     """How a field of a shape may change on a connection."""
 
@@ -51,4 +58,5 @@ class Capabilities:
     memory: int = 0
     identity: str = ""
     console: Console = Console.STREAM
+    media: Media = Media.DRIVE
     rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)

@@ -76,6 +76,43 @@ async def speaking_cd(place: Path, *, firmware: Firmware = Firmware.BIOS) -> Pat
     return iso
 
 
+LINUX_MODULES = ("search", "search_fs_file", "configfile", "normal", "linux", "iso9660", "fat")
+LINUX_GRUB = "EFI/BOOT/grub.cfg"
+ISOLINUX = (
+    Path("/usr/lib/ISOLINUX/isolinux.bin"),
+    Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"),
+)
+
+
+async def linux_cd(place: Path, kernel: Path, initrd: Path, *, cmdline: str) -> Path:
+    """An ISO with a Linux for BIOS (ISOLINUX) and UEFI (GRUB in a FAT image, its configuration and
+    the kernel on the ISO), laid out as Ironic makes those of its deploy agent, and Debian its
+    installer's.
+    """
+    tree, iso, fat = place / "linux", place / "linux.iso", place / "linux/esp.img"
+    (tree / LINUX_GRUB).parent.mkdir(parents=True)
+    for source, name in ((kernel, "vmlinuz"), (initrd, "initrd")):
+        (tree / name).write_bytes(source.read_bytes())
+    for source in ISOLINUX:
+        (tree / source.name).write_bytes(source.read_bytes())
+    (tree / "isolinux.cfg").write_text(
+        f"DEFAULT linux\nLABEL linux\nKERNEL /vmlinuz\nAPPEND initrd=/initrd {cmdline}\n"
+    )
+    (tree / LINUX_GRUB).write_text(f"linux /vmlinuz {cmdline}\ninitrd /initrd\nboot\n")
+    config, loader = place / "linux.cfg", place / "linux.efi"
+    config.write_text(f"search --file --set=root /{LINUX_GRUB}\nconfigfile /{LINUX_GRUB}\n")
+    grub = ["grub-mkimage", "-O", "x86_64-efi", "-c", str(config), "-p", "/", "-o", str(loader)]
+    await process.run([*grub, *LINUX_MODULES])
+    await process.run(["mformat", "-C", "-f", "2880", "-i", str(fat), "::"])
+    await process.run(["mmd", "-i", str(fat), "::/EFI", "::/EFI/BOOT"])
+    await process.run(["mcopy", "-i", str(fat), str(loader), "::/EFI/BOOT/BOOTX64.EFI"])
+    bios = ["-b", "isolinux.bin", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"]
+    uefi = ["-eltorito-alt-boot", "-e", "esp.img", "-no-emul-boot"]
+    argv = ["xorriso", "-as", "mkisofs", "-quiet", "-R", *bios, *uefi, "-o", str(iso)]
+    await process.run([*argv, str(tree)])
+    return iso
+
+
 def guest_rack(
     bench: Bench, disk: bytes, images: dict[str, str], place: Path, *, firmware: Firmware
 ) -> Rack:

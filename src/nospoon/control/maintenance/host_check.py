@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NospoonError
-from nospoon.model.capabilities import Capabilities
+from nospoon.model.capabilities import Capabilities, Media
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.flavors import lacking
@@ -20,6 +20,7 @@ from nospoon.runtime.runner import Runner
 SKEW = 5.0
 """Seconds by which the clock of a host may differ before logs of both cannot be read together."""
 GIBI = 1 << 30
+LOADER_ALONE = "loaders read them over HTTP; operating systems see no CD"
 
 
 class Verdict(StrEnum):
@@ -123,6 +124,8 @@ class HostChecker:
             return  # the rest is said of the host's first connection
         if not cloud:
             yield said("KVM", *kvm(can))
+        if can.media is Media.LOADER:
+            yield said("virtual media", Verdict.OK, LOADER_ALONE)
         for what, verdict, detail in (
             *_resources(facts),
             *(_sizes(cluster, facts) if cloud else _bridges(host, facts)),

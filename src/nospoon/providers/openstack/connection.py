@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nospoon.errors import ProviderError
-from nospoon.model.capabilities import Capabilities, ChangeRule, Console
+from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import Adoptable, HostFacts, Quota, SizeOffered
 from nospoon.model.resources import Kind
@@ -102,6 +102,7 @@ class OpenStackConnection:
             anti_spoofing=True,
             identity=" ".join(self._around.cloud.daemon),
             console=Console.TAIL,
+            media=Media.LOADER,
             rules=RULES,
         )
 
