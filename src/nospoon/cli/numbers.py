@@ -9,7 +9,7 @@ import click
 
 
 class Finite(click.types.FloatParamType):
-    """object number but those that are none."""
+    """Any number but those that are none."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -130,7 +130,7 @@ def _any_of(patterns: Iterable[ET.Element]) -> ET.Element:
 
 
 def _attributes(*but: str) -> ET.Element:
-    """object attributes besides these: nospoon does not read others."""
+    """Any attributes besides these: nospoon does not read others."""
     names = _any_name_but(*(_named(each) for each in but)) if but else ET.Element("anyName")
     return _pattern("zeroOrMore", _pattern("attribute", names))
 

@@ -161,7 +161,7 @@ class Memory:
         return now is not None and now.generation == row.generation
 
     async def remember(self, prepared: Prepared, request: Request) -> Kept:
-        """Rows before resources: what is made from now on has somebody who knows of it.
+        """Rows before resources: what is made from now on has a row that knows of it.
 
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """

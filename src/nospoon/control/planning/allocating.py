@@ -51,7 +51,7 @@ class Allocating:
         self._ports_in_use, self._listening = in_use, listening
 
     async def allocate(self, request: Request, seen: Seen, before: Allocations) -> Allocations:
-        """What each node gets, of what nobody else has. Raises `PlanRefused`."""
+        """What each node gets, of what no other cluster has. Raises `PlanRefused`."""
         cluster, facts = seen.cluster, seen.surveyed.all_facts
         occupied = await self._occupied(request, seen)
         allocations, reasons = await self._workers.run(
@@ -87,8 +87,8 @@ class Allocating:
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
         in_use = await self._workers.run(seen.uid, self._ports_in_use)
         listening = await self._workers.run(seen.uid, self._listening)
-        told = seen.surveyed.facts.values()
-        routes = [route for fact in told for route in fact.routes if route.device not in own]
+        facts = seen.surveyed.facts.values()
+        routes = [route for fact in facts for route in fact.routes if route.device not in own]
         routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
         held = await self._workers.run(seen.uid, _held_by, others, routed, seen.uid)
         return Occupied(

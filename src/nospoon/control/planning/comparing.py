@@ -29,7 +29,7 @@ OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
 }
 """The daemon serves these kinds itself: every field may change while they run."""
 MAX_NAMED = 200
-"""Characters of a name that nobody knows, in the message that says so."""
+"""Characters of a name that is not known, in the message that says so."""
 
 
 def rules_of(capabilities: Mapping[str, Capabilities]) -> Rules:
