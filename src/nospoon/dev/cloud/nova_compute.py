@@ -1,19 +1,30 @@
-"""Run by the environment's Python: nova-compute, whose UEFI guests libvirt 9 takes.
+"""Run by the environment's Python: nova-compute, for libvirt 9 and a switch in userspace.
 
 Nova 34 writes `secure` on a loader that libvirt is to choose. libvirt refuses that before version
 10.1, and has `<feature name='secure-boot'>` for it, which Nova writes as well.
 https://libvirt.org/formatdomain.html#bios-bootloader
+
+A rescue ends the domain and starts another one. Open vSwitch in userspace keeps the tap of the
+first one open, so that the other one has no network: its ports are plugged in again. And where the
+serial console is enabled, Nova gives the second domain no serial port, for the first one has one:
+it gets one here.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from nova.cmd.compute import main
 from nova.virt.libvirt import config
+from nova.virt.libvirt.driver import LibvirtDriver
 
 _format = config.LibvirtConfigGuest._format_os  # noqa: SLF001  (there is no other way in)
+_destroy = LibvirtDriver._destroy  # noqa: SLF001
+_has_serial = LibvirtDriver._serial_ports_already_defined  # noqa: SLF001
+_rescuing = set[str]()
+"""Instances of which a rescue begins or ends."""
 
 
 def _formatted(guest: Any, root: Any) -> None:
@@ -26,6 +37,32 @@ def _formatted(guest: Any, root: Any) -> None:
         guest.os_loader_secure = kept
 
 
+def _noted(call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(driver: Any, context: Any, instance: Any, *more: Any, **named: Any) -> Any:
+        _rescuing.add(instance.uuid)
+        try:
+            return call(driver, context, instance, *more, **named)
+        finally:
+            _rescuing.discard(instance.uuid)
+
+    return noted
+
+
+def _destroyed(driver: Any, instance: Any, *more: Any, **named: Any) -> None:
+    _destroy(driver, instance, *more, **named)
+    if instance.uuid in _rescuing:
+        driver.unplug_vifs(instance, instance.get_network_info())
+        driver.plug_vifs(instance, instance.get_network_info())
+
+
+def _defined(driver: Any, instance: Any) -> Any:
+    return instance.uuid not in _rescuing and _has_serial(driver, instance)
+
+
 if __name__ == "__main__":
     config.LibvirtConfigGuest._format_os = _formatted  # noqa: SLF001
+    LibvirtDriver._destroy = _destroyed  # noqa: SLF001
+    LibvirtDriver._serial_ports_already_defined = _defined  # noqa: SLF001
+    LibvirtDriver.rescue = _noted(LibvirtDriver.rescue)
+    LibvirtDriver.unrescue = _noted(LibvirtDriver.unrescue)
     sys.exit(main())
