@@ -26,9 +26,10 @@ import requests
 
 from nospoon.model.resources import Image, Kind, Resource
 from nospoon.plan import identity
+from nospoon.providers.openstack.actions import RESTLESS
 from nospoon.providers.openstack.records import LONGEST_PAUSE
 from nospoon.providers.openstack.roster import metadata, read
-from nospoon.providers.openstack.servers import RESTLESS, SELDOM
+from nospoon.providers.openstack.servers import SELDOM
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.conformance import Bench, any_rack, make
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud

@@ -217,6 +217,24 @@ def test_a_machine_that_boots_by_script_uses_up_once_when_it_asks() -> None:
     assert subject.runtime.override == NO_OVERRIDE
 
 
+def test_a_machine_that_starts_its_disk_without_asking_uses_up_once_when_it_started() -> None:
+    subject = Bmc(order=(NETWORK, DISK), script=True, starts_disk=True)
+    hear(subject, machine(MachineChange.OBSERVED, PowerState.OFF))
+    disk = BootOverride(DISK, OverrideEnabled.ONCE)
+    hear(subject, OverrideRequested(disk, 1))
+    hear(subject, PowerRequested(PowerCommand.ON, 2))
+    hear(subject, STARTED)
+    assert subject.runtime.override == NO_OVERRIDE
+    hear(subject, CommandEnded(Verdict.DONE))
+    hear(subject, OverrideRequested(ONCE, 3))
+    hear(subject, PowerRequested(PowerCommand.CYCLE, 4))
+    hear(subject, RESET)
+    hear(subject, CommandEnded(Verdict.DONE))
+    assert subject.runtime.override == ONCE, "it asks for anything else"
+    hear(subject, BootObserved())
+    assert subject.runtime.override == NO_OVERRIDE
+
+
 def test_ipmi_flags_are_cleared_after_a_minute_without_a_command() -> None:
     subject = bmc()
     hear(subject, OverrideRequested(ONCE, 1, FLAGS), 0.0)

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -109,9 +110,77 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     assert server(cloud, "lab-1")["status"] == "ACTIVE"
     disc = rack.file("a disc", "disc.iso")
     refused = rack.run("node", "media", "insert", "theirs/c", disc, status=1).stderr
-    assert "Nova puts no medium into its drive" in refused
+    assert "it boots no medium, only its disk. Give its host a `boot_address`" in refused
     other = file(rack, cloud, "[{adopt: lab-1}]", "second")
     assert "it is a node of another cluster" in rack.run("plan", other, status=1).stderr
+    rack.run("down", "--yes", "theirs")
+
+
+async def test_servers_of_others_boot_what_their_bmcs_say_and_are_released_from_their_rescue(
+    cloud: FakeCloud, rack: Rack
+) -> None:
+    before = as_they_were(cloud)
+    await asyncio.to_thread(_rescued, rack, cloud)
+    assert as_they_were(cloud) == before
+    assert server(cloud, "lab-1")["status"] == "ACTIVE"
+
+
+def _rescued(rack: Rack, cloud: FakeCloud) -> None:
+    port = free_port(socket.SOCK_STREAM)
+    rack.environment["NOSPOON_BOOT_PORT"] = str(port)
+    settings = json.dumps({"name": "mine", **cloud.settings})
+    nodes = "[{adopt: lab-1}]"
+    text = CLUSTER.format(cluster="theirs", settings=settings, nodes=nodes)
+    bmcs = rack.bmc()
+    rack.run("up", "--yes", rack.file(text + bmcs))
+    path = rack.file(text.replace("}}}", "}, boot_address: 127.0.0.1}}") + bmcs)
+    steps = rack.json("plan", path)["steps"]
+    assert {(each["kind"], each["action"]) for each in steps} == {
+        ("machine", "change"), ("boot-image", "create"),
+    }, "the file decides whether it asks"  # fmt: skip
+    assert "its owner changed" not in rack.run("plan", path).stdout
+    rack.run("up", "--yes", path)
+    assert rack.run("plan", "--detailed-exitcode", path).returncode == 0
+    lab, bmc = server(cloud, "lab-1"), rack.bmcs("theirs")["lab-1"]
+    url = f"http://127.0.0.1:{port}/boot/{lab['id']}"
+
+    def asked_at(what: str) -> str:
+        answer = requests.get(f"{url}/{what}", timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def is_(status: str) -> bool:
+        return bool(lab["status"] == status and not lab["OS-EXT-STS:task_state"])
+
+    def power(command: str, status: str) -> None:
+        rack.power("theirs/lab-1", command)
+        until(partial(is_, status), 60)
+
+    power("on", "ACTIVE")
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+    power("cycle", "RESCUE")
+    assert "autoboot net" in asked_at("ipxe"), "PXE, once"
+    said = asked_at("ipxe")
+    assert "autoboot" not in said
+    assert f"/boot/{lab['id']}/disk" in said
+    requests.head(f"{url}/disk", timeout=20)
+    assert is_("RESCUE")
+    asked_at("disk")
+    until(partial(is_, "ACTIVE"), 60)
+    rack.run("node", "media", "insert", "theirs/lab-1", rack.file("a disc", "disc.iso"))
+    rack.run("node", "boot", "theirs/lab-1", "cdrom", "--persistent")
+    power("reset", "RESCUE")
+    for _ in range(2):
+        assert f"sanboot --no-describe ${{base}}/files/{lab['id']}/medium.iso" in asked_at("ipxe")
+    file = f"http://127.0.0.1:{port}/files/{lab['id']}/medium.iso"
+    assert requests.get(file, timeout=20).text == "a disc"
+    power("off", "SHUTOFF")
+    until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"), 60)
+    rack.run("node", "boot", "theirs/lab-1", "disk")
+    power("on", "ACTIVE")
+    power("reset", "ACTIVE")
+    rack.run("node", "boot", "theirs/lab-1", "network")
+    power("reset", "RESCUE")
     rack.run("down", "--yes", "theirs")
 
 

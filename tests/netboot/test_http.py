@@ -269,3 +269,18 @@ async def test_the_boot_image_knows_us_by_its_own_url(
     text = (await ask(app, f"/boot/{NODE}/ipxe")).text
     assert f"kernel --name kernel ${{base}}/files/{NODE}/vm%20linuz" in text
     assert text.index("boot p") < text.index("boot the disk")
+
+
+async def test_a_machine_leaves_the_boot_image_for_its_disk_alone(
+    app: ASGIApp, authority: ToldAuthority
+) -> None:
+    answer = authority.answers[NODE]
+    assert (await ask(app, f"/boot/{NODE}/disk")).status == 404
+    disk = BootAnswer(NODE, BootDevice.DISK)
+    authority.answers[NODE] = replace(answer, boot_image=True, after=(disk,), starts_disk=True)
+    assert f"${{base}}/boot/{NODE}/disk" in (await ask(app, f"/boot/{NODE}/ipxe")).text
+    assert (await ask(app, f"/boot/{NODE}/disk", method="HEAD")).status == 200
+    assert authority.left == []
+    assert (await ask(app, f"/boot/{NODE}/disk")).text.startswith("#!ipxe")
+    assert (await ask(app, f"/boot/{NODE}/disk", client="192.0.2.99")).status == 404
+    assert authority.left == [NODE]

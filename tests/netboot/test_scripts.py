@@ -232,6 +232,13 @@ def test_the_boot_image_tries_what_it_is_offered_in_turn() -> None:
     ]
 
 
+def test_the_boot_image_has_a_disk_started_that_it_cannot_boot() -> None:
+    text = image.answer((NOTHING, Offer(BootDevice.DISK)), disk="the-uuid")
+    assert "sanboot" not in text
+    assert "boot the disk\nchain --autofree ${base}/boot/the-uuid/disk ||" in text
+    assert image.left().splitlines()[-2:] == ["sleep 120 ||", "exit 1"]
+
+
 @pytest.mark.parametrize(
     ("offer", "lines"),
     [

@@ -200,6 +200,8 @@ def test_what_an_owner_changed_is_told_by_field() -> None:
         ("cpus", "3", "4")
     ]
     assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, was)}) == {}
+    asking = replace(was, boot_iso=True)
+    assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, asking)}) == {}
     renamed = changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, machine(1, "y"))})
     assert [(each.field, each.desired) for each in renamed["x"]] == [("name", "y")]
 

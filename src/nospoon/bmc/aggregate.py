@@ -60,7 +60,8 @@ RESTART_SECONDS = 2.0
 
 
 class Bmc:
-    """The aggregate of one node. `script`: its machine boots our ISO and tells when it booted.
+    """The aggregate of one node. `script`: its machine boots our ISO and tells when it booted, or
+    `starts_disk` without it, and then reports nothing.
 
     `watchdog` None: nobody has set it yet. `restart_seconds`: how long a restart of the BMC takes.
     """
@@ -80,6 +81,7 @@ class Bmc:
         *,
         order: tuple[BootDevice, ...],
         script: bool,
+        starts_disk: bool = False,
         runtime: Runtime | None = None,
         log: Log | None = None,
         inventory: Inventory | None = None,
@@ -87,7 +89,7 @@ class Bmc:
     ) -> None:
         runtime = runtime if runtime is not None else Runtime()
         self.state = State(runtime, log or Log(), inventory or Inventory())
-        self._boot = Boot(self.state, order=order, script=script)
+        self._boot = Boot(self.state, order=order, script=script, starts_disk=starts_disk)
         self._power = Power(self.state, self._boot)
         self._identify_until: float | None = None
         self._restarting_until: float | None = None
@@ -263,9 +265,7 @@ class Bmc:
             settings = replace(runtime.settings, policy=event.policy)
             after = replace(runtime, settings=settings, filed_policy=event.policy)
             yield from self.state.persist(after)
-        yield from self._boot.reshaped(
-            event.order, script=event.script, busy=self._power.busy, now=now
-        )
+        yield from self._boot.reshaped(event, busy=self._power.busy, now=now)
 
     def expire(self, now: float) -> Iterator[Effect]:
         """Answer who waited long enough; end what lasts for a time only."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-from nospoon.bmc.messages import Effect, OverrideRequested, SetBoot
+from nospoon.bmc.messages import Effect, OverrideRequested, Reshaped, SetBoot
 from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.state import State
 from nospoon.model.boot import (
@@ -38,15 +38,22 @@ KEEP_AFTER_TIMEOUT = 0x08
 
 
 class Boot:
-    """`script`: the machine boots our ISO and tells when it booted. `told`: the edition that the
-    machine was told last.
+    """`script`: the machine boots our ISO and tells when it booted; not so for its disk, if it
+    `starts_disk` without it. `told`: the edition that the machine was told last.
     """
 
-    __slots__ = ("_filed", "_state", "edition", "flags_expire", "script", "told")
+    __slots__ = ("_filed", "_state", "edition", "flags_expire", "script", "starts_disk", "told")
 
-    def __init__(self, state: State, *, order: tuple[BootDevice, ...], script: bool) -> None:
+    def __init__(
+        self,
+        state: State,
+        *,
+        order: tuple[BootDevice, ...],
+        script: bool,
+        starts_disk: bool = False,
+    ) -> None:
         self._state = state
-        self._filed, self.script = order, script
+        self._filed, self.script, self.starts_disk = order, script, starts_disk
         self.edition = 0
         self.told = -1 if state.runtime.override.active or state.runtime.boot_order else 0
         self.flags_expire: float | None = None
@@ -69,18 +76,22 @@ class Boot:
             return plan
         return replace(plan, secure_boot=secure_boot.told, reset_keys=secure_boot.reset)
 
-    def reshaped(
-        self, order: tuple[BootDevice, ...], *, script: bool, busy: bool, now: float
-    ) -> Iterator[Effect]:
+    @property
+    def _asks(self) -> bool:
+        """Whether the machine reports its boot of what is planned now."""
+        return self.script and not (self.starts_disk and self.plan.now[:1] == (BootDevice.DISK,))
+
+    def reshaped(self, event: Reshaped, *, busy: bool, now: float) -> Iterator[Effect]:
         """The persistent order may be another one now. Flags of before a restart of ours have their
         time again.
         """
         if self.flags_expire is None and self._timed:
             self.flags_expire = now + FLAGS_TIMEOUT
-        if order != self._filed:
+        if event.order != self._filed:
             self.edition += 1
             yield from self._state.persist(replace(self._state.runtime, boot_order=()))
-        self._filed, self.script = order, script
+        self._filed, self.script = event.order, event.script
+        self.starts_disk = event.starts_disk
         yield from self.catch_up(busy=busy)
 
     @property
@@ -135,7 +146,7 @@ class Boot:
         """The machine booted as this edition says; what it boots afterwards it was told with it."""
         self.told = edition
         yield from self._begins(edition)
-        if not self.script and (yield from self._use_up(edition)):
+        if not self._asks and (yield from self._use_up(edition)):
             self.told = self.edition
 
     def booted_by_itself(self, told: BootPlan | None, *, busy: bool) -> Iterator[Effect]:
@@ -147,7 +158,7 @@ class Boot:
         if told is not None and (told.now, told.after) == (plan.now, plan.after):
             self.told = self.edition
         yield from self._begins(self.told)
-        if not self.script:
+        if not self._asks:
             yield from self._use_up(self.told)
         yield from self.catch_up(busy=busy)
 

@@ -219,14 +219,16 @@ class MachineReported:
 
 @dataclass(frozen=True, slots=True)
 class Reshaped:
-    """The node's shape changed; its runtime state did not. `inventory`, `policy` None: that stays,
-    too. `policy`: the cluster file's power restore policy.
+    """The node's shape changed; its runtime state did not. `script`, `starts_disk`: as `Bmc` has
+    them. `inventory`, `policy` None: that stays, too. `policy`: the cluster file's power restore
+    policy.
     """
 
     order: tuple[BootDevice, ...]
     script: bool
     inventory: Inventory | None = None
     policy: PowerPolicy | None = None
+    starts_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class OpenStackSection(Section):
     boot_address: Address | None = Field(
         None,
         description="Address of the daemon's machine as guests reach it: they ask there at each "
-        "power-on what to boot. Needed for nodes that are made there; adopted servers boot their "
-        "disks.",
+        "power-on what to boot. Needed for nodes that are made there; without it adopted servers "
+        "boot their disks alone.",
     )
 
 

@@ -69,9 +69,9 @@ from nospoon.engine.looks import Looks
 from nospoon.errors import NospoonError
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import RecipeSet
-from nospoon.model.boot import NO_OVERRIDE, BootPlan, next_boot
+from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan, next_boot
 from nospoon.model.cluster import Host
-from nospoon.model.machine import MachineEvent
+from nospoon.model.machine import MachineEvent, PowerCommand
 from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
 from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
@@ -112,6 +112,7 @@ from nospoon.store.database import Database
 
 log = structlog.get_logger()
 LOOPBACK = "127.0.0.1"
+DISK_ALONE = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
 FIRST_LOOK = 5.0
 """Seconds for which start-up waits for its hosts, so that the first answer about power is right."""
 
@@ -179,6 +180,7 @@ class Daemon:
         """Hosts, and the connections that they have."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
+        self._leaving = set[UUID]()
         self.cloud_media = KeptMedia(settings.state / "cloud-media")
         self.files.space.beside = lambda owner: self.cloud_media.size(
             lambda machine: self._owner_of(machine) == owner
@@ -257,6 +259,7 @@ class Daemon:
             self._http_boot_of,
             self.bmcs.boot_observed,
             medium_of=self.cloud_media.path,
+            start_disk=self._start_disk,
         )
         self.fleet = Fleet(
             self.hosts, self.authority, self.bmcs.reshape, left=self.cloud_media.drop
@@ -605,6 +608,20 @@ class Daemon:
         if served is None:
             return next_boot(machine.boot_order, NO_OVERRIDE)
         return served.aggregate.boot
+
+    def _start_disk(self, uuid: UUID) -> None:
+        """A machine that boots by our image goes on to its disk, which that cannot boot."""
+        if uuid not in self._leaving:
+            self._leaving.add(uuid)
+            self._tasks.start(self._starting_disk(uuid), name=f"start the disk of machine {uuid}")
+
+    async def _starting_disk(self, uuid: UUID) -> None:
+        try:
+            await self.hosts.power(uuid, PowerCommand.RESET, DISK_ALONE)
+        except NospoonError as error:
+            log.warning("a machine does not start its disk", uuid=str(uuid), why=str(error))
+        finally:
+            self._leaving.discard(uuid)
 
     def _http_boot_of(self, uuid: UUID) -> str:
         """The URI that a machine boots now, "" when it does not boot by HTTP."""

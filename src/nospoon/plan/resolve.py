@@ -136,8 +136,8 @@ class _Resolver:
             yield Resource(self._pool_key(host.name), Pool(path=path))
             yield from self._images(host.name)
         if host.declares.has_boot_image:
-            made = (node for node in self._nodes_on(host.name) if node.adopted is None)
-            for firmware in sorted({node.firmware for node in made}):
+            asking = (node for node in self._nodes_on(host.name) if _has_image(node, host))
+            for firmware in sorted({node.firmware for node in asking}):
                 image = BootImage(firmware, self._boot_url(host))
                 yield Resource(boot_image(host.name, firmware), image)
 
@@ -274,7 +274,7 @@ class _Resolver:
         yield from (*volumes, *ports)
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*volumes, *ports)]
-        if host.declares.has_boot_image and node.adopted is None:
+        if _has_image(node, host):
             needs.append(boot_image(host.name, node.firmware))
         if host.declares.has_pools and not volumes:
             needs.append(self._pool_key(host.name))
@@ -354,7 +354,10 @@ class _Resolver:
     def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
         pool = self.pool if host.declares.has_pools else ""
         if node.adopted is not None:  # what it is, its owner decides
-            return replace(self.around.adopted[uuid].machine, pool=pool)
+            found = self.around.adopted[uuid].machine
+            if host.declares.has_boot_image:
+                found = replace(found, boot_iso=_has_image(node, host))
+            return replace(found, pool=pool)
         made = self.around.made.get(node.name)
         size = chosen(node, self.around.facts.get(host.name), made)
         return Machine(
@@ -468,6 +471,13 @@ class _Resolver:
 
 ROTATION_RATES = {None: 0, False: 1, True: 7200}
 """Of disks that tell nothing, that do not rotate, and that do."""
+
+
+def _has_image(node: Node, host: Host) -> bool:
+    """Whether it boots a boot image of its host; a machine of others, where it can ask for it."""
+    return host.declares.has_boot_image and bool(
+        node.adopted is None or host.connection.boot_address
+    )
 
 
 def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:

@@ -35,7 +35,9 @@ PROJECT = "0" * 32
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
 DHCP_NETWORK = {"name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500}
 START = datetime(2026, 1, 1, tzinfo=UTC)
-OFF, ON = "SHUTOFF", "ACTIVE"
+OFF, ON, RESCUED = "SHUTOFF", "ACTIVE", "RESCUE"
+BY_VOLUME = 2.87
+"""Microversion by which a server is rescued whose root disk is a volume."""
 FAULT = {"error": {"message": "a fault of the test"}}
 
 
@@ -53,8 +55,9 @@ class Rule:
 class FakeCloud:
     """`calls`: how often each kind of call came; `log`: all of them, in order. `rules`: faults.
 
-    `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
-    carried out and is not answered yet. `failing_starts`: so many leave the server off.
+    `acted`: actions that were carried out on servers. `regions`: others, by the URLs of their
+    clouds. `heard`: is called with each call that was carried out and is not answered yet.
+    `failing_starts`: so many leave the server off.
     """
 
     url: str = ""
@@ -69,6 +72,7 @@ class FakeCloud:
     consoles: dict[str, str] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
+    acted: list[str] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     heard: Callable[[str], None] | None = None
     regions: dict[str, str] = field(default_factory=dict)
@@ -265,11 +269,12 @@ class FakeCloud:
                 self.ports[port]["device_id"] = server["id"]
                 return JSONResponse({"interfaceAttachment": {"port_id": port}})
             case "POST", ["action"]:
-                return self._act(server, await request.json())
+                version = request.headers.get("X-OpenStack-Nova-API-Version", "2.1")
+                return self._act(server, await request.json(), float(version))
         return _missing("/".join(rest))
 
-    def _act(self, server: Json, action: Json) -> Response:
-        (name,) = action
+    def _act(self, server: Json, action: Json, version: float) -> Response:
+        ((name, how),) = action.items()
         if name == "os-getConsoleOutput":
             return JSONResponse({"output": self.consoles.get(server["id"], "")[-(100 << 10) :]})
         wanted = {
@@ -278,18 +283,27 @@ class FakeCloud:
             "reboot": (ON, ON),
             "unshelve": ("SHELVED_OFFLOADED", ON),
             "resume": ("SUSPENDED", ON),
+            "rescue": (f"{ON} {OFF}", RESCUED),
+            "unrescue": (RESCUED, ON),
         }
         if server["OS-EXT-STS:task_state"]:
             message = "Cannot do it while it is in task_state something"
             return JSONResponse({"conflictingRequest": {"message": message}}, 409)
         if name in wanted:
             before, after = wanted[name]
-            if server["status"] != before:
+            if name == "rescue" and not server.get("image") and version < BY_VOLUME:
+                message = "Cannot rescue a volume-backed instance"
+                return JSONResponse({"badRequest": {"message": message}}, 400)
+            if name == "rescue" and how["rescue_image_ref"] not in self.images:
+                return JSONResponse({"badRequest": {"message": "no such image"}}, 400)
+            if server["status"] not in before.split():
                 message = f"Cannot '{name}' while it is in vm_state {server['status']}"
                 return JSONResponse({"conflictingRequest": {"message": message}}, 409)
             if name == "os-start" and self.failing_starts:
                 self.failing_starts, after = self.failing_starts - 1, before
+            self.acted.append(name)
             server |= {"OS-EXT-STS:task_state": name, "after": after, "updated": self.now()}
+            server.pop("OS-EXT-STS:power_state", None)
         return Response(status_code=202)
 
     def remove(self, id_: str) -> None:

@@ -32,6 +32,7 @@ class ToldAuthority:
         self.answers: dict[UUID, BootAnswer] = {}
         self.macs: dict[str, UUID] = {}
         self.boots: list[UUID] = []
+        self.left: list[UUID] = []
         self.reports: list[tuple[UUID, Mapping[str, Any]]] = []
 
     def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
@@ -40,6 +41,9 @@ class ToldAuthority:
 
     async def booted(self, uuid: UUID) -> None:
         self.boots.append(uuid)
+
+    def leaves(self, uuid: UUID) -> None:
+        self.left.append(uuid)
 
     def awaits(self, uuid: UUID, token: str) -> bool:
         return token == TOKEN and uuid not in [each for each, _ in self.reports]

@@ -21,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from nospoon.testing.alone import held
+from nospoon.testing.ironic import until
 from nospoon.testing.trees import remove_tree
 
 BLOCKS, PORTS, FIRST = 44, 500, 10_000
@@ -113,6 +114,19 @@ class Rack:
         """Its nodes' BMCs with their passwords; none of a cluster that is down."""
         rows = self.json("bmc", "list", "--show-secrets")
         return {row["node"]: row for row in rows if row["cluster"] == cluster}
+
+    def power(self, node: str, command: str) -> None:
+        """Give a power command once the one before it is over."""
+
+        def given() -> bool:
+            done = subprocess.run(
+                [*self.prefix, "nospoon", "node", "power", node, command], env=self.environment,
+                text=True, capture_output=True, timeout=500, check=False, cwd=self.directory,
+            )  # fmt: skip
+            assert done.returncode == 0 or "under way" in done.stderr, done.stderr
+            return done.returncode == 0
+
+        until(given, 120)
 
     def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
         host, port = bmc["ipmi"].rsplit(":", 1)

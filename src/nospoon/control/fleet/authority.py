@@ -26,7 +26,9 @@ class Bootable:
 
 
 class Authority:
-    """Keeps what each machine boots from the network; `probing` goes before the file's profile."""
+    """Keeps what each machine boots from the network; `probing` goes before the file's profile.
+    `start_disk`: has a machine start its disk that cannot do so from the boot image.
+    """
 
     def __init__(
         self,
@@ -35,9 +37,11 @@ class Authority:
         boot_observed: Callable[[UUID], Awaitable[None]],
         *,
         medium_of: Callable[[UUID], Path | None] = lambda _: None,
+        start_disk: Callable[[UUID], object] = lambda _: None,
     ) -> None:
         self._boot_of, self._boot_observed = boot_of, boot_observed
         self._http_boot_of, self._medium_of = http_boot_of, medium_of
+        self._start_disk = start_disk
         self._bootables: dict[UUID, Bootable] = {}
         self._by_mac: dict[str, list[UUID]] = {}
         self._called: dict[UUID, UUID] = {}
@@ -119,6 +123,7 @@ class Authority:
             user_mode=bootable.machine.boot_iso and not by_image,
             secret=uuid if secret is not None else None,
             boot_image=by_image,
+            starts_disk=by_image and bool(bootable.machine.adopted),
         )
         uri = self._http_boot_of(known)
         if uri and known not in self._probing:
@@ -150,6 +155,9 @@ class Authority:
         bootable = self._bootables.get(uuid)
         if bootable is not None and bootable.machine.boot_iso:
             await self._boot_observed(uuid)
+
+    def leaves(self, uuid: UUID) -> None:
+        self._start_disk(uuid)
 
     def awaits(self, uuid: UUID, token: str) -> bool:
         """Whether a probe with this token runs on the machine, and has not reported yet."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.names import MAX_NAME
-from nospoon.model.resources import Key, Kind, Machine, Resource, is_adopted
+from nospoon.model.resources import Key, Kind, Machine, Resource
 from nospoon.plan.diff.diff import field_changes
 from nospoon.plan.order.steps import FieldChange
 
@@ -310,9 +310,12 @@ def changed_by_owners(
     found = {}
     for each in before:
         now = desired.get(Key(Kind.MACHINE, each.host, each.node))
-        if now is not None and now.shape != each.machine and is_adopted(now.shape):
+        if now is None or not isinstance(now.shape, Machine) or not now.shape.adopted:
+            continue
+        before_it = replace(each.machine, boot_iso=now.shape.boot_iso)  # the file decides that
+        if changes := list(field_changes(before_it, now.shape, {})):
             found[each.node] = [
                 replace(change, field="name") if change.field == "adopted" else change
-                for change in field_changes(each.machine, now.shape, {})
+                for change in changes
             ]
     return found

@@ -21,6 +21,10 @@ BASE = "${base}"
 """The daemon's URL as the machine knows it, which is the one that its image was made for."""
 FORGET = ("clear net${nic}.dhcp/filename ||", "clear proxydhcp/filename ||")
 """iPXE keeps what DHCP said on a NIC, and would take its file name for that of the next one."""
+DISK = "disk"
+"""End of the URL where a machine asks for the start of its disk."""
+LEAVING = 120
+"""Seconds until it asks again."""
 DISK_LOADER = "disk.efi"
 """The file on the image that boots a disk's loader under UEFI."""
 
@@ -57,12 +61,25 @@ def ask(base_url: str) -> str:
     )
 
 
-def answer(offers: Sequence[Offer]) -> str:
-    """The script that tries these in turn, and then has the machine ask again."""
+def answer(offers: Sequence[Offer], *, disk: str = "") -> str:
+    """The script that tries these in turn, and then has the machine ask again. `disk`: the name by
+    which it asks for the start of a disk that it cannot boot itself.
+    """
     lines: list[str] = []
     for number, offer in enumerate(offers):
-        lines += _device(offer, number)
+        if disk and offer.device is BootDevice.DISK:
+            lines += [
+                "echo nospoon: boot the disk",
+                f"chain --autofree {BASE}/boot/{disk}/{DISK} ||",
+            ]
+        else:
+            lines += _device(offer, number)
     return written("set answered yes", *lines, "echo nospoon: nothing booted", "exit 1")
+
+
+def left() -> str:
+    """The script of a machine whose disk is started without the boot image: it ends meanwhile."""
+    return written("echo nospoon: without the boot image", f"sleep {LEAVING} ||", "exit 1")
 
 
 def _device(offer: Offer, number: int) -> Iterator[str]:

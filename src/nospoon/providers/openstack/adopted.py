@@ -134,7 +134,7 @@ class OwnersServers:
             raise Gone(f"there is no server {machine.adopted} any more")
         path = f"/servers/{self._ids[machine.uuid]}"
         await self._check(path, machine, tag)
-        body = {"metadata": claim_of(tag, resource.key.name, machine.firmware)}
+        body = {"metadata": claim_of(tag, resource.key.name, machine)}
         await self._around.api.call(Service.NOVA, "POST", f"{path}/metadata", body)
         await self._check(path, machine, tag)
 
@@ -148,10 +148,14 @@ class OwnersServers:
         if found.server is not None and not self._around.is_own(found.server.tagged, tag.cluster):
             raise NotOurs(f"server {machine.adopted} is a node of another cluster")
 
-    async def release(self, server: Server, tag: OwnerTag) -> None:
-        """Gone already is no error. Raises `NotOurs`."""
+    def check(self, server: Server, tag: OwnerTag) -> None:
+        """Raises `NotOurs` where another cluster has it."""
         if not self._around.is_own(server.tagged, tag.cluster):
             raise NotOurs(f"server {server.shape.adopted} is a node of another cluster")
+
+    async def release(self, server: Server, tag: OwnerTag) -> None:
+        """Gone already is no error. Raises `NotOurs`."""
+        self.check(server, tag)
         path = f"/servers/{server.id}/metadata/{CLAIM}"
         with contextlib.suppress(Gone):
             await self._around.api.call(Service.NOVA, "DELETE", path)

@@ -171,11 +171,11 @@ class Api:
         """An answer as it was read, and after how many seconds to ask again; None: not any more."""
         more: dict[str, Any] = {} if body is None else {"json": body}
         if service is Service.NOVA:
-            more["microversion"] = MICROVERSION
+            more["microversion"] = how.get("microversion", MICROVERSION)
         called, rests = CALLED[service], list[float]()
         with failures_of(f"{called} of cloud {self.name}", PURPOSE):
             watched = _Watched(self._adapter(service), rests)
-            raw = received(watched, path, method, raise_exc=False, **more, **how)
+            raw = received(watched, path, method, raise_exc=False, **{**how, **more})
         put_off = raw.status_code == TOO_MANY or (
             raw.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )

@@ -40,7 +40,7 @@ from nospoon.runtime.tasks import Tasks
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {"mtu": ChangeRule.LIVE},
-    Kind.MACHINE: {"boot_order": ChangeRule.LIVE, "ipv6": ChangeRule.LIVE, "nics": ChangeRule.LIVE},
+    Kind.MACHINE: dict.fromkeys(("boot_iso", "boot_order", "ipv6", "nics"), ChangeRule.LIVE),
 }
 GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1

@@ -31,6 +31,10 @@ SHUT_DOWN = 10
 the only way to power a server off, and one that is still in its firmware does not react.
 """
 BIOS, UEFI = "bios", "uefi"
+RESCUE = {"hw_rescue_device": "cdrom", "hw_rescue_bus": "sata"}
+"""A server that is rescued with the image has it as a CD, first in its boot order, and keeps its
+own disks ("stable device rescue", Nova since Ussuri).
+"""
 FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
 """Of `hw_firmware_type`."""
 
@@ -45,7 +49,7 @@ class BootImageDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
         for record, tagged in await self._ours(cluster):
-            fault = "" if record["status"] == READY else f"its upload is {record['status']}"
+            fault = _fault(record)
             shape = BootImage(Firmware(record[FIRMWARE]), str(record[URL]))
             found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
         return found
@@ -68,6 +72,7 @@ class BootImageDriver:
                 "visibility": "private",
                 "hw_firmware_type": FIRMWARES[shape.firmware],
                 "os_shutdown_timeout": str(SHUT_DOWN),
+                **RESCUE,
                 URL: shape.url,
                 FIRMWARE: str(shape.firmware),
                 **properties(Tagged(tag, resource.key.name)),
@@ -95,6 +100,16 @@ class BootImageDriver:
             if tagged.name == observed.key.name:
                 await self._delete(record)
 
+    async def id_for(self, firmware: Firmware, cluster: UUID) -> str:
+        """The id of what is ready for machines with this firmware. Raises `Gone`."""
+        for record, image in await self.of_cluster(cluster):
+            if image.firmware is firmware:
+                return str(record["id"])
+        raise Gone(
+            f"there is no boot image for {firmware} in cloud {self._around.api.name}",
+            hint="Run `nospoon up` again.",
+        )
+
     async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, Any], BootImage]]:
         """Those that are ready, as Glance has them."""
         return [
@@ -121,5 +136,12 @@ class BootImageDriver:
         ]
 
 
+def _fault(record: Mapping[str, Any]) -> str:
+    if record["status"] != READY:
+        return f"its upload is {record['status']}"
+    is_for_rescue = all(record.get(name) == value for name, value in RESCUE.items())
+    return "" if is_for_rescue else "an older nospoon made it, and servers cannot be rescued by it"
+
+
 def _image(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    return kept_properties(record, "id", "status")
+    return kept_properties(record, "id", "status", *RESCUE)

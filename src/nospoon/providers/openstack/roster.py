@@ -37,6 +37,11 @@ CLAIM = f"{PREFIX}claim"
 """Of a server that others made: whose node it is, in one value, which is written and taken
 away in one call.
 """
+ASKS = "asks"
+"""With a claim: the server boots by our boot image what its disk does not have."""
+RESCUED = "RESCUE"
+SHUT_DOWN = 4
+"""`power_state` of a guest that ended: Nova leaves a rescued server in its status then."""
 SHAPE = "shape"
 GIB, MIB = 1 << 30, 1 << 20
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
@@ -63,7 +68,7 @@ class Server:
     """A server that is a node. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`: UUID
     of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
-    `made`: it was made to the end.
+    `made`: it was made to the end. `has_root_volume`: it boots a volume.
     """
 
     id: UUID
@@ -77,6 +82,11 @@ class Server:
     cpus: int
     memory: int
     made: bool
+    has_root_volume: bool = False
+
+    @property
+    def is_rescued(self) -> bool:
+        return self.status == RESCUED
 
     def event(self, change: MachineChange, reason: str = "") -> MachineEvent:
         why = reason or self.fault
@@ -162,14 +172,21 @@ def read(record: Mapping[str, Any], machine_of: MachineOf) -> Server | None:
         machine=shape.uuid,
         tagged=tagged,
         shape=shape,
-        power=POWERS.get(status, PowerState.OFF),
+        power=_power(record, status),
         status=status[:LONGEST_TIME],
         task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
         fault=fault[:MAX_TOLD],
         cpus=int(flavor.get("vcpus", shape.cpus)),
         memory=int(flavor.get("ram", shape.memory // MIB)) * MIB,
         made=MADE in metadata or bool(shape.adopted),
+        has_root_volume=not record.get("image"),
     )
+
+
+def _power(record: Mapping[str, Any], status: str) -> PowerState:
+    if status == RESCUED and record.get("OS-EXT-STS:power_state") == SHUT_DOWN:
+        return PowerState.OFF
+    return POWERS.get(status, PowerState.OFF)
 
 
 def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
@@ -190,14 +207,19 @@ def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
 def _claimed(record: Mapping[str, Any], machine_of: MachineOf) -> tuple[Tagged, Machine] | None:
     """Whose node a server of others is, and what it is now, but for its NICs."""
     tagged = of_description(record.get("metadata", {}).get(CLAIM))
-    if tagged is None or tagged.more not in set(Firmware) or not is_name(tagged.name):
+    firmware, _, asks = ("" if tagged is None else tagged.more).partition("+")
+    if tagged is None or firmware not in set(Firmware) or asks not in {"", ASKS}:
         return None  # others wrote that
-    return tagged, owners_machine(record, Firmware(tagged.more), machine_of)
+    if not is_name(tagged.name):
+        return None
+    shape = owners_machine(record, Firmware(firmware), machine_of)
+    return tagged, replace(shape, boot_iso=asks == ASKS)
 
 
-def claim_of(tag: OwnerTag, name: str, firmware: Firmware) -> dict[str, str]:
+def claim_of(tag: OwnerTag, name: str, shape: Machine) -> dict[str, str]:
     """What a server of others carries while it is a node."""
-    return {CLAIM: described(Tagged(tag, name, firmware))}
+    more = f"{shape.firmware}+{ASKS}" if shape.boot_iso else str(shape.firmware)
+    return {CLAIM: described(Tagged(tag, name, more))}
 
 
 def owners_machine(record: Mapping[str, Any], firmware: Firmware, machine_of: MachineOf) -> Machine:

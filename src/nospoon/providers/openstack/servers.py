@@ -20,12 +20,14 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
+from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, port, tag_of
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
+from nospoon.providers.openstack.rescue import Rescue
 from nospoon.providers.openstack.roster import (
     LONGEST_NAME,
     MADE,
@@ -42,24 +44,17 @@ log = structlog.get_logger()
 GIB = 1 << 30
 STARTS = 3
 """Tries to start a server."""
-IDLE = 3
-"""Looks at a server that is off and with which Nova does nothing, until its start has failed."""
-BUILD, POWER, REMOVE = 1200, 240, 240
-"""Pauses within which Nova builds a server, changes its power, removes it."""
+BUILD, REMOVE = 1200, 240
+"""Pauses within which Nova builds a server, and removes it."""
 SOON, SELDOM = 4, 20
 """Pauses from one look at all servers to the next, while something changes, and while nothing
 does.
 """
-RESTLESS = 60.0
-"""Seconds for which a server may still change after a command."""
 CONSOLES = 8
 """Logs that are asked for at a time."""
 DISK = BootDevice.DISK
+BOOT_ADDRESS = "Give its host a `boot_address` in the file, where it asks what to boot"
 BOOTING = {PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET}
-STARTED_BY = {"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve", "SUSPENDED": "resume"}
-"""Status of a server that others put away -> action that starts it."""
-BUSY = "task_state"
-"""In Nova's refusal of what it cannot do while it does something else (409)."""
 
 
 @understood
@@ -85,11 +80,12 @@ class ServerDriver:
         self._recorder, self._media, self._serve = recorder, media, serve
         self._roster = Roster(around)
         self._images = BootImageDriver(around)
+        self._actions = Actions(around, self._roster)
+        self._rescue = Rescue(self._actions, self._images)
         self._feed = EventFeed()
         self._known: dict[UUID, MachineEvent] = {}
         self._consoles: dict[UUID, Known] = {}
         self._started: set[UUID] = set()
-        self._restless = 0.0
         self._user = -2 - int(around.cloud.login[:8] or "0", 16)
 
     @property
@@ -102,30 +98,40 @@ class ServerDriver:
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         await self._owners.claim(resource, tag)
-        self._publish((await self._must(_machine(resource).uuid)).event(MachineChange.OBSERVED))
+        self._publish(
+            (await self._actions.must(_machine(resource).uuid)).event(MachineChange.OBSERVED)
+        )
 
     async def release(self, observed: Observed) -> None:
         machine = _shape(observed).uuid
         server = await self._roster.of(machine)
         if server is not None:
+            await self._give_back(server, observed.tag)
             await self._owners.release(server, observed.tag)
         self._let_go(machine)
         await self._media.eject(machine)
 
+    async def _give_back(self, server: Server, tag: OwnerTag) -> None:
+        """One that boots our image boots its own disk again, or is off if its guest ended."""
+        if not (server.is_rescued and server.shape.boot_iso):
+            return
+        self._owners.check(server, tag)
+        await self._rescue.leave(server.machine)
+        if server.power is not PowerState.ON:
+            await self._power_off(server.machine)
+
     async def insert(self, machine: UUID, medium: Medium) -> None:
-        server = await self._must(machine)
-        if server.shape.adopted:
+        server = await self._actions.must(machine)
+        if not server.shape.boot_iso:
             raise of_its_owner(
-                server.shape.adopted,
-                "Nova puts no medium into its drive",
-                "Make a node of nospoon's own for that, or rebuild the server in its cloud.",
+                server.shape.adopted, "it boots no medium, only its disk", f"{BOOT_ADDRESS}."
             )
         await self._media.insert(machine, medium)
 
     async def eject(self, machine: UUID) -> None:
         """What is kept here goes, whatever the cloud says of the server."""
         if self._media.path(machine) is None:
-            await self._must(machine)
+            await self._actions.must(machine)
         await self._media.eject(machine)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
@@ -165,7 +171,7 @@ class ServerDriver:
     async def _finish(self, machine: UUID) -> None:
         """Power off what Nova started, and note that it is made."""
         await self._power_off(machine)
-        made = await self._must(machine)
+        made = await self._actions.must(machine)
         body = {"metadata": {MADE: "yes"}}
         path = f"/servers/{made.id}/metadata"
         await self._around.api.call(Service.NOVA, "POST", path, body)
@@ -173,7 +179,7 @@ class ServerDriver:
 
     async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
         ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
-        image = await self._image(shape, tag)
+        image = await self._images.id_for(shape.firmware, tag.cluster)
         disks = [
             {
                 "source_type": "blank",
@@ -203,7 +209,7 @@ class ServerDriver:
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }
         answer = await self._around.api.call(Service.NOVA, "POST", "/servers", {"server": server})
-        self._stir()
+        self._actions.stir()
         id_ = answer["server"]["id"]
         try:
             return await self._built(id_)
@@ -237,16 +243,6 @@ class ServerDriver:
                 return found
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
-    async def _image(self, shape: Machine, tag: OwnerTag) -> str:
-        found = await self._images.of_cluster(tag.cluster)
-        for record, image in found:
-            if image.firmware is shape.firmware:
-                return str(record["id"])
-        raise Gone(
-            f"there is no boot image for {shape.firmware} in cloud {self._around.api.name}",
-            hint="Run `nospoon up` again.",
-        )
-
     async def _flavor(self, name: str) -> str:
         listed = self._around.api.listed(Service.NOVA, "/flavors", read=partial(_called, name))
         async for id_ in listed:
@@ -259,9 +255,12 @@ class ServerDriver:
         del observed
         shape = _machine(desired)
         if shape.adopted:
+            server = await self._roster.of(shape.uuid)
+            if server is not None and not shape.boot_iso:
+                await self._give_back(server, tag)
             await self.claim(desired, tag)
             return
-        server = await self._must(shape.uuid)
+        server = await self._actions.must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
         if not server.made:
             await self._built(str(server.id))
@@ -310,18 +309,24 @@ class ServerDriver:
             return
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """`boot` is not needed where a boot image asks for it: a server of others has none,
-        and boots its disk.
+        """`boot` is not needed where a boot image asks for it: a server of others boots its disk,
+        or is rescued with the boot image.
         """
         await self._read_console(machine)
-        server = await self._must(machine)
+        server = await self._actions.must(machine)
         on = server.power is PowerState.ON
-        if server.shape.adopted and command in BOOTING and boot.now[:1] not in {(), (DISK,)}:
-            raise of_its_owner(
-                server.shape.adopted,
-                f"Nova boots its disk, not {boot.now[0]}",
-                "Set its boot device to disk: `nospoon node boot NODE disk`.",
-            )
+        if server.shape.adopted:
+            asks = command in BOOTING and boot.now[:1] not in {(), (DISK,)}
+            if asks and not server.shape.boot_iso:
+                raise of_its_owner(
+                    server.shape.adopted,
+                    f"Nova boots its disk, not {boot.now[0]}",
+                    f"{BOOT_ADDRESS}, or set its boot device to disk: `nospoon node boot NODE "
+                    "disk`.",
+                )
+            if server.shape.boot_iso and (asks or server.is_rescued):
+                await self._power_by_rescue(server, command, asks=asks)
+                return
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return
@@ -330,17 +335,38 @@ class ServerDriver:
             case (PowerCommand.OFF, True):
                 await self._power_off(machine)
             case (PowerCommand.SOFT, True):
-                await self._act(machine, {"os-stop": None})
+                await self._actions.act(machine, {"os-stop": None})
             case (PowerCommand.CYCLE, True):
                 await self._power_off(machine)
                 await self._power_on(machine)
             case (PowerCommand.RESET, True):
                 self._started.add(machine)
-                await self._act(machine, {"reboot": {"type": "HARD"}})
-                now = await self._until(machine, lambda each: each.status == "ACTIVE", POWER)
+                await self._actions.act(machine, {"reboot": {"type": "HARD"}})
+                now = await self._actions.until(
+                    machine, lambda each: each.status == "ACTIVE", POWER
+                )
                 self._publish(now.event(MachineChange.RESET))
             case (PowerCommand.DIAG, True):
-                await self._act(machine, {"trigger_crash_dump": None})
+                await self._actions.act(machine, {"trigger_crash_dump": None})
+            case _:
+                raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+
+    async def _power_by_rescue(self, server: Server, command: PowerCommand, *, asks: bool) -> None:
+        """Of a server of others that boots our image, or does when it `asks` what to boot."""
+        machine, on = server.machine, server.power is PowerState.ON
+        match command, on:
+            case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
+                return
+            case (PowerCommand.OFF | PowerCommand.SOFT, True):
+                await self._rescue.leave(machine)
+                await self._power_off(machine)
+            case (PowerCommand.ON | PowerCommand.CYCLE, _) | (PowerCommand.RESET, True):
+                self._started.add(machine)
+                by = self._rescue.enter if asks else self._rescue.leave
+                change = MachineChange.RESET if on else MachineChange.STARTED
+                self._publish((await by(machine)).event(change))
+            case (PowerCommand.DIAG, True):
+                await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
 
@@ -350,9 +376,11 @@ class ServerDriver:
         """
         self._started.add(machine)
         for left in reversed(range(STARTS)):
-            server = await self._must(machine)
-            await self._act(machine, {STARTED_BY.get(server.status, "os-start"): None})
-            now = await self._until(machine, _Started(), POWER)
+            server = await self._actions.must(machine)
+            await self._actions.act(machine, {STARTED_BY.get(server.status, "os-start"): None})
+            now = await self._actions.until(
+                machine, Settled(lambda each: each.power is PowerState.ON), POWER
+            )
             if now.power is PowerState.ON:
                 self._publish(now.event(MachineChange.STARTED))
                 return
@@ -363,53 +391,13 @@ class ServerDriver:
         )
 
     async def _power_off(self, machine: UUID) -> None:
-        if (await self._must(machine)).power is PowerState.ON:
-            await self._act(machine, {"os-stop": None})
-        now = await self._until(machine, lambda each: each.power is not PowerState.ON, POWER)
+        if (await self._actions.must(machine)).power is PowerState.ON:
+            await self._actions.act(machine, {"os-stop": None})
+        now = await self._actions.until(
+            machine, lambda each: each.power is not PowerState.ON, POWER
+        )
         await self._read_console(machine)
         self._publish(now.event(MachineChange.STOPPED))
-
-    async def _act(self, machine: UUID, action: Mapping[str, Any]) -> None:
-        """One action; it waits while Nova is doing another."""
-        self._stir()
-        server = await self._must(machine)
-        end = clock.monotonic() + POWER * self._around.pause
-        while True:
-            try:
-                path = f"/servers/{server.id}/action"
-                await self._around.api.call(Service.NOVA, "POST", path, action)
-            except Conflict as error:
-                if BUSY not in str(error) or clock.monotonic() > end:
-                    raise
-                await asyncio.sleep(self._around.pause)
-            else:
-                return
-
-    async def _must(self, machine: UUID) -> Server:
-        server = await self._roster.of(machine)
-        if server is None:
-            raise Gone(
-                f"machine {machine} has no server in cloud {self._around.api.name}",
-                hint="`nospoon up` makes it again.",
-            )
-        return server
-
-    async def _until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
-        """Once the server is so, and Nova does nothing with it."""
-        seconds = pauses * self._around.pause
-        end = clock.monotonic() + seconds
-        while True:
-            server = await self._must(machine)
-            if is_it(server) and not server.task:
-                return server
-            if server.status == "ERROR":
-                raise ProviderError(f"server {server.id} is in error: {server.fault}")
-            if clock.monotonic() > end:
-                raise ProviderError(
-                    f"server {server.id} is {server.status} ({server.task or 'no task'}) after "
-                    f"{seconds:.0f} s"
-                )
-            await asyncio.sleep(self._around.pause)
 
     async def machines(self) -> Sequence[MachineEvent]:
         events = [
@@ -429,7 +417,7 @@ class ServerDriver:
             away = False
             while True:
                 try:
-                    looks = SOON if self._is_restless() else SELDOM
+                    looks = SOON if self._actions.is_restless else SELDOM
                     async with asyncio.timeout(looks * self._around.pause):
                         yield await queue.get()
                     continue
@@ -475,12 +463,6 @@ class ServerDriver:
     def _publish(self, event: MachineEvent) -> None:
         self._known[event.uuid] = event
         self._feed.publish(event)
-
-    def _stir(self) -> None:
-        self._restless = clock.monotonic() + RESTLESS
-
-    def _is_restless(self) -> bool:
-        return clock.monotonic() < self._restless
 
     async def _read_consoles(self) -> None:
         """Of those that are on and due; what one cannot be asked for is asked for again."""
@@ -561,14 +543,3 @@ def _machine(resource: Resource) -> Machine:
 def _shape(observed: Observed) -> Machine:
     assert isinstance(observed.shape, Machine), "machine keys have machine shapes"
     return observed.shape
-
-
-class _Started:
-    """Whether a server that was to start runs, or does not start."""
-
-    def __init__(self) -> None:
-        self._idle = 0
-
-    def __call__(self, server: Server) -> bool:
-        self._idle = 0 if server.task else self._idle + 1
-        return server.power is PowerState.ON or self._idle >= IDLE

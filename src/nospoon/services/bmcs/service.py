@@ -209,6 +209,7 @@ class BmcService:
             machine.boot_iso,
             inventory=_inventory(config),
             policy=config.bmc.policy,
+            starts_disk=bool(machine.adopted),
         )
         self.feed(served, told)
 
@@ -217,6 +218,7 @@ class BmcService:
         aggregate = Aggregate(
             order=machine.boot_order,
             script=machine.boot_iso,
+            starts_disk=bool(machine.adopted),
             runtime=config.runtime,
             log=Log(config.log),
             restart_seconds=self._restart_seconds,

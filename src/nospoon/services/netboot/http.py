@@ -1,6 +1,7 @@
 """The HTTP side of network boot: what to boot, the files for it, and the probe's report.
 
     GET  /boot/{uuid}/ipxe, /boot/mac/{mac}/ipxe    an iPXE script
+    GET  /boot/{uuid}/disk                          its disk is started without the boot image
     GET  /boot/{uuid}/grub, /boot/mac/{mac}/grub    a GRUB configuration
     GET  /files/{uuid}/{name}                       a file of what it boots now; Range works
     POST /probe/{uuid}/{token}                      the probe's record, JSON
@@ -128,11 +129,14 @@ class _Service:
             return _later("nospoon is starting")
         loader = request.path_params["loader"]
         answer = self._answer(request)
+        if answer is not None and answer.starts_disk and loader == image.DISK:
+            return self._leave(request, answer.uuid)
         if answer is None or loader not in RENDERERS:
             return _unknown()
         named = answer.secret or answer.uuid
         if answer.boot_image and loader == "ipxe":
-            text = image.answer(offers(answer, http_place(image.BASE, named), base=image.BASE))
+            all_offers = offers(answer, http_place(image.BASE, named), base=image.BASE)
+            text = image.answer(all_offers, disk=str(named) if answer.starts_disk else "")
         else:
             place, base = (grub_place if loader == "grub" else http_place), _base(request, answer)
             text = RENDERERS[loader](offer(answer, place(base, named), base=base))
@@ -146,6 +150,12 @@ class _Service:
         uuid = str(answer.uuid)
         log.info("sent boot script", of=uuid, uuid=uuid, device=answer.device, by=loader)
         return PlainTextResponse(text)
+
+    def _leave(self, request: Request, uuid: UUID) -> Response:
+        if request.method != "HEAD":
+            self._authority.leaves(uuid)
+            log.info("a machine leaves the boot image", uuid=str(uuid))
+        return PlainTextResponse(image.left())
 
     async def file(self, request: Request) -> Response:
         """A file that this machine's profile names, and no other."""

@@ -40,7 +40,8 @@ class BootAnswer:
     UUID that it asked with, where its cloud chose that by chance, so that only its guest and its
     project know it; else None. `boot_image`: it started our boot image, by which NETWORK without a
     profile is PXE on its own networks, and which goes on with `after`, in this order, if this does
-    not boot. `medium`: what is in its drive, for CDROM.
+    not boot. `medium`: what is in its drive, for CDROM. `starts_disk`: its disk boots only without
+    our boot image, which it asks us for (`BootAuthority.leaves`).
     """
 
     uuid: UUID
@@ -52,6 +53,7 @@ class BootAnswer:
     boot_image: bool = False
     after: tuple[BootAnswer, ...] = ()
     medium: ServedFile | None = None
+    starts_disk: bool = False
 
 
 class BootAuthority(Protocol):
@@ -62,6 +64,9 @@ class BootAuthority(Protocol):
 
     async def booted(self, uuid: UUID) -> None:
         """The answer was fetched: this boot is observed. Uses up Once of script-booted machines."""
+
+    def leaves(self, uuid: UUID) -> None:
+        """It starts its disk next, without our boot image."""
 
     def awaits(self, uuid: UUID, token: str) -> bool:
         """Whether a probe with this token runs on the machine, and has not reported yet."""

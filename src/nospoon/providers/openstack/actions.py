@@ -1,0 +1,99 @@
+"""Actions of Nova on servers: one at a time, and until the server is as it should be.
+
+https://docs.openstack.org/api-ref/compute/#servers-run-an-action-servers-action
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from nospoon.errors import Conflict, Gone, ProviderError
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.roster import Roster, Server
+from nospoon.runtime import clock
+
+POWER = 240
+"""Pauses within which Nova changes a server's power."""
+RESTLESS = 60.0
+"""Seconds for which a server may still change after a command."""
+BUSY = "task_state"
+"""In Nova's refusal of what it cannot do while it does something else (409)."""
+STARTED_BY = {"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve", "SUSPENDED": "resume"}
+"""Status of a server that others put away -> action that starts it."""
+
+
+IDLE = 3
+"""Looks at a server with which Nova does nothing, until what was begun is over."""
+
+
+class Settled:
+    """Whether a server is what it was to become, or does not become it."""
+
+    def __init__(self, is_it: Callable[[Server], bool]) -> None:
+        self._is_it, self._idle = is_it, 0
+
+    def __call__(self, server: Server) -> bool:
+        self._idle = 0 if server.task else self._idle + 1
+        return self._is_it(server) or self._idle >= IDLE
+
+
+class Actions:
+    def __init__(self, around: Around, roster: Roster) -> None:
+        self._around, self._roster = around, roster
+        self._restless = 0.0
+
+    def stir(self) -> None:
+        """Servers change from now on."""
+        self._restless = clock.monotonic() + RESTLESS
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether servers may still change after a command."""
+        return clock.monotonic() < self._restless
+
+    async def act(self, machine: UUID, action: Mapping[str, Any], **how: Any) -> None:
+        """One action; it waits while Nova is doing another. `how`: as `Api.call` has it."""
+        self.stir()
+        server = await self.must(machine)
+        end = clock.monotonic() + POWER * self._around.pause
+        while True:
+            try:
+                path = f"/servers/{server.id}/action"
+                await self._around.api.call(Service.NOVA, "POST", path, action, **how)
+            except Conflict as error:
+                if BUSY not in str(error) or clock.monotonic() > end:
+                    raise
+                await asyncio.sleep(self._around.pause)
+            else:
+                return
+
+    async def must(self, machine: UUID) -> Server:
+        """The server of a machine as it is now. Raises `Gone`."""
+        server = await self._roster.of(machine)
+        if server is None:
+            raise Gone(
+                f"machine {machine} has no server in cloud {self._around.api.name}",
+                hint="`nospoon up` makes it again.",
+            )
+        return server
+
+    async def until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
+        """Once the server is so, and Nova does nothing with it."""
+        seconds = pauses * self._around.pause
+        end = clock.monotonic() + seconds
+        while True:
+            server = await self.must(machine)
+            if is_it(server) and not server.task:
+                return server
+            if server.status == "ERROR":
+                raise ProviderError(f"server {server.id} is in error: {server.fault}")
+            if clock.monotonic() > end:
+                raise ProviderError(
+                    f"server {server.id} is {server.status} ({server.task or 'no task'}) after "
+                    f"{seconds:.0f} s"
+                )
+            await asyncio.sleep(self._around.pause)
