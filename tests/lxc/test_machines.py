@@ -171,7 +171,7 @@ async def test_a_root_cannot_hold_up_its_next_start(
     bench: Bench, place: Path, images: dict[str, Path], connection: LxcConnection
 ) -> None:
     async def open_seed(digest: str) -> Seed:
-        return Seed("instance-id: m0\n", digest, "")
+        return Seed("m0", "m0", (), digest, "")
 
     seeded = LxcConnection(
         connection.host,

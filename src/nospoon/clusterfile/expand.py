@@ -15,7 +15,7 @@ from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.clusterfile.hosts import place_named
 from nospoon.clusterfile.ironic import enrolment
-from nospoon.clusterfile.models import MAX_CLUSTER, MAX_PARTS, NodeGroupSection
+from nospoon.clusterfile.models import MAX_CLOUD_INIT, MAX_CLUSTER, MAX_PARTS, NodeGroupSection
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.boot import BootDevice
@@ -105,6 +105,17 @@ def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
         if total > MAX_PARTS:
             message = f"expected at most {MAX_PARTS} {what} in a cluster, got {total}"
             yield Complaint(("nodes",), message, "Make several clusters of it")
+    given = sum(
+        len(each.user_data) + sum(map(len, each.ssh_authorized_keys))
+        for each in (node.cloud_init for node in nodes)
+    )
+    if given > MAX_CLOUD_INIT:
+        message = (
+            f"expected at most {MAX_CLOUD_INIT} characters of user data and ssh keys of all nodes "
+            f"of a cluster, got {given}"
+        )
+        hint = "Give nodes less of it: user data may fetch what it needs"
+        yield Complaint(("nodes",), message, hint)
 
 
 def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[LabFlavor]:

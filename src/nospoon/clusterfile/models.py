@@ -72,6 +72,10 @@ MAX_PARTS = 100_000
 """Disks of all nodes of a cluster, and NICs: with 24 disks for each, a plan of 20,000 nodes took a
 gigabyte of memory.
 """
+MAX_CLOUD_INIT = 256 << 20
+"""Characters of user data and ssh keys that all nodes of a cluster are given: each may have half a
+megabyte, and a digest is made of it.
+"""
 """Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
 Ratio = Annotated[Number, Field(gt=0, le=1000)]
 

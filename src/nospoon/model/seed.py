@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Seed:
-    """The three files of it. YAML; `user_data` whatever its first line says, "" for none."""
+    """What its three files are made of. `user_data`: whatever its first line says, "" for none;
+    `network_config`: YAML. Texts are those of the cluster, which thousands of nodes may share.
+    """
 
-    meta_data: str = field(repr=False)
+    instance: str
+    hostname: str
+    keys: tuple[str, ...] = field(repr=False)
     user_data: str = field(repr=False)
     network_config: str = field(repr=False)
 
     @property
+    def meta_data(self) -> str:
+        """JSON, which is YAML, too."""
+        said = {"local-hostname": self.hostname, "public-keys": self.keys}
+        return json.dumps({"instance-id": self.instance, **said})
+
+    @property
     def digest(self) -> str:
-        """SHA-256 in hexadecimal digits: two seeds of one digest are the same."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        """SHA-256 in hexadecimal digits: two seeds of one digest are the same. Of many, compute it
+        in a thread: each may have half a megabyte.
+        """
+        names = ("meta_data", "network_config", "user_data")
+        content = json.dumps({name: getattr(self, name) for name in names})
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def files(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, ip_interface
 from uuid import UUID
 
@@ -35,6 +35,11 @@ def seeds_of(cluster: Cluster, cluster_id: UUID, allocations: Allocations) -> di
     }
 
 
+def digests_of(seeds: Mapping[str, Seed]) -> dict[str, str]:
+    """By the names of their nodes."""
+    return {name: each.digest for name, each in seeds.items()}
+
+
 def _seed(
     cluster: Cluster,
     uuid: UUID,
@@ -49,16 +54,13 @@ def _seed(
             for index in range(len(node.nics))
         },
     }
-    said: dict[str, object] = {
-        "local-hostname": node.name,
-        "public-keys": list(node.cloud_init.ssh_authorized_keys),
-    }
-    user_data = node.cloud_init.user_data
+    keys, user_data = node.cloud_init.ssh_authorized_keys, node.cloud_init.user_data
+    said = {"local-hostname": node.name, "public-keys": keys}
     network = json.dumps(config)
     # cloud-init runs again what it runs once an instance when the instance's id is another one
     content = json.dumps([said, user_data, network])
     short = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return Seed(json.dumps({"instance-id": f"{uuid}-{short}", **said}), user_data, network)
+    return Seed(f"{uuid}-{short}", node.name, keys, user_data, network)
 
 
 def _ethernet(

@@ -6,12 +6,13 @@ kept anywhere else: it is here as long as its plan is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from nospoon.errors import ProviderError
 from nospoon.model.seed import Seed
+from nospoon.runtime.paced import paced
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,12 @@ class Seeds:
 
     _held: WeakValueDictionary[str, Seed] = field(default_factory=WeakValueDictionary)
 
-    def offer(self, seeds: Iterable[Seed]) -> dict[str, Seed]:
+    async def offer(self, seeds: Mapping[str, Seed]) -> dict[str, Seed]:
         """Digest -> seed, to be held by who wants them to be found."""
-        return {(digest := each.digest): self._held.setdefault(digest, each) for each in seeds}
+        return {
+            digest: self._held.setdefault(digest, each)
+            async for digest, each in paced(seeds.items())
+        }
 
     async def open(self, digest: str) -> Seed:
         """Raises `ProviderError` for one that no plan holds."""

@@ -78,7 +78,7 @@ from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.roots import with_roots
-from nospoon.plan.seeds import seeds_of
+from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.paced import paced
@@ -293,8 +293,9 @@ class Planner:
             },
         )
         seeds = await self.workers.run(seen.uid, seeds_of, cluster, seen.id, allocations)
-        offered = self._seeds.offer(seeds.values())
-        around = replace(around, seeds={name: each.digest for name, each in seeds.items()})
+        digests = await self.workers.run(seen.uid, digests_of, seeds)
+        offered = await self._seeds.offer({digests[name]: each for name, each in seeds.items()})
+        around = replace(around, seeds=digests)
         resolved = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         roots = await self.workers.run(seen.uid, with_roots, resolved, seen.observed, cluster.nodes)
         desired = roots.desired
