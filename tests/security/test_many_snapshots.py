@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from nospoon.control.operations.snapshots import AT_ONCE, _answers
+from nospoon.control.operations.snapshots import AT_ONCE
+from nospoon.runtime.few import few_at_once
 
 NODES = 400
 
@@ -26,7 +27,7 @@ async def test_what_answers_at_once_is_asked_of_few_in_each_turn_of_the_loop() -
         return -item
 
     counted = asyncio.create_task(count())  # noqa: TID251  (it ends with the test)
-    assert await _answers(range(NODES), ask) == [-n for n in range(NODES)]
+    assert await few_at_once(range(NODES), ask, at_once=AT_ONCE) == [-n for n in range(NODES)]
     await counted
     assert max(asked.count(turn) for turn in set(asked)) <= AT_ONCE
 
@@ -39,7 +40,7 @@ async def test_after_an_error_no_further_ones_are_asked() -> None:
         raise ValueError(item)
 
     with pytest.raises(ValueError, match="0"):
-        await _answers(range(NODES), ask)
+        await few_at_once(range(NODES), ask, at_once=AT_ONCE)
     await asyncio.sleep(0)
     assert len(asked) <= AT_ONCE
-    assert await _answers((), ask) == []
+    assert await few_at_once((), ask, at_once=AT_ONCE) == []

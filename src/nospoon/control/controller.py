@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -215,11 +216,16 @@ class Controller:
     async def clusters(self, uid: int) -> list[dict[str, Any]]:
         """A row a cluster."""
         rows = await self.database.read(stored.listed, uid=uid)
+        nodes, on = Counter[str](), Counter[str]()
+        async for member in paced(self.fleet.all()):
+            if member.uid == uid:
+                nodes[member.cluster] += 1
+                on[member.cluster] += self.nodes.power_of(member) is PowerState.ON
         return [
             {
                 "name": name,
-                "nodes": len(members := self.fleet.of(uid, name)),
-                "on": sum(1 for member in members if self.nodes.power_of(member) is PowerState.ON),
+                "nodes": nodes[name],
+                "on": on[name],
                 "id": str(id_),
                 "file": file,
                 "operation": self.operations.current(id_),

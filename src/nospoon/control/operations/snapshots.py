@@ -8,11 +8,9 @@ was in their memory is not kept. A row is there before anything is taken, and af
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -25,6 +23,7 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFou
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.few import few_at_once
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
@@ -50,8 +49,6 @@ COMPLETE = (
 )
 HALF_MADE = (SnapshotState.TAKING, SnapshotState.REMOVING)
 
-T = TypeVar("T")
-R = TypeVar("R")
 Act = Callable[[Member], Awaitable[None]]
 _Disks = tuple[str, Sequence[str]]
 """A node and some of its disks."""
@@ -127,7 +124,7 @@ class Snapshots:
         """
         members = {member.machine for member in snapshot.members}
         others = [each for each in self._fleet.of(row.uid, row.name) if each.uuid not in members]
-        kept = await _answers(others, lambda each: self._kept_by(each.uuid))
+        kept = await few_at_once(others, lambda each: self._kept_by(each.uuid), at_once=AT_ONCE)
         more = [
             each.node for each, names in zip(others, kept, strict=True) if snapshot.name in names
         ]
@@ -151,8 +148,10 @@ class Snapshots:
     async def _refuse_lost(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off: all of them can go back, or none does."""
         name = snapshot.name
-        looked = await _answers(
-            snapshot.members, lambda m: self._hosts.snapshots(m.machine).list(m.machine)
+        looked = await few_at_once(
+            snapshot.members,
+            lambda m: self._hosts.snapshots(m.machine).list(m.machine),
+            at_once=AT_ONCE,
         )
         lost, newer = list[_Disks](), list[_Disks]()
         async for member, kept in paced(zip(snapshot.members, looked, strict=True)):
@@ -173,9 +172,10 @@ class Snapshots:
 
     async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off, too."""
-        asked = await _answers(
+        asked = await few_at_once(
             snapshot.members,
             lambda m: self._hosts.snapshots(m.machine).blocker(m.machine, snapshot.name),
+            at_once=AT_ONCE,
         )
         why = zip(snapshot.members, asked, strict=True)
         other = [f"{member.node} ({reason})" for member, reason in why if reason]
@@ -333,7 +333,7 @@ class Snapshots:
             return None
 
         name = f"{verb} {counted(len(members), 'node')}"
-        task = self._tasks.start(_answers(members, one), name=name)
+        task = self._tasks.start(few_at_once(members, one, at_once=AT_ONCE), name=name)
         try:
             results = await asyncio.shield(task)
         except asyncio.CancelledError:  # what was begun goes on in threads: hear it out
@@ -416,26 +416,6 @@ class Snapshots:
             names = ", ".join(each.name for each in known) or "none"
             raise NotFound(f"cluster {cluster.name} has no snapshot {name!r}; it has: {names}")
         return found
-
-
-async def _answers(items: Sequence[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Of each in this order, some asked at once. As many in each turn of the loop at most: an
-    answer that is there at once leaves no turn to others.
-    """
-    answers: dict[int, R] = {}
-    left = iter(enumerate(items))
-
-    async def some() -> None:
-        try:
-            for number, item in left:
-                answers[number] = await ask(item)
-                await asyncio.sleep(0)
-        except BaseException:
-            deque(left, maxlen=0)  # no further ones are asked
-            raise
-
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
-    return [answers[number] for number in range(len(items))]
 
 
 def _listed(disks: Sequence[_Disks]) -> str:

@@ -36,6 +36,7 @@ from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.few import few_at_once
 from nospoon.runtime.freeing import free
 from nospoon.services.consoles.records import Records
 from nospoon.store import clusters as stored
@@ -48,6 +49,8 @@ log = structlog.get_logger()
 
 
 _USUAL = Limits()
+STARTED_AT_ONCE = 32
+"""VMs and containers of one `up` that are switched on at a time: each is a few steps of its BMC."""
 CONSOLE_LINES = 5
 """Of a node that failed."""
 Start = Callable[[UUID], Awaitable[str]]
@@ -241,19 +244,21 @@ class Work:
         """
         made = {
             step.node
-            for step in prepared.plan.steps
+            async for step in paced(prepared.plan.steps)
             if step.action in (Action.CREATE, Action.REPLACE) and step.key.kind is Kind.MACHINE
         }
         made |= await self._database.read(journal.begun_machines, prepared.seen.id)
         starting = [
-            self._started(each.shape.uuid, each.node)
-            for each in prepared.desired.values()
+            (each.shape.uuid, each.node)
+            async for each in paced(prepared.desired.values())
             if isinstance(each.shape, Machine) and each.shape.kind is not NodeKind.BAREMETAL
             if each.node in made
         ]
-        return list(filter(None, await asyncio.gather(*starting)))
+        said = await few_at_once(starting, self._started, at_once=STARTED_AT_ONCE)
+        return list(filter(None, said))
 
-    async def _started(self, machine: UUID, node: str) -> str:
+    async def _started(self, made: tuple[UUID, str]) -> str:
+        machine, node = made
         try:
             why = await self._start(machine)
         except NospoonError as error:

@@ -169,8 +169,8 @@ class SimulatedMachines(SimulatedDriver):
         self.around.begin("machines")
         return [
             self._event(uuid, MachineChange.OBSERVED)
-            async for uuid in paced(self._uuids())
-            if uuid in self.around.world.running
+            async for uuid in paced(list(self.around.world.running))
+            if self._watched(uuid)
         ]
 
     async def watch(self) -> AsyncIterator[MachineEvent]:
