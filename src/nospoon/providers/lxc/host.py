@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -38,6 +39,14 @@ class LxcFacts:
     name: str
 
 
+@dataclass(slots=True)
+class _Look:
+    """One that is to be made, for all who share it."""
+
+    seen: Seen | None = None
+    failed: ProviderError | None = None
+
+
 class LxcHost:
     """Runs commands there. `root`: the directory of pools; `idmap`: ids that containers have, 0 and
     0 for those that the host reserves.
@@ -49,6 +58,8 @@ class LxcHost:
         self._idmap = idmap
         self._facts: LxcFacts | None = None
         self._asking = asyncio.Lock()
+        self._next: _Look | None = None
+        self._busy = asyncio.Lock()
 
     async def facts(self) -> LxcFacts:
         """Asked once, as long as nothing is missing."""
@@ -85,13 +96,34 @@ class LxcHost:
         return wanted
 
     async def look(self) -> Seen:
-        return parse((await self.sh(scripts.LOOK, self.root)).stdout)
+        """What is there after this call. One look is made at a time, and all who ask before it
+        begins share it: thousands of containers may be made, each of which asks a few times.
+        """
+        mine = self._next = self._next or _Look()
+        async with self._busy:
+            if mine.failed is not None:
+                raise mine.failed
+            if mine.seen is None:
+                self._next = None  # who asks from now on gets another one
+                try:
+                    done = await self.run(["python3", "-I", "-S", "-c", scripts.LOOK, self.root])
+                    mine.seen = await asyncio.to_thread(parse, done.stdout)
+                except ProviderError as error:
+                    mine.failed = error
+                    raise
+            return mine.seen
 
     async def sh(
         self, script: str, *words: str, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
         """Run a script; a failing one raises what it said last, without its text."""
-        done = await self.runner.run(["sh", "-ec", script, "sh", *words], stdin=stdin, check=False)
+        return await self.run(["sh", "-ec", script, "sh", *words], stdin=stdin, check=check)
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        """The same of any command."""
+        done = await self.runner.run(argv, stdin=stdin, check=False)
         if check and done.status != 0:
             said = (done.stderr or done.stdout).strip().splitlines()
             raise ProviderError(f"host {self.name}: {' / '.join(said[-3:]) or done.status}")

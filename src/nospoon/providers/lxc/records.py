@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from uuid import UUID
 
 import msgspec
 
 from nospoon.model.resources import Image, Machine, OwnerTag, Pool, Volume
 
+MACHINE = "/machine.json"
+"""After the directory of a container: its record."""
 OnPool = Pool | Image | Volume | Machine
 
 
@@ -57,23 +58,19 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a host has, by paths below the directory of pools. What cannot be read is ignored."""
+    """What a host has, by paths below the directory of pools. What cannot be read is ignored.
+    `machines`: UUID -> path of its directory; `pools`: those of the records that are pools'.
+    """
 
     records: Mapping[str, Record] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     running: Mapping[str, Running] = field(default_factory=dict)
-
-    def machines(self) -> dict[UUID, str]:
-        """UUID -> path of its directory."""
-        return {
-            each.machine.uuid: str(PurePosixPath(path).parent)
-            for path, each in self.records.items()
-            if each.machine is not None and path.endswith("/machine.json")
-        }
+    machines: Mapping[UUID, str] = field(default_factory=dict)
+    pools: Mapping[str, Record] = field(default_factory=dict)
 
 
 def parse(text: str) -> Seen:
-    """What `scripts.LOOK` wrote."""
+    """What `scripts.LOOK` wrote. There may be thousands of records: run it in a thread."""
     records: dict[str, Record] = {}
     sizes: dict[str, int] = {}
     running: dict[str, Running] = {}
@@ -91,4 +88,10 @@ def parse(text: str) -> Seen:
                     running[path] = Running(int(monitor), int(init))
         except (msgspec.MsgspecError, ValueError):
             continue
-    return Seen(records, sizes, running)
+    machines = {
+        each.machine.uuid: path.removesuffix(MACHINE)
+        for path, each in records.items()
+        if each.machine is not None and path.endswith(MACHINE)
+    }
+    pools = {path: each for path, each in records.items() if each.pool is not None}
+    return Seen(records, sizes, running, machines, pools)

@@ -9,27 +9,60 @@ no network, and limits of memory and of CPU time: nothing bounds what a header o
 from __future__ import annotations
 
 LOOK = """
-cd "$1" 2>/dev/null || exit 0
-for file in */pool.json */*.image.json */*.volume.json */*/machine.json */*/live.json; do
-  [ -f "$file" ] && text=$(cat "$file" 2>/dev/null) && printf 'record %s %s\\n' "$file" "$text"
-done
-for file in */*.image */*.volume; do
-  [ -f "$file" ] && size=$(stat -c %s "$file" 2>/dev/null) && echo "size $file $size"
-done
-for file in */*/pid; do
-  [ -f "$file" ] && pid=$(cat "$file" 2>/dev/null) || continue
-  name=${file%/pid}
-  title=$(tr '\\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") || continue
-  [ "$title" = "[lxc monitor] $1/${name%/*} ${name#*/} " ] || continue
-  children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) || children=
-  first=${children%% *}
-  echo "runs $name $pid ${first:-0}"
-done
-:
+import os, sys
+root, out = os.fsencode(sys.argv[1]), sys.stdout.buffer
+
+def names(*place):
+    try:
+        return sorted(each for each in os.listdir(b"/".join((root, *place))) if each[:1] != b".")
+    except OSError:
+        return []
+
+def text(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read().strip()
+    except OSError:
+        return b""
+
+def record(path):
+    said = text(root + b"/" + path)
+    if said:
+        out.write(b"record %s %s\\n" % (path, said.replace(b"\\n", b" ")))
+
+def size(path):
+    try:
+        out.write(b"size %s %d\\n" % (path, os.stat(root + b"/" + path).st_size))
+    except OSError:
+        pass
+
+def runs(pool, name):
+    pid = text(b"/".join((root, pool, name, b"pid")))
+    if not pid.isdigit():
+        return False
+    title = text(b"/proc/%s/cmdline" % pid).replace(b"\\0", b" ")
+    if title != b"[lxc monitor] %s/%s %s " % (root, pool, name):
+        return False
+    children = text(b"/proc/%s/task/%s/children" % (pid, pid)).split() or [b"0"]
+    out.write(b"runs %s/%s %s %s\\n" % (pool, name, pid, children[0]))
+    return True
+
+for pool in names():
+    for name in names(pool):
+        path = pool + b"/" + name
+        if name == b"pool.json" or name.endswith((b".image.json", b".volume.json")):
+            record(path)
+        elif name.endswith((b".image", b".volume")):
+            size(path)
+        elif not name.endswith(b".json"):
+            record(path + b"/machine.json")
+            if runs(pool, name):
+                record(path + b"/live.json")
 """
-"""Shell, of a directory of pools: a line for each record, file and container that runs. A monitor
+"""Python, of a directory of pools: a line for each record, file and container that runs. A monitor
 is known by its title, for a pid may be another process's by now. Where it was killed, the kernel
-has killed the container's init (PR_SET_PDEATHSIG).
+has killed the container's init (PR_SET_PDEATHSIG). It starts no processes: there may be thousands
+of containers, and they are looked at all the time.
 """
 
 FACTS = """

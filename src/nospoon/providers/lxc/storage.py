@@ -17,6 +17,7 @@ from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Ids
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.providers.lxc.records import OnPool, Record, Seen, record
+from nospoon.runtime.paced import paced
 
 THERE = 17
 """Status of `scripts.MAKE_POOL` where the directory is another's."""
@@ -56,7 +57,7 @@ class PoolDriver(Owned):
         seen = await self.host.look()
         return [
             self.observed(each, each.pool)
-            for each in seen.records.values()
+            for each in seen.pools.values()
             if each.pool is not None and self.is_managed(each, cluster)
         ]
 
@@ -95,8 +96,8 @@ class Files(Owned):
 
     def pool_of(self, seen: Seen, pool: str, tag: OwnerTag) -> str:
         """The pool's directory. Raises `ProviderError` where it is not there."""
-        for path, each in seen.records.items():
-            if each.pool is not None and each.name == pool and self.same_owner(each, tag):
+        for path, each in seen.pools.items():
+            if each.name == pool and self.same_owner(each, tag):
                 return self.host.path(str(PurePosixPath(path).parent))
         raise ProviderError(
             f"host {self.host.name}: no pool {pool}", hint="Run `nospoon up` again."
@@ -122,7 +123,7 @@ class ImageDriver(Files):
         seen = await self.host.look()
         return [
             self.observed(each, each.image, "" if path in seen.sizes else "its file is gone")
-            for at, each in seen.records.items()
+            async for at, each in paced(seen.records.items())
             if each.image is not None and self.is_managed(each, cluster)
             if (path := at.removesuffix(".json"))
         ]
@@ -162,7 +163,7 @@ class VolumeDriver(Files):
                 replace(each.volume, size=seen.sizes.get(path, each.volume.size)),
                 "" if path in seen.sizes else "its file is gone",
             )
-            for at, each in seen.records.items()
+            async for at, each in paced(seen.records.items())
             if each.volume is not None and self.is_managed(each, cluster)
             if (path := at.removesuffix(".json"))
         ]
@@ -228,9 +229,11 @@ def user_of(seen: Seen, path: str) -> str:
     """
     pool, name = PurePosixPath(path).parts[-2:]
     for directory in seen.running:
+        if not directory.startswith(f"{pool}/"):
+            continue
         for which in ("live.json", "machine.json"):
             found = seen.records.get(f"{directory}/{which}")
-            if found is None or found.machine is None or not directory.startswith(f"{pool}/"):
+            if found is None or found.machine is None:
                 continue
             if any(f"{disk.volume}.volume" == name for disk in found.machine.disks):
                 return directory
