@@ -38,6 +38,7 @@ from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.few import few_at_once
 from nospoon.runtime.freeing import free
+from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
