@@ -6,6 +6,8 @@ from dataclasses import replace
 from ipaddress import IPv4Network
 from uuid import UUID
 
+import pytest
+
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
@@ -55,6 +57,15 @@ def test_a_disk_that_rotates_has_a_rate_and_one_that_does_not_says_so() -> None:
     machine = resources(read(f"nodes: [{{disks: [{disks}]}}]"))[Key(Kind.MACHINE, "here", "node-0")]
     assert isinstance(machine, Machine)
     assert [disk.rotation_rate for disk in machine.disks] == [7200, 1]
+
+
+@pytest.mark.parametrize(("bytes_", "made"), [(1024, 1024), (1025, 2048), (512, 1024)])
+def test_a_disk_of_an_image_is_as_large_as_libvirt_makes_it(bytes_: int, made: int) -> None:
+    facts = {"a.img": ImageFacts("0" * 64, "raw", bytes_)}
+    found = resources(read("nodes: [{kind: vm, image: a.img}]"), facts)
+    volume = found[Key(Kind.VOLUME, "here", "node-0-0")]
+    assert isinstance(volume, Volume)
+    assert volume.size == made
 
 
 def test_identities_are_derived_and_steady() -> None:

@@ -330,7 +330,7 @@ class _Resolver:
         image = self._image_key(host.name, disk.source) if disk.image else None
         shape = Volume(
             pool=self.pool,
-            size=disk.size or (facts.virtual_size if facts else 0),
+            size=disk.size or (_whole_kibibytes(facts.virtual_size) if facts else 0),
             image=image.name if image else "",
         )
         needs = (self._pool_key(host.name), *((image,) if image else ()))
@@ -467,6 +467,11 @@ class _Resolver:
             number=socket.number,
             v2c=self.cluster.addressing.pdu.v2c,
         )
+
+
+def _whole_kibibytes(size: int) -> int:
+    """libvirt has qemu-img make disks of these, so that a disk may be larger than its image."""
+    return -(-size // 1024) * 1024
 
 
 ROTATION_RATES = {None: 0, False: 1, True: 7200}

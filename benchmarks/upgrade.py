@@ -1,0 +1,108 @@
+"""Upgrade and rollback of a container and of a VM beside the first `up` and a power cycle.
+
+Each node is made from an image, gets another one, and returns to the first. Measured: seconds of a
+command, and how long the node was off meanwhile, by its power as `node show` says it.
+
+usage: upgrade.py [--size MIB]   (of random data in each image; needs root, libvirt and lxc)
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self
+
+from measure import asked, private_daemon, report, timed
+from nospoon.testing.container_root import busybox_root
+
+KINDS = ("container", "vm")
+
+
+def container(size: int, version: str) -> bytes:
+    """A root file system with so many bytes of data."""
+    written = io.BytesIO(busybox_root())
+    with tarfile.open(fileobj=written, mode="a") as archive:
+        data = tarfile.TarInfo(f"data-{version}")
+        data.size = size
+        archive.addfile(data, io.BytesIO(os.urandom(size)))
+    return written.getvalue()
+
+
+def vm(size: int, version: str) -> bytes:
+    """A disk with so many bytes of data; its firmware finds nothing to boot on it."""
+    return version.encode().ljust(512, b"\0") + os.urandom(size)
+
+
+MADE: Mapping[str, Callable[[int, str], bytes]] = {"container": container, "vm": vm}
+
+
+class Watch:
+    """How long a node is off while something is done."""
+
+    def __init__(self, env: Mapping[str, str], node: str) -> None:
+        self._env, self._node = env, node
+        self._over, self.off = threading.Event(), 0.0
+
+    def _look(self) -> None:
+        last = time.perf_counter()
+        while not self._over.is_set():
+            on = asked(self._env, "node", "show", self._node)["power"] == "on"
+            now = time.perf_counter()
+            self.off += 0.0 if on else now - last
+            last = now
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def measure(env: Mapping[str, str], place: Path, kind: str, size: int) -> None:
+    """One kind, from its first `up` to its end."""
+    name, node = f"upgrade-{kind}", f"upgrade-{kind}/n"
+    images = {each: MADE[kind](size, each) for each in ("a", "b")}
+    file = place / f"{kind}.yaml"
+    file.write_text(
+        f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"networks: {{lan: {{}}}}\nnodes: [{{name: n, kind: {kind}, image: {kind}.image, "
+        f"memory: 128MiB, nics: lan}}]\n"
+    )
+
+    def up(image: str) -> float:
+        (place / f"{kind}.image").write_bytes(images[image])
+        return timed("up", "--yes", str(file), env=env)
+
+    made = up("a")
+    report(f"{kind}: first up", made)
+    cycle = timed("node", "power", node, "cycle", env=env)
+    report(f"{kind}: power cycle", cycle)
+    for what, image in (("upgrade", "b"), ("rollback", "a")):
+        with Watch(env, node) as watch:
+            seconds = up(image)
+        report(f"{kind}: {what}", seconds, reference=made, of="the first up")
+        report(f"{kind}: off meanwhile", watch.off)
+    timed("down", "--yes", "--purge", name, env=env)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=200, help="MiB of data in an image")
+    size = parser.parse_args().size << 20
+    with private_daemon() as env:
+        place = Path(env["NOSPOON_STATE_DIR"]).parent
+        for kind in KINDS:
+            measure(env, place, kind, size)
+
+
+if __name__ == "__main__":
+    main()
