@@ -6,7 +6,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-ironic test-ironic-full check format dist bench docs advisories clean
 
-demo:            ## Bring up real virtual servers, use them as a stranger would, take them down
+demo:            ## Bring up real virtual servers, use them as a stranger would
 	scripts/setup run
 	scripts/demo
 
