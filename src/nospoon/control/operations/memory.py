@@ -41,7 +41,7 @@ from nospoon.store.database import Database
 log = structlog.get_logger()
 
 Give = Callable[[str, Path, Path], None]
-"""Tells those who serve BMCs of a certificate, by its digest, and its key."""
+"""Gives those who serve BMCs a certificate, by its digest, and its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Memory:
         """The cluster's own, of the next generation."""
         seen, enrolment = prepared.seen, self._planner.enrolment
         earlier = seen.earlier
-        told = earlier.allocations if earlier is not None else prepared.allocations
+        known = earlier.allocations if earlier is not None else prepared.allocations
         leavers = {each.name for each in seen.rows} - {node.name for node in seen.cluster.nodes}
         return ClusterRow(
             id=seen.id,
@@ -202,7 +202,7 @@ class Memory:
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
             uploads=seen.uploads,
-            allocations=prepared.allocations.keeping(told, left).with_leavers(told, leavers),
+            allocations=prepared.allocations.keeping(known, left).with_leavers(known, leavers),
             created=earlier.created if earlier else self._clock(),
             enrolled=enrolment.sealed(
                 enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
