@@ -179,6 +179,7 @@ def _rescued(rack: Rack, cloud: FakeCloud) -> None:
     rack.run("node", "boot", "theirs/lab-1", "disk")
     power("on", "ACTIVE")
     power("reset", "ACTIVE")
+    rack.power("theirs/lab-1", "diag")  # once that is over: the same command again would join it
     rack.run("node", "boot", "theirs/lab-1", "network")
     power("reset", "RESCUE")
     rack.run("down", "--yes", "theirs")
