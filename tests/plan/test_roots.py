@@ -132,6 +132,7 @@ def test_after_an_upgrade_and_a_rollback_there_is_nothing_to_do() -> None:
 def test_one_former_root_is_kept_a_node() -> None:
     roots = with_roots(desired("c"), upgraded(), [NODE])
     assert root_of(roots) == "n-2000"
+    assert "what is on root n-0 is lost: one former root is kept of n" in roots.notes
     plan = planned(roots, upgraded())
     gone = {step.key.name for step in plan.steps if step.action is Action.DELETE}
     assert gone == {"n-0", "a"}
@@ -142,7 +143,7 @@ def test_who_wants_none_keeps_none() -> None:
     roots = with_roots(desired("b"), upgraded(), [bare])
     assert actions(planned(roots, upgraded())) == {("n-0", "delete"), ("a", "delete")}
     roots = with_roots(desired("c"), before(), [bare])
-    assert not roots.notes
+    assert roots.notes == ("what is on root n-0 is lost: no former root is kept of n",)
     assert ("n-0", "delete") in actions(planned(roots, before()))
 
 

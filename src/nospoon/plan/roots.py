@@ -20,7 +20,6 @@ from nospoon.model.resources import Image, Key, Kind, Machine, Observed, Resourc
 from nospoon.plan.order.kinds import whose
 
 STRIDE = 1000
-_MOST = "one former root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,10 @@ def _settle(desired: dict[Key, Resource], machine: Key, node: Node, there: _Ther
         if each.key.host == machine.host:
             _keep(desired, each, there.images, wanted)
     staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.host, name)}
+    most = "one former root is kept" if node.keeps_root else "no former root is kept"
     for each in found:
-        if each.key not in staying and each.key.name != used:
-            yield f"{each.key.name} goes with all that is on it: {_MOST} is kept of {node.name}"
+        if each.key not in staying:
+            yield f"what is on root {each.key.name} is lost: {most} of {node.name}"
     if used in ("", name):
         return
     if chosen:
