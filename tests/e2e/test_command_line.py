@@ -202,6 +202,21 @@ def test_a_saved_plan_that_was_edited_is_refused(shared: Rack, edited: dict[str,
     assert name not in {row["name"] for row in shared.json("status")}
 
 
+def test_a_plan_of_another_version_is_refused_as_such(shared: Rack) -> None:
+    name, file = simulated(shared)
+    path = shared.directory / "plan.json"
+    shared.run("plan", file, "-o", str(path))
+    saved = json.loads(path.read_text())
+    for version, called in (("0.0.9", "nospoon 0.0.9,"), (None, "nospoon of an earlier version")):
+        del saved["nospoon"]
+        saved |= {"nospoon": version} if version else {}
+        path.write_text(json.dumps(saved))
+        said = shared.run("apply", "--yes", str(path), status=2).stderr
+        assert f"was saved by {called}" in said
+        assert "nospoon plan FILE -o PLAN" in said
+    assert name not in {row["name"] for row in shared.json("status")}
+
+
 @pytest.mark.parametrize("content", [{"request": {}}, {"request": []}, [], "request"])
 def test_what_is_not_a_saved_plan_is_refused_with_what_to_do(
     shared: Rack, tmp_path: Path, content: object

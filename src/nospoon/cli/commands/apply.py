@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from nospoon import __version__
 from nospoon.cli import connect
 from nospoon.cli.commands.bmc import COLUMNS
 from nospoon.cli.commands.plan import AGREED, PLANNING
@@ -19,6 +20,7 @@ from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import check_columns, output_options
 from nospoon.errors import UsageError
+from nospoon.model.visible import visible
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
@@ -66,7 +68,10 @@ def _read(plan: str) -> tuple[str, dict[str, Any]]:
     """
     try:
         text = sys.stdin.read() if plan == "-" else Path(plan).read_text()
-        request = json.loads(text)["request"]
+        saved = json.loads(text)
+        request, version = saved["request"], saved.get("nospoon", "of an earlier version")
+        if version != __version__:
+            raise _other_version(plan, version)
         agreed = {name: request[name] for name in AGREED}
         path = request["path"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -88,6 +93,14 @@ def _is_whole(agreed: dict[str, Any]) -> bool:
         and isinstance(id_, str)
         and isinstance(fingerprint, str)
         and bool(_FINGERPRINT.fullmatch(fingerprint))
+    )
+
+
+def _other_version(plan: str, version: object) -> UsageError:
+    """Other versions write other plans, and fingerprints that mean something else."""
+    return UsageError(
+        f"{plan} was saved by nospoon {visible(str(version))[:40]}, and this is {__version__}",
+        hint="Save a new one with `nospoon plan FILE -o PLAN`.",
     )
 
 

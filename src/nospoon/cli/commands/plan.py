@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nospoon import __version__
 from nospoon.cli import connect
 from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
@@ -98,6 +99,11 @@ def _show(
             "cluster_id": plan["cluster_id"],
             "fingerprint": plan["fingerprint"],
         }
-        content = {"request": saved, "plan": plan, "text": answer["text"]}
+        content = {
+            "nospoon": __version__,
+            "request": saved,
+            "plan": plan,
+            "text": answer["text"],
+        }
         write_private(target, json.dumps(content, indent=2).encode())
     return bool(plan["steps"] or plan.get("remembered"))
