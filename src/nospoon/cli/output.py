@@ -48,14 +48,21 @@ def print_rows(
     columns: Sequence[str] = (),
     names: Sequence[str],
     secret: Sequence[str] = (),
+    spare: Sequence[str] = (),
 ) -> None:
     """Print rows; `names` are all columns in order. Unknown columns are refused; `secret` ones are
-    shown only where they are named.
+    shown only where they are named. Of a table that is wider than the terminal, `spare` ones are
+    left out, the first of them first: lines that a terminal breaks are hard to read.
     """
     check_columns(columns, names)
     wanted = list(columns) or [name for name in names if name not in secret]
     chosen = [{name: row.get(name) for name in wanted} for row in rows]
-    _PRINTERS[format_](chosen, wanted)
+    left_out: list[str] = []
+    if format_ == "table" and not columns:
+        left_out = _too_wide(chosen, wanted, spare, _terminal_width())
+    _PRINTERS[format_](chosen, [name for name in wanted if name not in left_out])
+    if left_out:
+        echo(f"No room for {', '.join(left_out)}; -c or -f json shows them.", err=True)
 
 
 def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> None:
@@ -98,6 +105,33 @@ def _csv(rows: list[dict[str, object]], names: list[str]) -> None:
     writer.writerows([_cell(row[name]) for name in names] for row in rows)
 
 
+def _terminal_width() -> int:
+    """Columns of the terminal that standard output is; 0 if it is none, or does not know."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except OSError:
+        return 0
+
+
+def _too_wide(
+    rows: Sequence[Row], names: Sequence[str], spare: Sequence[str], room: int
+) -> list[str]:
+    """Which of the `spare` columns to leave out, so that a table has `room`; 0 is without end."""
+    if not room:
+        return []
+    widths = {name: max([len(name), *(len(_cell(row[name])) for row in rows)]) for name in names}
+    left_out: list[str] = []
+    for name in spare:
+        if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= room:
+            break
+        if widths.pop(name, None) is not None:
+            left_out.append(name)
+    return left_out
+
+
+_GAP = "  "
+
+
 def _table(rows: list[dict[str, object]], names: list[str]) -> None:
     if not rows:
         echo("Nothing to show.", err=True)
@@ -106,10 +140,10 @@ def _table(rows: list[dict[str, object]], names: list[str]) -> None:
     titles = [name.replace("_", " ").upper() for name in names]
     widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(names))]
     bold = sys.stdout.isatty() and _styles(os.environ)
-    heading = "  ".join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
+    heading = _GAP.join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
     echo_colours(click.style(heading, bold=True) if bold else heading)
     for line in cells:
-        echo("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+        echo(_GAP.join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
 
 
 def _styles(environment: Mapping[str, str]) -> bool:

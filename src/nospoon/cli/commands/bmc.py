@@ -14,6 +14,8 @@ COLUMNS = (
 )
 SECRET = ("password", "pdu_secret", "pdu_community")
 """Columns that are shown on request only: tables end up in logs."""
+SPARE = ("uuid", "pdu", "redfish")
+"""Columns that narrow terminals do without."""
 
 
 @click.group("bmc")
@@ -35,4 +37,4 @@ def list_(
     check_columns(columns, COLUMNS)
     rows = connect.client().get("/v1/bmcs", cluster=cluster)
     secret = () if show_secrets else SECRET
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=secret)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=secret, spare=SPARE)

@@ -36,7 +36,7 @@ def command() -> None:
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List your nodes."""
     rows = connect.client().get("/v1/nodes", cluster=cluster)
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, spare=("uuid",))
 
 
 @command.command("show")

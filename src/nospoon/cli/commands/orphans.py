@@ -45,7 +45,9 @@ def command(
     client = connect.client()
     body = hosts_request(file, hosts)
     found = client.post("/v1/orphans", body)
-    print_rows(found["orphans"], format_=format_, columns=columns, names=COLUMNS)
+    print_rows(
+        found["orphans"], format_=format_, columns=columns, names=COLUMNS, spare=("cluster_id",)
+    )
     _tell(found)
     if reap and found["orphans"]:
         if not yes:

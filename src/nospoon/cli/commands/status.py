@@ -25,7 +25,7 @@ def command(cluster: str | None, format_: str, columns: tuple[str, ...]) -> None
     client = connect.client()
     if cluster is None:
         rows = client.get("/v1/clusters")
-        print_rows(rows, format_=format_, columns=columns, names=CLUSTER_COLUMNS)
+        print_rows(rows, format_=format_, columns=columns, names=CLUSTER_COLUMNS, spare=("id",))
         return
     answer = client.get(f"/v1/clusters/{cluster_name(cluster)}")
     names = NODE_COLUMNS if format_ not in NESTING and not columns else WITH_NESTED

@@ -9,7 +9,7 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli import connect
-from nospoon.cli.commands.bmc import COLUMNS, SECRET
+from nospoon.cli.commands.bmc import COLUMNS, SECRET, SPARE
 from nospoon.cli.commands.plan import PLANNING
 from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
@@ -93,6 +93,6 @@ def confirm(question: str) -> None:
 
 def show_bmcs(client: Client, cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     rows: list[dict[str, Any]] = client.get("/v1/bmcs", cluster=cluster)
-    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=SECRET)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=SECRET, spare=SPARE)
     if rows and format_ == "table" and not columns:
         echo(f"Passwords: nospoon bmc list --cluster {cluster} --show-secrets", err=True)

@@ -1,0 +1,77 @@
+"""Tables in terminals: what has no room is left out, and named."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from nospoon.cli.output import print_rows
+
+ROWS = [{"node": "worker-0", "ipmi": "127.0.0.1:6230", "redfish": "http://[::1]/" + "s" * 60}]
+NAMES = ("node", "ipmi", "redfish")
+NOTE = "No room for redfish; -c or -f json shows them.\n"
+
+
+@contextmanager
+def terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Standard output is a terminal of so many columns; afterwards the list has its lines."""
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    shown: list[str] = []
+    with os.fdopen(side, "w") as standard_output:
+        monkeypatch.setattr("sys.stdout", standard_output)
+        monkeypatch.setenv("NO_COLOR", "1")
+        yield shown
+        standard_output.flush()
+        os.set_blocking(main, False)
+        shown.extend(os.read(main, 65536).decode().splitlines())
+    os.close(main)
+
+
+def test_a_narrow_terminal_does_without_spare_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with terminal(80, monkeypatch) as shown:
+        print_rows(ROWS, format_="table", names=NAMES, spare=("redfish",))
+    assert shown == ["NODE      IPMI", "worker-0  127.0.0.1:6230"]
+    assert capsys.readouterr().err == NOTE
+
+
+@pytest.mark.parametrize(
+    ("width", "columns", "format_"),
+    [(120, (), "table"), (0, (), "table"), (80, NAMES, "table"), (80, (), "value")],
+    ids=["wide enough", "of unknown width", "columns that were asked for", "for programs"],
+)
+def test_everything_is_shown(
+    width: int,
+    columns: tuple[str, ...],
+    format_: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with terminal(width, monkeypatch) as shown:
+        print_rows(ROWS, format_=format_, columns=columns, names=NAMES, spare=("redfish",))
+    assert ROWS[0]["redfish"] in shown[-1]
+    assert capsys.readouterr().err == ""
+
+
+def test_reasons_are_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"what": "kvm", "detail": "d" * 90}]
+    with terminal(40, monkeypatch) as shown:
+        print_rows(rows, format_="table", names=("what", "detail"))
+    assert shown[-1] == f"kvm   {'d' * 90}"
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_no_terminal_gets_all(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, format_="table", names=NAMES, spare=("redfish",))
+    assert str(ROWS[0]["redfish"]) in capsys.readouterr().out
