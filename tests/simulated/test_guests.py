@@ -116,13 +116,15 @@ async def test_a_guest_that_is_not_up_yet_never_is_when_its_machine_is_switched_
         assert here.rack.uuid in here.guests.gone
 
 
+async def seen(here: Place) -> None:
+    """The daemon begins to watch."""
+    async for _ in here.connection.machine_driver.watch():
+        break
+
+
 async def test_a_guest_of_the_network_boots_again_with_the_next_daemon_and_another_does_not(
     tmp_path: Path,
 ) -> None:
-    async def seen(here: Place) -> None:
-        async for _ in here.connection.machine_driver.watch():
-            break
-
     async with place(tmp_path, boot=60) as here:
         await here.power(PowerCommand.ON)
         first, killed = here.rack.uuid, here.connection.world.dump()
@@ -201,6 +203,19 @@ async def test_a_guest_of_a_medium_is_told_what_is_written_there(tmp_path: Path)
         await machines.drives.eject(here.rack.uuid)
         await here.power(PowerCommand.CYCLE, CDROM)
         assert here.said.endswith("boots disk\r\n")
+
+
+async def test_a_guest_of_a_medium_boots_again_with_the_next_daemon(tmp_path: Path) -> None:
+    async with place(tmp_path, boot=60) as here:
+        machine = here.rack.uuid
+        medium = Medium(str(made_medium(tmp_path)), "ab" * 32)
+        await here.connection.machine_driver.drives.insert(machine, medium)
+        await here.power(PowerCommand.ON, CDROM)
+        killed = here.connection.world.dump()
+    async with place(tmp_path, world=World.load(killed)) as here:
+        await seen(here)
+        guest = await here.guest()
+        assert (guest.machine, guest.cmdline) == (machine, "/vmlinuz ipa-api-url=http://h --")
 
 
 async def test_the_probe_reports_what_a_machine_has(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from nospoon.runtime.tasks import Tasks
 
 RAMDISKS = frozenset({BootDevice.NETWORK, BootDevice.HTTP, BootDevice.CDROM})
 """From where machines boot what is not theirs."""
-RESUMED = RAMDISKS - {BootDevice.CDROM}
 
 
 class SimulatedMachines(SimulatedDriver):
@@ -47,7 +46,6 @@ class SimulatedMachines(SimulatedDriver):
     ) -> None:
         super().__init__(Kind.MACHINE, around)
         self._ports: dict[UUID, SerialPort] = {}
-        self._cmdlines: dict[UUID, str] = {}
         self._chance = SystemRandom()
         self._tasks = Tasks(f"simulated {around.host}")
         self._recorder = Recorder(records, self._tasks, record_space)
@@ -106,7 +104,6 @@ class SimulatedMachines(SimulatedDriver):
         await super().delete(observed)
         if known and isinstance(observed.shape, Machine):
             self._ports.pop(observed.shape.uuid, None)
-            self._cmdlines.pop(observed.shape.uuid, None)
             self._end_guest(observed.shape.uuid)
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
@@ -151,13 +148,13 @@ class SimulatedMachines(SimulatedDriver):
         self.around.begin("insert")
         state = self.around.state(machine)
         if self.around.simulation.agents is not None:
-            self._cmdlines[machine] = await asyncio.to_thread(media.cmdline, Path(medium.path))
+            state.cmdline = await asyncio.to_thread(media.cmdline, Path(medium.path))
         state.medium = medium.sha256
 
     async def eject(self, machine: UUID) -> None:
         self.around.begin("eject")
-        self.around.state(machine).medium = ""
-        self._cmdlines.pop(machine, None)
+        state = self.around.state(machine)
+        state.medium = state.cmdline = ""
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """There is no firmware that trusts anybody."""
@@ -304,14 +301,14 @@ class SimulatedMachines(SimulatedDriver):
             loop.call_later(how.boot, self._begin_guest, machine, state.boots)
 
     def _resume(self) -> None:
-        """Ramdisks of the network that an earlier daemon left boot again. One that had not asked
-        its API yet goes on from there, as if its boot took longer; for the others Ironic refuses a
-        second token, so that they give up. What a medium passed to its kernel is no longer known.
+        """Ramdisks that an earlier daemon left boot again. One that had not asked its API yet goes
+        on from there, as if its boot took longer; of others that booted from the network Ironic
+        refuses a second token, so that they give up. A medium brings its own token.
         """
         how = self.around.simulation
         for machine in self._uuids() if how.agents is not None else ():
             state = self.around.state(machine)
-            if state.power is PowerState.ON and state.booted in RESUMED:
+            if state.power is PowerState.ON and state.booted in RAMDISKS:
                 loop = asyncio.get_running_loop()
                 loop.call_later(how.boot, self._begin_guest, machine, state.boots)
 
@@ -347,7 +344,7 @@ class SimulatedMachines(SimulatedDriver):
             how,
             hands=self,
             image=state.image,
-            cmdline=self._cmdlines.get(machine, "") if medium else None,
+            cmdline=state.cmdline if medium else None,
         )
         self.around.guests.booted(guest)
 

@@ -9,6 +9,8 @@ from nospoon.protocols.agent.parameters import of_menu
 
 MENUS = frozenset({"grub.cfg", "isolinux.cfg"})
 LARGEST_MENU = 1 << 16
+LONGEST_CMDLINE = 2048
+"""What Linux takes of it on x86 (COMMAND_LINE_SIZE)."""
 
 
 def cmdline(path: Path) -> str:
@@ -21,4 +23,4 @@ def cmdline(path: Path) -> str:
 
         found = iso9660.find(read, MENUS, largest=LARGEST_MENU)
         lines = (of_menu(each.decode("utf-8", "replace")) for each in found)
-        return next((line for line in lines if line), "")
+        return next((line for line in lines if line), "")[:LONGEST_CMDLINE]

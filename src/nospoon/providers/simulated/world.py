@@ -56,8 +56,9 @@ class Kept:
 class Running:
     """Runtime state of one machine. `after`: what it boots when its guest resets itself.
 
-    `kept`: name of a snapshot -> what it keeps. `image`: what a guest wrote on the first disk.
-    `live`: what it has since it was started, where its definition was changed after that.
+    `cmdline`: what the medium passes to its kernel. `kept`: name of a snapshot -> what it keeps.
+    `image`: what a guest wrote on the first disk. `live`: what it has since it was started, where
+    its definition was changed after that.
     """
 
     power: PowerState = PowerState.OFF
@@ -66,6 +67,7 @@ class Running:
     booted: BootDevice | None = None
     boots: int = 0
     medium: str = ""
+    cmdline: str = field(default="", repr=False)
     paused: bool = False
     image: str = ""
     kept: dict[str, Kept] = field(default_factory=dict)
