@@ -35,7 +35,7 @@ COMMANDS = {
     "bmc": "BMCs: where they answer, and who may log in.",
     "host": "Hosts: check what they have of what is needed there, and prepare them.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
-    "recover": "Make a lost store again from what is on the hosts.",
+    "recover": "Rebuild a lost store from what is on the hosts.",
     "snapshot": "Snapshots of a whole cluster: create, list, restore, delete.",
     "operation": "Long work: list, show, watch, cancel.",
     "lab": "Labs: which machines lab schedulers may have; drain, repair, reserve.",

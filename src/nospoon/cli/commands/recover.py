@@ -47,7 +47,7 @@ def command(
     format_: str,
     columns: tuple[str, ...],
 ) -> None:
-    """Make a lost store again from what is on the hosts: of FILE, those given, or this machine.
+    """Rebuild a lost store from what is on the hosts: of FILE, those given, or this machine.
 
     With FILE, only the cluster that it names. Of a cluster that is known, what is not known yet is
     taken in. Nothing on a host is changed; the next `up` serves BMCs again, with new passwords
