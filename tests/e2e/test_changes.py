@@ -46,6 +46,7 @@ from nospoon.clusterfile.models import (
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
+from nospoon.clusterfile.services import HealthSection, ServiceSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.rack import Rack, private_rack
 
@@ -72,6 +73,8 @@ CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_im
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
 KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
 CONTAINERS = "tests/e2e/test_containers.py::test_changes_of_the_connection_follow_their_rules"
+SERVICES = "tests/e2e/test_services.py::test_changes_of_services_follow_their_rules"
+OF_SERVICES = (ServiceSection, HealthSection)
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
 OF_LABS = (
     LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
@@ -96,6 +99,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
     (HardwareSection, "rollback"): "tests/e2e/test_kinds.py::"
     "test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back",
+    **{(section, name): SERVICES for section in OF_SERVICES for name in section.model_fields},
     (FlavorSection, "kind"): KINDS,
     (NodeGroupSection, "kind"): KINDS,
     (DiskSection, "checksum"): CHECKSUM,

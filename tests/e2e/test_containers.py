@@ -36,7 +36,14 @@ nodes:
   ssh_keys: ['{key}']
   user_data: |
     #cloud-config
+    disable_root: false
     runcmd: [[sh, -c, "echo {word} >/root/said"]]
+    write_files:
+    - path: /etc/systemd/system/sleeper.service
+      content: "[Service]\\nExecStart=/bin/sleep infinity\\n"
+services:
+  login: {{nodes: box, unit: ssh, health: 22}}
+  sleeper: {{nodes: box, after: login, environment: {{WORD: 'a "{word}" $HOME', MORE: x}}}}
 """
 
 
@@ -92,6 +99,14 @@ def initialised(rack: Rack, name: str, word: str) -> Callable[[], bool]:
     return done
 
 
+def environment(rack: Rack, name: str) -> dict[str, str]:
+    """What the file gave to the process of the unit."""
+    main = inside(rack, name, "systemctl", "show", "-P", "MainPID", "sleeper")
+    given = attached(rack, name, "box", "cat", f"/proc/{main}/environ").stdout.split("\0")
+    pairs = dict(each.partition("=")[::2] for each in given if each)
+    return {key: pairs[key] for key in ("MORE", "WORD") if key in pairs}
+
+
 def left(rack: Rack, name: str) -> list[str]:
     """What of a cluster is on the host."""
     found = [str(path) for path in (rack.directory / "pool").rglob("*") if name in path.name]
@@ -107,8 +122,15 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     name, bmc = rack.name(), rack.bmc()
     file = written(rack, name, bmc, "first")
     rack.run("up", "--yes", file)
-    assert power(rack, name) == "on"
+    rows = rack.json("service", "list")
+    seen = [(row["service"], row["node"], row["power"], row["health"]) for row in rows]
+    assert seen == [("login", "box", "on", "healthy"), ("sleeper", "box", "on", "")]
     until(initialised(rack, name, "first"), "cloud-init done")
+    assert environment(rack, name) == {"MORE": "x", "WORD": 'a "first" $HOME'}
+    before = inside(rack, name, "systemctl", "show", "-P", "MainPID", "ssh")
+    rack.run("service", "restart", "login", "-l", "root")
+    assert inside(rack, name, "systemctl", "show", "-P", "MainPID", "ssh") not in ("0", before)
+    assert "Server listening on" in rack.run("service", "logs", "login", "-l", "root").stdout
     state = inside(rack, name, "systemctl", "is-system-running", "--wait")
     assert state == "running", inside(rack, name, "systemctl", "--failed", "--no-legend")
     told = ("hostname", "-s"), ("cat", "/proc/1/comm"), ("cat", "/sys/class/net/eth0/address")
@@ -127,6 +149,7 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     rack.run("up", "--yes", file)
     rack.run("node", "power", f"{name}/box", "on")
     until(initialised(rack, name, "second"), "cloud-init again")
+    assert environment(rack, name)["WORD"] == 'a "second" $HOME'
 
     rack.run("down", "--yes", name)
     assert left(rack, name) == []

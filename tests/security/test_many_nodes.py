@@ -21,7 +21,7 @@ from tests.security.test_starting import finished
 from nospoon.control import controller
 from nospoon.control.fleet import host_boots, usage
 from nospoon.control.maintenance import recover
-from nospoon.control.operations import work
+from nospoon.control.operations import starting
 from nospoon.control.planning import allocating, planner
 from nospoon.providers.simulated import drivers, machines
 from nospoon.runtime.paced import paced
@@ -126,7 +126,7 @@ async def test_few_vms_are_started_at_a_time(
         assert (await asked.ask(OWNER, "PUT", f"/v1/files/{sha256}", image)).status == 204
         body = {"file": "x.yaml", "text": text, "uploads": {"i": sha256}}
         await finished(asked, OWNER, await asked.ask(OWNER, "POST", "/v1/clusters", body))
-    assert most == work.STARTED_AT_ONCE < NODES + 20
+    assert most == starting.AT_ONCE < NODES + 20
 
 
 async def test_an_update_of_many_bmcs_gives_others_turns(monkeypatch: pytest.MonkeyPatch) -> None:

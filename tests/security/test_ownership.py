@@ -77,6 +77,7 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ),
     ("GET", "/nodes"): Row("/v1/nodes", Gets.OWN),
     ("GET", "/bmcs"): Row("/v1/bmcs", Gets.OWN),
+    ("GET", "/services"): Row("/v1/services", Gets.OWN),
     ("GET", "/nodes/{node:path}/show"): Row(f"{NODE}/show", Gets.NOT_FOUND),
     ("GET", "/nodes/{node:path}/login"): Row(f"{NODE}/login", Gets.NOT_FOUND),
     ("POST", "/nodes/{node:path}/power"): Row(f"{NODE}/power", Gets.NOT_FOUND, {"command": "on"}),

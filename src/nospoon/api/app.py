@@ -13,7 +13,17 @@ from nospoon import __version__
 from nospoon.api.errors import encode, status_of
 from nospoon.api.gate import Gate
 from nospoon.api.peer import Members
-from nospoon.api.routes import clusters, files, labs, nodes, operations, snapshots, system, upkeep
+from nospoon.api.routes import (
+    clusters,
+    files,
+    labs,
+    nodes,
+    operations,
+    services,
+    snapshots,
+    system,
+    upkeep,
+)
 from nospoon.api.wire import PATTERNS
 from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
@@ -35,7 +45,7 @@ def create_app(controller: Controller, *, members: Members) -> FastAPI:
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Gate, members=members, log=app.state.log)
-    for module in (system, files, clusters, nodes, operations, snapshots, labs, upkeep):
+    for module in (system, files, clusters, nodes, operations, services, snapshots, labs, upkeep):
         app.include_router(module.router, prefix="/v1")
     return app
 

@@ -45,6 +45,7 @@ from nospoon.clusterfile.models import (
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
+from nospoon.clusterfile.services import HealthSection, ServiceSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 
 
@@ -101,8 +102,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "id": Rule.REFUSED,
         "throwaway": Rule.AT_POWER_OFF,
         **_all(Rule.PARTS, "hosts", "networks", "flavors", "boot", "bmc", "ironic", "nova"),
-        "labs": Rule.PARTS,
-        "nodes": Rule.PARTS,
+        **_all(Rule.PARTS, "labs", "services", "nodes"),
     },
     HostSection: {
         **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
@@ -212,6 +212,12 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
             WebhookSection,
         )
     },
+    ServiceSection: {
+        **_all(Rule.LIVE, "nodes", "unit", "after"),
+        "environment": Rule.AT_POWER_OFF,
+        "health": Rule.PARTS,
+    },
+    HealthSection: _all(Rule.LIVE, "port", "path", "timeout"),
     LabMachineSection: {
         **dict.fromkeys(LabMachineSection.model_fields, Rule.LIVE),
         "bmc": Rule.PARTS,

@@ -24,6 +24,7 @@ from nospoon.clusterfile.nova import wanted
 from nospoon.clusterfile.openstack import connection
 from nospoon.clusterfile.references import LocalFile, LocalPair
 from nospoon.clusterfile.sections import Sections, read_sections
+from nospoon.clusterfile.service_nodes import services_of
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.errors import Problem, SpecError
 from nospoon.model.agent import Agents
@@ -70,6 +71,7 @@ def load(
     if not isinstance(document.value, dict):
         raise SpecError(sections.problems)
     expansion = expand(sections, default_network=_default_network(sections))
+    services = services_of(sections, expansion)
     found = chain(expansion.complaints, check(sections, expansion, local_file, local_pair))
     complaints = islice(found, MAX_PROBLEMS)
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
@@ -108,6 +110,7 @@ def load(
         adoptions=tuple(expansion.adoptions),
         logins=_logins(sections),
         labs=_labs(sections),
+        services=services,
     )
 
 

@@ -43,6 +43,7 @@ from nospoon.clusterfile.section import (
     listed,
     parse_text,
 )
+from nospoon.clusterfile.services import ServiceSection
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.model.node_kind import NodeKind
@@ -359,5 +360,8 @@ class ClusterFile(Section):
     )
     labs: dict[Name, LabSection] = Field(
         default_factory=dict, description="Labs, whose machines recipes of a scheduler get."
+    )
+    services: dict[Name, ServiceSection] = Field(
+        default_factory=dict, description="What VMs and containers run, by the services' names."
     )
     nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")

@@ -82,7 +82,7 @@ def _worded(value: Any) -> Any:
 
 
 _NULL = {"type": "null"}
-_MAY_BE_EMPTY = ("hosts", "networks", "flavors", "boot", "bmc", "labs")
+_MAY_BE_EMPTY = ("hosts", "networks", "flavors", "boot", "bmc", "labs", "services")
 _SHORT_FORMS: dict[str, list[dict[str, Any]]] = {
     "HostSection": [{"enum": ["simulated", None]}],
     "NetworkSection": [_NULL],
@@ -90,6 +90,8 @@ _SHORT_FORMS: dict[str, list[dict[str, Any]]] = {
     "DiskSection": [{"$ref": "#/$defs/DiskSection/anyOf/1/properties/size/anyOf/0"}],
     "PlacementSection": [{"$ref": "#/$defs/Strategy"}],
     "AdoptSection": [{"type": "string", "minLength": 1, "maxLength": 255}],
+    "HealthSection": [{"$ref": "#/$defs/HealthSection/anyOf/1/properties/port"}],
+    "ServiceSection": [_NULL],
     "NicSection": [{"type": "string", "pattern": NAME_PATTERN}],
     "NodeBmcSection": [
         {"$ref": "#/$defs/BmcProtocol"},

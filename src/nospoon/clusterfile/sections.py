@@ -31,14 +31,17 @@ from nospoon.clusterfile.models import (
 from nospoon.clusterfile.nearest import MAX_LETTERS, nearest
 from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.section import Flag, shown
+from nospoon.clusterfile.services import ServiceSection
 from nospoon.errors import Problem
 from nospoon.model.names import MAX_NAME, NAME_PATTERN
 
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-MOST = {"hosts": 1000, "networks": 1000, "labs": 100}
-"""Entries of a section: each host is asked, and each network compared with every other."""
+MOST = {"hosts": 1000, "networks": 1000, "labs": 100, "services": 100}
+"""Entries of a section: each host is asked, each network compared with every other, and the nodes
+of a service are found by their names.
+"""
 _FLAG: TypeAdapter[bool] = TypeAdapter(Flag)
 
 
@@ -58,6 +61,7 @@ class Sections:
     ironic: IronicSection | None = None
     nova: NovaSection | None = None
     labs: dict[str, LabSection] = field(default_factory=dict)
+    services: dict[str, ServiceSection] = field(default_factory=dict)
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -94,6 +98,7 @@ def read_sections(document: Document) -> Sections:
     if value.get("nova") is not None:
         found.nova = _read(document, ("nova",), value["nova"], NovaSection.model_validate, found)
     found.labs = _read_mapping(document, value, "labs", LabSection, found)
+    found.services = _read_mapping(document, value, "services", ServiceSection, found)
     _read_groups(document, value, found)
     return found
 
@@ -220,7 +225,8 @@ def translated(
         elif detail["type"] == "missing":
             yield document.problem((*path, *inner), f"missing key {str(detail['loc'][-1])!r}")
         else:
-            message, hint = _message(detail, secret=inner[-1:] in SECRETS)
+            secret = inner[-1:] in SECRETS or inner[-2:-1] == ("environment",)
+            message, hint = _message(detail, secret=secret)
             is_body = path[:1] == ("hosts",) and path[1:] != (value,)  # not the host's name
             if is_body and not inner and isinstance(value, str):
                 hint = "Write `simulated`, or a libvirt URI as `{libvirt: URI}`"

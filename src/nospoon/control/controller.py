@@ -30,6 +30,7 @@ from nospoon.control.maintenance.survey import Survey
 from nospoon.control.operations.downloads import fetch_all
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.services import Services
 from nospoon.control.operations.snapshots import Snapshots
 from nospoon.control.operations.verify import Verifier
 from nospoon.control.operations.work import Removal, Up, Work
@@ -91,6 +92,7 @@ class Controller:
     orphans: Orphans
     recovery: Recovery
     snapshots: Snapshots
+    services: Services
     exports: Exports
     labs: Labs
     consoles: ConsoleService

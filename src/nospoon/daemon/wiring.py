@@ -44,10 +44,13 @@ from nospoon.control.labs.webhooks import Webhooks
 from nospoon.control.maintenance.orphans import Orphans
 from nospoon.control.maintenance.recover import Recovery
 from nospoon.control.maintenance.survey import Survey
+from nospoon.control.operations.health import HealthChecks
 from nospoon.control.operations.memory import Memory
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.services import Services
 from nospoon.control.operations.snapshots import Snapshots
+from nospoon.control.operations.starting import Starting
 from nospoon.control.operations.verify import Verifier
 from nospoon.control.operations.work import Work
 from nospoon.control.planning.access import Access
@@ -344,6 +347,7 @@ class Daemon:
         self.lab_records = Workers("records of labs", 1)
         self.lab_consoles = Workers("consoles of labs", 2)
         self.board = self._board()
+        self.health = HealthChecks(self.hosts)
         self.memory = Memory(
             database=database,
             cipher=self.cipher,
@@ -365,7 +369,7 @@ class Daemon:
             records=self.records,
             fetch_records=partial(self.remotes.fetch_records, hosts=self.hosts),
             pending=self.pending,
-            start=self.bmcs.start,
+            starting=Starting(self.bmcs.start, self.health, self.planner.workers),
             clock=clock.unix,
             patience=settings.ironic_patience,
         )
@@ -439,6 +443,13 @@ class Daemon:
             orphans=orphans,
             recovery=recovery,
             snapshots=self.snapshots,
+            services=Services(
+                database=self.database,
+                planner=self.planner,
+                fleet=self.fleet,
+                nodes=self.nodes,
+                checks=self.health,
+            ),
             exports=self._exports(),
             labs=Labs(self.board, self.people, self.planner.workers, clock.unix),
             consoles=self.consoles,

@@ -18,6 +18,7 @@ from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import WantedFlavor
+from nospoon.model.service import Service
 
 
 class Arch(StrEnum):
@@ -338,10 +339,12 @@ class Credentials:
 class CloudInit:
     """What cloud-init is given in a VM or container besides its name and addresses. `user_data` ""
     for none; `ssh_authorized_keys`: of the image's default user, as sshd(8) has them.
+    `vendor_data`: what its services need, "" for nothing.
     """
 
     user_data: str = field(default="", repr=False)
     ssh_authorized_keys: tuple[str, ...] = ()
+    vendor_data: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +417,8 @@ class Adoption:
 class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
     `nodes` once somebody has looked at the hosts. `logins`: host -> openstacksdk's settings of
-    its cloud, as JSON, until `control.planning.logins` took them.
+    its cloud, as JSON, until `control.planning.logins` took them. `services`: those that others are
+    `after` first.
     """
 
     name: str
@@ -430,6 +434,7 @@ class Cluster:
     adoptions: tuple[Adoption, ...] = ()
     logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     labs: tuple[Lab, ...] = ()
+    services: tuple[Service, ...] = ()
 
     @property
     def baremetal(self) -> tuple[Node, ...]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Seed:
-    """What its three files are made of. `user_data`: whatever its first line says, "" for none;
-    `network_config`: YAML. Texts are those of the cluster, which thousands of nodes may share.
+    """What its files are made of. `user_data`: whatever its first line says, "" for none;
+    `network_config`: YAML; `vendor_data`: as user data, "" for no such file. Texts are those of the
+    cluster, which thousands of nodes may share.
     """
 
     instance: str
@@ -22,6 +23,7 @@ class Seed:
     keys: tuple[str, ...] = field(repr=False)
     user_data: str = field(repr=False)
     network_config: str = field(repr=False)
+    vendor_data: str = field(default="", repr=False)
 
     @property
     def meta_data(self) -> str:
@@ -34,9 +36,11 @@ class Seed:
         """SHA-256 in hexadecimal digits: two seeds of one digest are the same. Of many, compute it
         in a thread: each may have half a megabyte.
         """
-        names = ("meta_data", "network_config", "user_data")
-        content = json.dumps({name: getattr(self, name) for name in names})
-        return hashlib.sha256(content.encode()).hexdigest()
+        names = ("meta_data", "network_config", "user_data", "vendor_data")
+        content = {name: getattr(self, name) for name in names}
+        if not self.vendor_data:  # seeds without it are as they were before there was any
+            del content["vendor_data"]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
     def files(self) -> dict[str, str]:
@@ -45,4 +49,5 @@ class Seed:
             "meta-data": self.meta_data,
             "user-data": self.user_data,
             "network-config": self.network_config,
+            **({"vendor-data": self.vendor_data} if self.vendor_data else {}),
         }

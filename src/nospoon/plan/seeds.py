@@ -55,12 +55,13 @@ def _seed(
         },
     }
     keys, user_data = node.cloud_init.ssh_authorized_keys, node.cloud_init.user_data
+    vendor = [node.cloud_init.vendor_data] if node.cloud_init.vendor_data else []
     said = {"local-hostname": node.name, "public-keys": keys}
     network = json.dumps(config)
     # cloud-init runs again what it runs once an instance when the instance's id is another one
-    content = json.dumps([said, user_data, network])
+    content = json.dumps([said, user_data, network, *vendor])
     short = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return Seed(f"{uuid}-{short}", node.name, keys, user_data, network)
+    return Seed(f"{uuid}-{short}", node.name, keys, user_data, network, *vendor)
 
 
 def _ethernet(

@@ -227,10 +227,11 @@ LEAST_LINE = 6
 
 
 def lines_of_user_data(cluster: Cluster) -> set[str]:
-    """Each line of what cloud-init is given, but for comments and its first one: no pattern finds
-    the passwords in them.
+    """Each line of what cloud-init is given, but for comments and its first one, and each value of
+    services' environment: no pattern finds the passwords in them.
     """
-    return {
+    values = {value for each in cluster.services for _, value in each.environment}
+    return {each for each in values if len(each) >= LEAST_LINE} | {
         line.strip()
         for text in {node.cloud_init.user_data for node in cluster.nodes}
         for line in text.splitlines()

@@ -6,7 +6,7 @@ import asyncio
 import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import structlog
 
@@ -17,6 +17,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.operations.journal import NOBODY, Journal
 from nospoon.control.operations.memory import Kept, Memory, record_group
 from nospoon.control.operations.operations import Ended, Running
+from nospoon.control.operations.starting import Starting
 from nospoon.control.planning.pending import Pending, moving
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
@@ -24,11 +25,10 @@ from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
-from nospoon.errors import Conflict, HostUnreachable, NospoonError
+from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import Leaving
-from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.order import MoveId
@@ -36,7 +36,6 @@ from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
-from nospoon.runtime.few import few_at_once
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
@@ -50,12 +49,8 @@ log = structlog.get_logger()
 
 
 _USUAL = Limits()
-STARTED_AT_ONCE = 32
-"""VMs and containers of one `up` that are switched on at a time: each is a few steps of its BMC."""
 CONSOLE_LINES = 5
 """Of a node that failed."""
-Start = Callable[[UUID], Awaitable[str]]
-"""Powers a machine on through its BMC; why it does not run then, "" where it does."""
 FetchRecords = Callable[[], Awaitable[None]]
 """Copies what is new in the console records of other hosts."""
 
@@ -85,14 +80,14 @@ class Work:
         records: Records,
         fetch_records: FetchRecords,
         pending: Pending,
-        start: Start,
+        starting: Starting,
         clock: Clock,
         patience: float = 0.0,
     ) -> None:
         self._database, self.memory, self._clock = database, memory, clock
         self._planner, self._hosts, self._fleet = planner, hosts, fleet
         self._records, self._fetch_records = records, fetch_records
-        self._pending, self._start, self._patience = pending, start, patience
+        self._pending, self._starting, self._patience = pending, starting, patience
 
     async def up(self, running: Running, prepared: Prepared, request: Request, kept: Kept) -> Ended:
         """Make the cluster what its file says; `kept` is what `Memory.remember` gave."""
@@ -240,32 +235,14 @@ class Work:
                 outcome.failures[outcome.failures.index(each)] = replace(each, message=told)
 
     async def _switch_on(self, prepared: Prepared) -> list[str]:
-        """Start what runs its own image and was made now, or by an `up` that did not end; says of
-        which that failed, and why. Bare metal waits for its deployer.
-        """
+        """Start what was made now, or by an `up` that did not end."""
         made = {
             step.node
             async for step in paced(prepared.plan.steps)
             if step.action in (Action.CREATE, Action.REPLACE) and step.key.kind is Kind.MACHINE
         }
         made |= await self._database.read(journal.begun_machines, prepared.seen.id)
-        starting = [
-            (each.shape.uuid, each.node)
-            async for each in paced(prepared.desired.values())
-            if isinstance(each.shape, Machine) and each.shape.kind is not NodeKind.BAREMETAL
-            if each.node in made
-        ]
-        said = await few_at_once(starting, self._started, at_once=STARTED_AT_ONCE)
-        return list(filter(None, said))
-
-    async def _started(self, made: tuple[UUID, str]) -> str:
-        machine, node = made
-        try:
-            why = await self._start(machine)
-        except NospoonError as error:
-            why = str(error)
-        hint = f"start it with `nospoon node power {node} on`"
-        return why and f"node {node} was made and does not start: {why.rstrip('.')}; {hint}"
+        return await self._starting.switch_on(prepared, made)
 
     async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
         await asyncio.gather(*(self._look_at(host) for host in hosts))

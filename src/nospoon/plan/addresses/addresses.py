@@ -5,7 +5,7 @@ that they fit also on several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network, ip_interface
+from ipaddress import IPv4Network, ip_address, ip_interface
 from itertools import islice
 
 from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
@@ -50,6 +50,26 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
         if (address or address6)
         if _serves(hosts, allocations.hosts.get(node.name, ""))
     } | static
+
+
+def looked_at(cluster: Cluster, allocations: Allocations) -> dict[str, str]:
+    """Node -> the first of its addresses at which its host may look for a service: on a network on
+    which the host has an address, too, or that nospoon did not make. Others would lead elsewhere.
+    """
+    networks = {network.name: network for network in cluster.networks}
+    nics = {node.name: node.nics for node in cluster.nodes}
+    found: dict[str, str] = {}
+    for (node, index), address in sorted(known_addresses(cluster, allocations).items()):
+        network = networks[nics[node][index].network]
+        inside = network.existing or (network.addressed and _holds(allocations, network, address))
+        if inside:
+            found.setdefault(node, address)
+    return found
+
+
+def _holds(allocations: Allocations, network: Network, address: str) -> bool:
+    there = ip_address(address)
+    return any(there in each for each in (_cidr(allocations, network), network.cidr6) if each)
 
 
 def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:

@@ -1,0 +1,150 @@
+"""nospoon service."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import Any
+
+import click
+
+from nospoon.api.client import Client
+from nospoon.cli import connect
+from nospoon.cli.commands import up
+from nospoon.cli.completion import clusters, files
+from nospoon.cli.echo import echo
+from nospoon.cli.files import cluster_name
+from nospoon.cli.output import output_options, print_rows
+from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
+from nospoon.errors import NospoonError, NotFound, UsageError
+
+COLUMNS = (
+    "service", "cluster", "node", "kind", "power", "health", "unit", "address", "after", "why",
+)  # fmt: skip
+AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n "$@"; fi'
+PATIENCE = 120.0
+"""Seconds until a service that was restarted is healthy."""
+BETWEEN = 1.0
+
+
+@click.group("service")
+def command() -> None:
+    """Services of VMs and containers: list, logs, restart, upgrade."""
+
+
+_CLUSTER = click.option("--cluster", default="", help="Of this cluster.", shell_complete=clusters)
+_NODE = click.option("--node", default="", help="On this node alone.")
+_USER = click.option(
+    "-l", "--user", default="", callback=lambda _, __, value: user_name(value),
+    help="User there; default: as ssh_config(5) says, else yours here.",
+)  # fmt: skip
+
+
+@command.command("list")
+@_CLUSTER
+@output_options
+def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
+    """List your services, and whether they answer now."""
+    rows = connect.client().get("/v1/services", cluster=cluster)
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS, spare=("unit", "after"))
+
+
+@command.command("logs")
+@click.argument("service")
+@_CLUSTER
+@_NODE
+@_USER
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=None, help="The last ones; default: all."
+)
+@click.option("-f", "--follow", is_flag=True, help="Wait for more.")
+def logs(
+    service: str, cluster: str, node: str, user: str, lines: int | None, *, follow: bool
+) -> None:
+    """Print the journal of SERVICE with ssh (journalctl(1) there)."""
+    client = connect.client()
+    rows = _rows(client, service, cluster, node)
+    if len(rows) > 1:
+        nodes = ", ".join(row["node"] for row in rows)
+        raise UsageError(f"service {service} is on several nodes: {nodes}", hint="Give --node.")
+    argv = ["journalctl", "--no-pager", "--quiet", f"--unit={rows[0]['unit']}"]
+    argv += [f"--lines={lines}"] if lines is not None else []
+    argv += ["--follow"] if follow else []
+    run_ssh(ssh_argv(_login(client, rows[0]), user, argv))
+
+
+@command.command("restart")
+@click.argument("service")
+@_CLUSTER
+@_NODE
+@_USER
+def restart(service: str, cluster: str, node: str, user: str) -> None:
+    """Restart the unit of SERVICE with ssh: on one node after the other, each when it is healthy on
+    the one before.
+
+    A user other than root needs sudo(8) there, without a password.
+    """
+    client = connect.client()
+    for row in _rows(client, service, cluster, node):
+        argv = ["sh", "-c", AS_ROOT, "sh", "systemctl", "restart", row["unit"]]
+        done = subprocess.run(ssh_argv(_login(client, row), user, argv), check=False)
+        if done.returncode:
+            what = f"unit {row['unit']} was not restarted on {row['node']}"
+            raise NospoonError(f"{what}: status {done.returncode}")
+        _wait(client, row)
+        echo(f"{row['cluster']}/{row['node']}: {row['unit']} restarted", err=True)
+
+
+@command.command("upgrade")
+@click.argument("service")
+@click.argument("file", shell_complete=files)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def upgrade(context: click.Context, service: str, file: str, *, yes: bool) -> None:
+    """Bring the nodes of SERVICE to what FILE says, such as another image: one after the other,
+    each when the service is healthy on the one before.
+
+    With the former image in FILE it is the way back: their former roots are kept.
+    """
+    client = connect.client()
+    for row in _rows(client, service, cluster_name(file), ""):
+        echo(f"== {row['node']}", err=True)
+        context.invoke(up.command, file=file, yes=yes, targets=(row["node"],))
+        _wait(client, row)
+
+
+def _rows(client: Client, service: str, cluster: str, node: str) -> list[dict[str, Any]]:
+    """Where a service is. Raises `NotFound`, and `UsageError` for one of several clusters."""
+    found = [
+        row
+        for row in client.get("/v1/services", cluster=cluster)
+        if row["service"] == service and node in ("", row["node"])
+    ]
+    if not found:
+        where = f" on node {node}" if node else ""
+        raise NotFound(
+            f"no service {service}{where}", hint="`nospoon service list` shows what there is."
+        )
+    names = sorted({row["cluster"] for row in found})
+    if len(names) > 1:
+        raise UsageError(
+            f"there is a service {service} in each of {', '.join(names)}", hint="Give --cluster."
+        )
+    return found
+
+
+def _wait(client: Client, row: dict[str, Any]) -> None:
+    """Until it is healthy. Raises `NospoonError` after `PATIENCE`."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        now = _rows(client, row["service"], row["cluster"], row["node"])[0]
+        if now["health"] != "unhealthy":
+            return
+        if time.monotonic() > end:
+            raise NospoonError(f"service {row['service']} is not healthy: {now['why']}")
+        time.sleep(BETWEEN)
+
+
+def _login(client: Client, row: dict[str, Any]) -> dict[str, str]:
+    login: dict[str, str] = client.get(f"/v1/nodes/{row['cluster']}/{row['node']}/login")
+    return login

@@ -1,0 +1,199 @@
+"""Which nodes run which services, and what cloud-init sets there for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import translate
+from graphlib import CycleError
+
+from nospoon.clusterfile.expand import Complaint, Expansion
+from nospoon.clusterfile.models import MAX_CLOUD_INIT
+from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.clusterfile.services import ServiceSection
+from nospoon.model.cluster import Netboot, Nic, Node
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.service import Health, Service
+from nospoon.plan.addresses.addresses import DHCP
+from nospoon.plan.order.services import start_order
+
+MOST_PLACES = 20_000
+"""Nodes of all services together."""
+
+
+def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]:
+    """The services in an order in which they may start; what is wrong with them is added to the
+    complaints, and what cloud-init sets for them to the nodes.
+    """
+    if not sections.services:
+        return ()
+    kinds = {node.name: node.kind for node in expansion.nodes}
+    found: dict[str, Service] = {}
+    wrong: list[Complaint] = []
+    left = MOST_PLACES
+    for name, section in sections.services.items():
+        mine = _nodes(name, section, kinds, wrong)
+        left -= len(mine)
+        if left < 0:
+            message = f"expected at most {MOST_PLACES} nodes of all services together"
+            wrong.append(Complaint(("services",), message, "Name fewer nodes"))
+            break
+        found[name] = _service(name, section, mine)
+    wrong += [
+        *_unknown(sections, found),
+        *_too_much(found.values()),
+        *_unreached(sections, expansion.nodes, found.values()),
+    ]
+    if not wrong:
+        found, wrong = _ordered(found)
+    expansion.complaints += wrong
+    if not wrong:
+        expansion.nodes = _with_environment(expansion.nodes, list(found.values()))
+    return tuple(found.values())
+
+
+def _unknown(sections: Sections, found: Mapping[str, Service]) -> Iterator[Complaint]:
+    known = sections.names["services"]
+    for name, service in found.items():
+        for number, other in enumerate(service.after):
+            if other not in known:
+                place = ("services", name, "after", number)
+                yield Complaint(place, f"no service {other!r}", did_you_mean(other, known))
+
+
+def _too_much(services: Iterable[Service]) -> Iterator[Complaint]:
+    given = sum(
+        len(each.nodes) * sum(len(name) + len(value) for name, value in each.environment)
+        for each in services
+    )
+    if given > MAX_CLOUD_INIT:
+        message = f"expected at most {MAX_CLOUD_INIT} characters of environment on all nodes of a "
+        hint = "Give services less of it, or fewer nodes"
+        yield Complaint(("services",), f"{message}cluster, got {given}", hint)
+
+
+def _unreached(
+    sections: Sections, nodes: Sequence[Node], services: Iterable[Service]
+) -> Iterator[Complaint]:
+    """Services that are to be looked at, on nodes whose addresses no host reaches, or knows."""
+    out_of_reach = {
+        node.name for node in nodes if not any(_reached(sections, n) for n in node.nics)
+    }
+    for each in services:
+        name = next((node for node in each.nodes if node in out_of_reach), "")
+        if each.health is not None and name:
+            message = f"its host cannot look at a service of node {name!r}: no address is known"
+            hint = (
+                "Plug a NIC into a network with `netboot: builtin`, or give it an `address` on one "
+                "with `nat` or an existing bridge"
+            )
+            yield Complaint(("services", each.name, "health"), message, hint)
+
+
+def _reached(sections: Sections, nic: Nic) -> bool:
+    network = sections.networks.get(nic.network)
+    if network is None:  # the one that is always there, or a name that another complaint is about
+        return True
+    existing = bool(network.physnet or network.bridge)
+    if nic.address not in ("", DHCP):
+        return existing or network.nat or network.netboot is Netboot.BUILTIN
+    return not existing and network.netboot is Netboot.BUILTIN
+
+
+def _ordered(found: dict[str, Service]) -> tuple[dict[str, Service], list[Complaint]]:
+    """Those that others need first."""
+    try:
+        order = start_order(list(found.values())).services
+    except CycleError as error:
+        chain = " -> ".join(error.args[1])
+        hint = "Drop an `after`, or give a service nodes of its own"
+        return found, [Complaint(("services",), f"these wait for each other: {chain}", hint)]
+    return {each.name: each for each in order}, []
+
+
+def _nodes(
+    name: str, section: ServiceSection, kinds: Mapping[str, NodeKind], wrong: list[Complaint]
+) -> tuple[str, ...]:
+    mine: dict[str, None] = {}
+    for number, pattern in enumerate(section.nodes or ()):
+        some = _called(pattern, kinds)
+        if not some:
+            place = ("services", name, "nodes", number)
+            wrong.append(Complaint(place, f"no node {pattern!r}", did_you_mean(pattern, kinds)))
+        mine |= dict.fromkeys(some)
+    if section.nodes is None:
+        mine |= dict.fromkeys((*_called(name, kinds), *_called(f"{name}-[0-9]*", kinds)))
+        if not mine:
+            hint = did_you_mean(name, kinds) or "Write `nodes: NAME`"
+            message = f"no node is called {name!r}, or {name + '-0'!r}"
+            wrong.append(Complaint(("services", name), message, hint))
+    bare = next((node for node in mine if kinds[node] is NodeKind.BAREMETAL), "")
+    if bare:
+        message = f"services run on nodes of kind vm and container, and {bare!r} is bare metal"
+        hint = "Name other nodes, or give it another `kind`"
+        wrong.append(Complaint(("services", name), message, hint))
+    return tuple(mine)
+
+
+def _called(pattern: str, kinds: Mapping[str, NodeKind]) -> list[str]:
+    if pattern in kinds:
+        return [pattern]
+    if not set("*?[") & set(pattern):
+        return []
+    matches = re.compile(translate(pattern)).match
+    return [each for each in kinds if matches(each)]
+
+
+def _service(name: str, section: ServiceSection, nodes: tuple[str, ...]) -> Service:
+    health = section.health
+    return Service(
+        name=name,
+        nodes=nodes,
+        unit=(section.unit or name).removesuffix(".service"),
+        after=tuple(dict.fromkeys(section.after)),
+        environment=tuple(section.environment.items()),
+        health=Health(health.port, health.path or "", health.timeout) if health else None,
+    )
+
+
+def _with_environment(nodes: Sequence[Node], services: Sequence[Service]) -> list[Node]:
+    """Nodes that have the same services share its text."""
+    of: dict[str, list[Service]] = {}
+    for service in services:
+        for name in service.nodes if service.environment else ():
+            of.setdefault(name, []).append(service)
+    texts: dict[tuple[str, ...], str] = {}
+    changed = []
+    for node in nodes:
+        mine = of.get(node.name, ())
+        names = tuple(each.name for each in mine)
+        if names and names not in texts:
+            texts[names] = vendor_data(mine)
+        init = replace(node.cloud_init, vendor_data=texts[names]) if names else node.cloud_init
+        changed.append(replace(node, cloud_init=init) if names else node)
+    return changed
+
+
+def vendor_data(services: Sequence[Service]) -> str:
+    """A script that cloud-init runs once an instance
+    (https://docs.cloud-init.io/en/latest/explanation/vendordata.html): it writes files from which
+    systemd takes the units' environment, and restarts the units, which may have begun before.
+    """
+    lines = ["#!/bin/sh", "# The environment of services, from the cluster file.", "umask 077"]
+    for each in services:
+        file, unit = f"/etc/nospoon/{each.name}.env", f"/etc/systemd/system/{each.unit}.service.d"
+        lines += [f"mkdir -p /etc/nospoon '{unit}'", f"cat >'{file}' <<'END-OF-ENVIRONMENT'"]
+        lines += [f'{name}="{_quoted(value)}"' for name, value in each.environment]
+        lines += ["END-OF-ENVIRONMENT", f"cat >'{unit}/nospoon.conf' <<'END-OF-UNIT'"]
+        lines += ["[Service]", f"EnvironmentFile={file}", "END-OF-UNIT"]
+    units = dict.fromkeys(f"'{each.unit}.service'" for each in services)
+    lines += ["systemctl daemon-reload", f"systemctl restart {' '.join(units)}", ""]
+    return "\n".join(lines)
+
+
+def _quoted(value: str) -> str:
+    """Within double quotes of such a file (systemd.exec(5), EnvironmentFile=)."""
+    for special in '\\"$`':
+        value = value.replace(special, f"\\{special}")
+    return value

@@ -1,0 +1,78 @@
+"""`services`: what nodes run, as sections of the file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from nospoon.clusterfile.fields import Duration, Name
+from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, listed
+
+PATTERN = r"^[a-z0-9*?\[\]!-]{1,63}$"
+"""Of names of nodes; `*`, `?` and `[…]` as a shell's."""
+UNIT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+PATH_PATTERN = r"^/[!-~]*$"
+MOST_VARIABLES = 64
+LONGEST_VALUE = 4096
+
+
+def _value(value: Any) -> Any:
+    """One line of a file that systemd reads (systemd.exec(5), EnvironmentFile=)."""
+    if not isinstance(value, str):  # which may be a password: it is not repeated
+        raise ValueError("expected text. Put it in quotes")
+    if not value.isprintable():
+        raise ValueError("expected printable characters in one line")
+    return value
+
+
+Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
+Value = Annotated[Text, Field(max_length=LONGEST_VALUE), BeforeValidator(_value)]
+NodePattern = Annotated[Text, Field(pattern=PATTERN)]
+Port = Annotated[Whole, Field(ge=1, le=65535)]
+
+
+class HealthSection(Section):
+    """How it is seen that a service answers; a bare port is short for `{port: PORT}`."""
+
+    port: Port = Field(description="TCP port at the node's address.")
+    path: Annotated[Text, Field(max_length=1024, pattern=PATH_PATTERN)] | None = Field(
+        None,
+        description="Path of HTTP there, whose GET has to answer with a status 2xx or 3xx; "
+        "default: a connection is enough.",
+    )
+    timeout: Duration = Field(120.0, description="How long `up` waits for it; default 2 minutes.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {"port": value} if isinstance(value, int | str) else value
+
+
+class ServiceSection(Section):
+    """What runs on nodes of kind `vm` and `container`. Several services may share a node."""
+
+    nodes: Annotated[list[NodePattern], BeforeValidator(listed), OneOrMore()] | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Names of its nodes, or patterns: `*`, `?` and `[…]`, as a shell's. Default: "
+        "those called as the service, and as it with a number (`NAME-0`).",
+    )
+    unit: Annotated[Text, Field(pattern=UNIT_PATTERN)] | None = Field(
+        None, description="Unit of systemd on its nodes; default: the service's name."
+    )
+    after: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Services that `up` sees healthy before it starts nodes of this one.",
+    )
+    environment: dict[Variable, Value] = Field(
+        default_factory=dict,
+        max_length=MOST_VARIABLES,
+        description="Environment of the unit, which cloud-init sets: variable -> text.",
+    )
+    health: HealthSection | None = Field(
+        None, description="How it is seen that it answers; default: its node runs."
+    )

@@ -1,0 +1,85 @@
+"""Services of clusters, as they are now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.owned import owned
+from nospoon.control.operations.health import HealthChecks
+from nospoon.control.operations.nodes import Nodes
+from nospoon.control.planning.planner import Planner
+from nospoon.model.machine import PowerState
+from nospoon.model.service import Service
+from nospoon.plan.addresses.addresses import looked_at
+from nospoon.runtime.few import few_at_once
+from nospoon.runtime.turns import Turns
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.database import Database
+
+AT_ONCE = 8
+
+
+class Services:
+    """Tells what runs where, and whether it is healthy."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        planner: Planner,
+        fleet: Fleet,
+        nodes: Nodes,
+        checks: HealthChecks,
+    ) -> None:
+        self._database, self._planner, self._fleet = database, planner, fleet
+        self._nodes, self._checks = nodes, checks
+        self._turns = Turns()
+
+    async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+        """A row for each service on each of its nodes, of all of a user's clusters or of one. Who
+        lists them twice at a time waits: each is looked at. Raises `NotFound` and `SpecError`.
+        """
+        async with self._turns.of(str(uid)):
+            if cluster:
+                return await self._of(await owned(self._database, uid=uid, name=cluster))
+            found: list[dict[str, Any]] = []
+            for row in await self._database.read(stored.all_clusters, uid=uid):
+                found += await self._of(row)
+            return found
+
+    async def _of(self, row: ClusterRow) -> list[dict[str, Any]]:
+        cluster = await self._planner.stored_cluster(row)
+        if not cluster.services:
+            return []
+        workers = self._planner.workers
+        addresses = await workers.run(row.uid, looked_at, cluster, row.allocations)
+        members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
+        places = [
+            (each, members[node], addresses.get(node, ""))
+            for each in cluster.services
+            for node in each.nodes
+            if node in members
+        ]
+        return await few_at_once(places, self._row, at_once=AT_ONCE)
+
+    async def _row(self, place: tuple[Service, Member, str]) -> dict[str, Any]:
+        service, member, address = place
+        power = self._nodes.power_of(member)
+        health, why = "", ""
+        if service.health is not None and power is PowerState.ON:
+            why = await self._checks.why_not(member.uid, member.uuid, address, service.health)
+            health = "unhealthy" if why else "healthy"
+        return {
+            "service": service.name,
+            "cluster": member.cluster,
+            "node": member.node,
+            "kind": str(member.machine.kind),
+            "power": str(power),
+            "health": health,
+            "why": why,
+            "unit": service.unit,
+            "address": address,
+            "after": list(service.after),
+        }

@@ -1,0 +1,77 @@
+"""Looks at services: what counts as an answer, and what a guest may say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from nospoon.control.operations.health import look
+from nospoon.model.service import Health
+from nospoon.runtime.runner import LocalRunner
+
+
+@asynccontextmanager
+async def answering(answer: bytes | None, address: str = "127.0.0.1") -> AsyncIterator[int]:
+    """A server that says this to whoever connects; None: nothing, and it does not close."""
+
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answer is None:
+            await over.wait()
+        else:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, address, 0)
+    yield int(server.sockets[0].getsockname()[1])
+    over.set()
+    server.close()
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+
+
+async def test_a_port_that_answers_is_enough_without_a_path() -> None:
+    async with answering(None) as port:
+        assert await look(LocalRunner(), "127.0.0.1", Health(port)) == ""
+    why = await look(LocalRunner(), "127.0.0.1", Health(port))
+    assert why == f"127.0.0.1:{port} does not answer"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", ""),
+        (b"HTTP/1.0 302 Found\r\nLocation: /x\r\n\r\n", ""),
+        (b"HTTP/1.1 503 Not yet\r\n\r\n", "answers HTTP/1.1 503 Not yet"),
+        (b"HTTP/1.1 500 \x1b[2Jx\r\n\r\n", "answers HTTP/1.1 500 \\u001b[2Jx"),
+        (b"SSH-2.0-x\r\n", "answers something that is not HTTP"),
+        (b"\0" * 1_000_000, "answers something that is not HTTP"),
+        (b"", "answers something that is not HTTP"),
+    ],
+)
+async def test_a_path_has_to_answer_well(answer: bytes, why: str) -> None:
+    async with answering(answer) as port:
+        said = await look(LocalRunner(), "127.0.0.1", Health(port, "/v3"))
+    assert said == (why and f"http://127.0.0.1:{port}/v3 {why}")
+
+
+async def test_addresses_of_ipv6_are_looked_at_too() -> None:
+    async with answering(b"HTTP/1.1 404 No\r\n\r\n", "::1") as port:
+        assert await look(LocalRunner(), "::1", Health(port)) == ""
+        said = await look(LocalRunner(), "::1", Health(port, "/"))
+    assert said == f"http://[::1]:{port}/ answers HTTP/1.1 404 No"
+
+
+async def test_who_says_nothing_is_left_after_a_while() -> None:
+    async with answering(None) as port:
+        async with asyncio.timeout(20):
+            said = await look(LocalRunner(), "127.0.0.1", Health(port, "/"))
+    assert said == f"127.0.0.1:{port} does not answer"

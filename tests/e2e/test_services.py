@@ -1,0 +1,92 @@
+"""Services on simulated hosts: listed, started in order, changed by their rules."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nospoon.testing.rack import Rack
+
+NODES = "[{name: db, kind: container, image: root.tar}, {name: web, kind: vm, image: disk.img}]"
+SERVICES = "{db: {health: 3306}, web: {after: db, unit: nginx, environment: {TOKEN: swordfish-1}}}"
+
+
+@pytest.fixture
+def images(shared: Rack) -> Rack:
+    (shared.directory / "disk.img").write_bytes(bytes(1 << 20))
+    with tarfile.open(shared.directory / "root.tar", "w") as archive:
+        archive.add(Path(__file__), "etc/file")
+    return shared
+
+
+def written(rack: Rack, name: str, services: str, *, host: str = "simulated") -> str:
+    text = f"cluster: {name}\nhosts: {{sim: {host}}}\n{rack.bmc()}networks: {{lan: {{netboot: "
+    text += f"builtin}}}}\nnodes: {NODES}\nservices: {services}\n"
+    return rack.file(text, f"{name}.yaml")
+
+
+def test_services_are_listed_with_their_nodes_and_health(images: Rack) -> None:
+    name = images.name()
+    images.run("up", "--yes", written(images, name, SERVICES))
+    rows = images.json("service", "list", "--cluster", name)
+    assert [(row["service"], row["node"], row["kind"], row["health"]) for row in rows] == [
+        ("db", "db", "container", "healthy"),
+        ("web", "web", "vm", ""),
+    ]
+    assert (rows[1]["unit"], rows[1]["after"], rows[1]["power"]) == ("nginx", ["db"], "on")
+    images.run("node", "power", f"{name}/db", "off")
+    assert images.json("service", "list", "--cluster", name)[0]["health"] == ""
+    said = images.run("service", "logs", "nope", "--cluster", name, status=2).stderr
+    assert "no service nope" in said
+    assert "`nospoon service list`" in said
+    images.run("down", "--yes", name)
+    assert images.run("service", "list").stderr == "Nothing to show.\n"
+
+
+def test_what_comes_after_a_service_that_does_not_start_waits(images: Rack) -> None:
+    name = images.name()
+    file = written(images, name, SERVICES, host="{simulated: {power_failures: 1}}")
+    said = images.run("up", "--yes", file, status=3).stderr
+    assert "node db was made and does not start" in said
+    assert "node web was made and waits for service db: service db is not healthy: node db" in said
+    assert f"{name}" in images.run("up", "--yes", written(images, name, SERVICES)).stderr
+    power = {row["node"]: row["power"] for row in images.json("status", name)}
+    assert power == {"db": "on", "web": "on"}, "an `up` that did not end is taken up again"
+    images.run("down", "--yes", name)
+
+
+def test_an_upgrade_takes_one_node_after_the_other(images: Rack) -> None:
+    name = images.name()
+    file = written(images, name, "{both: {nodes: [db, web]}}")
+    images.run("up", "--yes", file)
+    (images.directory / "new.img").write_bytes(bytes(2 << 20))
+    Path(file).write_text(Path(file).read_text().replace("disk.img", "new.img"))
+    said = images.run("service", "upgrade", "both", file, "--yes").stderr
+    assert said.index("== db") < said.index("== web") < said.index("-/+ machine web")
+    back = Path(file).read_text().replace("new.img", "disk.img")
+    Path(file).write_text(back)
+    said = images.run("service", "upgrade", "both", file, "--yes").stderr
+    assert "web returns to the root that it had of this image" in said
+    images.run("down", "--yes", name)
+
+
+def test_changes_of_services_follow_their_rules(images: Rack) -> None:
+    name = images.name()
+    images.run("up", "--yes", written(images, name, SERVICES))
+    for change in (
+        SERVICES.replace("3306", "3307"),
+        SERVICES.replace("3306", "{port: 3306, path: /, timeout: 5s}"),
+        SERVICES.replace("after: db, ", ""),
+        SERVICES.replace("db: {", "d: {nodes: db, ").replace("after: db", "after: d"),
+    ):
+        plan = images.json("plan", written(images, name, change))
+        assert (plan["steps"], plan["remembers"]) == ([], True), change
+        images.run("up", "--yes", written(images, name, change))
+    for change in (SERVICES.replace("swordfish-1", "swordfish-2"), SERVICES.replace("nginx", "n")):
+        shown = images.run("plan", written(images, name, change))
+        (step,) = images.json("plan", written(images, name, change))["steps"]
+        assert (step["kind"], step["node"], step["at_power_off"]) == ("machine", "web", True)
+        assert "swordfish" not in shown.stdout + shown.stderr
+    images.run("down", "--yes", name)
