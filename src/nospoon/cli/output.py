@@ -62,7 +62,10 @@ def print_rows(
         left_out = _too_wide(chosen, wanted, spare, _terminal_width())
     _PRINTERS[format_](chosen, [name for name in wanted if name not in left_out])
     if left_out:
-        echo(f"No room for {', '.join(left_out)}; -c or -f json shows them.", err=True)
+        echo(
+            f"Left out for the width of the terminal: {', '.join(left_out)}. Use -c or -f json.",
+            err=True,
+        )
 
 
 def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> None:

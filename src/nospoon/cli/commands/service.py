@@ -122,9 +122,7 @@ def _rows(client: Client, service: str, cluster: str, node: str) -> list[dict[st
     ]
     if not found:
         where = f" on node {node}" if node else ""
-        raise NotFound(
-            f"no service {service}{where}", hint="`nospoon service list` shows what there is."
-        )
+        raise NotFound(f"no service {service}{where}", hint="`nospoon service list` shows all.")
     names = sorted({row["cluster"] for row in found})
     if len(names) > 1:
         raise UsageError(
