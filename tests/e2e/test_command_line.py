@@ -245,3 +245,25 @@ def test_a_group_that_is_not_there_is_named_by_the_command_and_in_the_log() -> N
         assert "this system has no group 'no-such-group'" in rack.log()
     with private_rack(NOSPOON_GROUP="nogroup") as rack:
         assert "NOSPOON_GROUP" not in rack.run("daemon", "start").stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "device"), [("pxe", "network"), ("Hdd", "disk"), ("Cd", "cdrom"), ("bios", "setup")]
+)
+def test_boot_devices_have_the_names_of_other_tools_too(
+    shared: Rack, word: str, device: str
+) -> None:
+    name, file = simulated(shared, 1)
+    shared.run("up", "--yes", file)
+    said = shared.run("node", "boot", f"{name}/node-0", word).stderr
+    assert said.startswith(f"{name}/node-0: {device}")
+    assert (
+        "'floppy' is not one of"
+        in shared.run("node", "boot", f"{name}/node-0", "floppy", status=2).stderr
+    )
+
+
+def test_nothing_is_attached_to_a_node_that_is_not_there(shared: Rack) -> None:
+    said = shared.run("node", "console", "nope", status=2).stderr
+    assert "no node 'nope'" in said
+    assert "Attached" not in said

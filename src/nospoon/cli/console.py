@@ -26,7 +26,10 @@ LEFT = 1000
 
 
 def attach(client: Client, node: str) -> None:
-    """Join standard input and output to a node's console until Ctrl-], end of input or its end."""
+    """Join standard input and output to a node's console until Ctrl-], end of input or its end.
+    Raises `NotFound` before anything is said of it.
+    """
+    client.get(f"/v1/nodes/{quote(node)}/show")
     uri = f"ws://nospoond/v1/nodes/{quote(node)}/console"
     connected = unix_connect(str(client.socket_path), uri=uri, max_size=None)
     with connected as socket, _raw(sys.stdin.fileno()):

@@ -22,6 +22,31 @@ from nospoon.model.machine import PowerCommand
 COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
 
 
+_OTHER_WORDS = {
+    "pxe": "network",
+    "net": "network",
+    "hd": "disk",
+    "hdd": "disk",
+    "cd": "cdrom",
+    "dvd": "cdrom",
+    "bios": "setup",
+    "biossetup": "setup",
+    "uefihttp": "http",
+}
+"""ipmitool's and Redfish's names of boot devices -> nospoon's."""
+
+
+class _BootTarget(click.Choice[str]):
+    """Boot devices, also by the words of ipmitool and Redfish."""
+
+    def __init__(self) -> None:
+        super().__init__([*map(str, BootDevice), "none"])
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        word = value.lower()
+        return super().convert(_OTHER_WORDS.get(word, word), param, ctx)
+
+
 @click.group("node")
 def command() -> None:
     """Nodes: list, show, power, boot, media, console, ssh, exec, fault.
@@ -63,13 +88,16 @@ def power(node: str, what: str) -> None:
 
 @command.command("boot")
 @click.argument("node", shell_complete=nodes)
-@click.argument("target", type=click.Choice([*map(str, BootDevice), "none"]))
+@click.argument("target", type=_BootTarget())
 @click.option("--persistent", is_flag=True, help="Until changed, not only for the next boot.")
 @click.option(
     "--mode", type=click.Choice([str(mode) for mode in BootMode]), help="Firmware interface."
 )
 def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  # noqa: FBT001
-    """Set the boot override of NODE's BMC: network, disk, cdrom, setup or none."""
+    """Set the boot override of NODE's BMC: network, http, disk, cdrom, setup or none.
+
+    The words of ipmitool and Redfish are taken, too, such as pxe, Hdd, Cd and bios.
+    """
     enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE
     body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
     answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
