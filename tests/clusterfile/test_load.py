@@ -368,3 +368,16 @@ def test_what_no_hypervisor_takes_is_an_error_of_the_file(field: str, message: s
     assert (found.file, found.line, found.column, found.message) == ("f", 2, 18, message)
     most = field.replace("1024", "64").replace("2049", "2048")
     load(f"cluster: c\nnodes: [{{{most}}}]\n", file="f")
+
+
+@pytest.mark.parametrize(
+    ("node", "hint"),
+    [
+        ("boot_order: [pxe]", "Write 'network'"),
+        ("boot_order: [network, HDD]", "Write 'disk'"),
+        ("disks: 20GB", "Write `[20GB]`"),
+    ],
+)
+def test_what_other_tools_would_take_is_answered_with_what_to_write(node: str, hint: str) -> None:
+    (said,) = problems(f"cluster: c\nnodes: [{{{node}}}]\n")
+    assert said.endswith(hint)

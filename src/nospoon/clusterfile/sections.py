@@ -272,6 +272,10 @@ _MEANT = {
 """What people write for flags, and YAML 1.1 takes for them (yaml.org/type/bool.html)."""
 
 
+_OTHER_WORDS = {"pxe": "network", "hd": "disk", "hdd": "disk", "cd": "cdrom", "dvd": "cdrom"}
+"""Other tools' names of boot devices."""
+
+
 def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     got = "something else" if secret else shown(detail["input"])
     kind, context = detail["type"], detail.get("ctx", {})
@@ -280,11 +284,15 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
         return message, hint
     if kind in _EXPECTED:
         meant = _MEANT.get(str(detail["input"]).lower(), "") if kind == "bool_type" else ""
+        if kind == "list_type" and isinstance(detail["input"], str) and not secret:
+            meant = f"Write `[{shown(detail['input'])[1:-1]}]`"
         return f"expected {_EXPECTED[kind]}, got {got}", meant
     if kind in ("enum", "literal_error"):
         expected = str(context["expected"]).replace("'", "")
         choices = expected.replace(" or ", ", ").split(", ")
-        return f"expected one of {expected}, got {got}", _nearest(detail["input"], choices)
+        other = _OTHER_WORDS.get(str(detail["input"]).lower(), "")
+        hint = f"Write {other!r}" if other in choices else _nearest(detail["input"], choices)
+        return f"expected one of {expected}, got {got}", hint
     if kind == "string_pattern_mismatch":
         return _pattern_message(str(context["pattern"]), got, detail["input"])
     if kind in _BOUNDS:
