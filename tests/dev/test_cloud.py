@@ -13,11 +13,20 @@ import pytest
 from click.testing import CliRunner
 
 from nospoon.cli.commands import dev_cloud
-from nospoon.dev.cloud import cloud, configuration, interfaces, namespaces, programs
+from nospoon.dev.cloud import (
+    cloud,
+    computes,
+    configuration,
+    interfaces,
+    joining,
+    namespaces,
+    programs,
+)
+from nospoon.dev.cloud.computes import Compute, Virt
 from nospoon.dev.cloud.configuration import Passwords
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import INSIDE, Wanted
-from nospoon.errors import Conflict, MissingTool, ProviderError
+from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
 from nospoon.testing.ironic import until
 
@@ -157,3 +166,57 @@ def test_secrets_are_only_in_files_of_configuration() -> None:
 def test_services_get_nothing_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.example")
     assert "http_proxy" not in programs.environment(Path("/made"))
+
+
+async def test_a_compute_host_has_a_name_and_groups_of_its_own_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    added, wanted = Compute("second", Virt.LXC), Wanted(port_base=7650)
+    computes.prepare(wanted, Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path)
+    computes.record(tmp_path, [added])
+    name = computes.group(wanted, added)
+    async with begun(tmp_path) as made:
+        for _ in range(2):  # the second time it is found
+            await made.run(computes.set_up(wanted, added), ENV)
+        run = computes.programs_of(Path("/made"), added)[0].argv[:-2]
+        assert (await made.run([*run, "hostname"], ENV)).strip() == "second"
+        assert name not in await made.run([*run, "cat", "/proc/self/cgroup"], ENV)
+        assert "nova.conf" in await made.run([*run, "ls", str(computes.STATE)], ENV)
+        assert (await made.run(["hostname"], ENV)).strip() != "second"
+        await made.start("sleeper", [*run, "sleep", "1000"], ENV, log=INSIDE / "log/sleeper.log")
+        listed = (tmp_path / "computes/second/groups").read_text().splitlines()
+        groups = [Path(line.split()[1]) for line in listed]
+        assert groups
+        assert all(each.name == name and each.is_dir() for each in groups)
+        await made.run(computes.end(added), ENV)
+        assert (await made.services())["sleeper"] == -9
+        await made.forget(["sleeper"])
+        assert await made.services() == {}
+        mounts = await made.run(["cat", "/proc/mounts"], ENV)
+        assert "computes" not in mounts
+    await joining.clear(tmp_path)
+    assert not [each for each in groups if each.exists()]
+
+
+@pytest.mark.parametrize("name", ["cloud", "Second", "a/b", "x" * 32, "-x"])
+def test_a_name_that_a_compute_host_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="for the compute host"):
+        computes.chosen(Virt.QEMU, name)
+    assert computes.chosen(Virt.QEMU) == Compute("cloud-qemu", Virt.QEMU)
+
+
+def test_a_compute_host_differs_from_the_first_in_what_nova_needs(tmp_path: Path) -> None:
+    added = Compute("other", Virt.LXC)
+    computes.prepare(Wanted(), Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path)
+    text = (tmp_path / "computes/other/nova.conf").read_text()
+    for line in ("host = other", f"state_path = {computes.STATE}", "virt_type = lxc"):
+        assert line in text.splitlines()
+    assert "uid_maps = 0:100000:65536" in text, "root of a container is not the host's"
+
+
+def test_only_a_cloud_of_this_machine_can_be_joined(tmp_path: Path) -> None:
+    argv = ["compute", "--join", str(tmp_path / "clouds.yaml"), "--virt", "lxc"]
+    done = CliRunner().invoke(dev_cloud.command, argv)
+    assert "no cloud of `nospoon dev cloud up` is in" in str(done.exception)
+    done = CliRunner().invoke(dev_cloud.command, ["compute"])
+    assert "compute needs --join CLOUDFILE and --virt lxc|qemu" in str(done.exception)

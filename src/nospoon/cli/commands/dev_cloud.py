@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from ipaddress import IPv4Network
+from pathlib import Path
 
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
-from nospoon.cli.output import output_options, print_record
-from nospoon.dev.cloud import cloud
+from nospoon.cli.output import output_options, print_record, print_rows
+from nospoon.dev.cloud import cloud, computes, joining
 from nospoon.dev.cloud.cloud import Cloud
+from nospoon.dev.cloud.computes import Virt
 from nospoon.dev.cloud.wanted import ADMIN_CLOUD, CLOUD, LAST_BASE, Api, Wanted
 from nospoon.errors import UsageError
 
 _DEFAULT = Wanted()
+_ALTERNATIVES = {"lxc": Virt.LXC, "kvm": Virt.QEMU}
+"""Hypervisor types of images -> what runs them here: guests are emulated."""
 SMALLEST = 28
 """Bits of the prefix that leave addresses for a rack."""
 
@@ -36,19 +40,26 @@ def command() -> None:
               help="Addresses of its provider network; this machine has the first.")  # fmt: skip
 @click.option("--container", is_flag=True,
               help="Give this machine no interface to the provider network.")  # fmt: skip
+@click.option("--alt", type=click.Choice(list(_ALTERNATIVES)),
+              help="Add a compute host for images of this type: see `compute`.")  # fmt: skip
 @output_options
 def up(
-    port_base: int, public: str, container: bool, format_: str, columns: tuple[str, ...]  # noqa: FBT001  (click passes options by name)
+    port_base: int, public: str, container: bool, alt: str | None, format_: str, columns: tuple[str, ...]  # noqa: E501, FBT001  (click passes options by name)
 ) -> None:  # fmt: skip
     """Start it, repair it, or find it running; with other settings it is made again, empty.
 
     The first time its Python packages (340 MB) are brought and its databases made. It runs until
-    `down`.
+    `down`. Compute hosts that joined it stay.
     """
     settings = connect.current_settings()
     wanted = Wanted(port_base, _range(public), container)
+    added = computes.chosen(_ALTERNATIVES[alt]) if alt else None
+    if added is not None:
+        joining.need_driver(added.virt)
     echo("OpenStack: environment, databases, services …", err=True)
     found = asyncio.run(cloud.up(wanted, state=settings.state / "dev/cloud", cache=settings.cache))
+    if added is not None:
+        asyncio.run(joining.join(found.wanted, found.where, found.made, added))
     print_record(_described(found, problems=[]), format_=format_, columns=columns)
     echo(f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True)
 
@@ -77,6 +88,76 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
     if problems:
         echo(f"{'; '.join(problems)}. `nospoon dev cloud up` repairs it.", err=True)
         raise click.exceptions.Exit(1)
+
+
+@command.group("compute", invoke_without_command=True)
+@click.option(
+    "--join", "file", metavar="CLOUDFILE", help="clouds.yaml of the cloud, as `up` prints it."
+)
+@click.option(
+    "--virt",
+    type=click.Choice([str(each) for each in Virt]),
+    help="What it runs: containers or QEMU.",
+)
+@click.option("--name", default="", help="Its name in the cloud.  [default: cloud-VIRT]")
+@click.pass_context
+def compute(context: click.Context, file: str | None, virt: str | None, name: str) -> None:
+    """Start a further compute host, which joins a cloud of `dev cloud up` on this machine.
+
+    An image's property `img_hv_type` decides which compute host a server runs on.
+    """
+    if context.invoked_subcommand is not None:
+        if file or virt or name:
+            raise UsageError("--join, --virt and --name are of `compute` alone")
+        return
+    if file is None or virt is None:
+        raise UsageError("compute needs --join CLOUDFILE and --virt lxc|qemu")
+    found = _running(Path(file).resolve().parent)
+    added = computes.chosen(Virt(virt), name)
+    asyncio.run(joining.join(found.wanted, found.where, found.made, added))
+    echo(f"compute host {added.name} ({added.virt}) is in the cloud", err=True)
+
+
+@compute.command("leave")
+@click.argument("name")
+@click.option("--cloud", "file", metavar="CLOUDFILE", help="clouds.yaml of the cloud.  "
+              "[default: that of `dev cloud up`]")  # fmt: skip
+def leave(name: str, file: str | None) -> None:
+    """Take a compute host out of the cloud; refused while it has servers."""
+    found = _running(_state(file))
+    asyncio.run(joining.leave(found.wanted, found.where, found.made, name))
+    echo(f"compute host {name} is gone", err=True)
+
+
+@compute.command("list")
+@click.option("--cloud", "file", metavar="CLOUDFILE", help="clouds.yaml of the cloud.  "
+              "[default: that of `dev cloud up`]")  # fmt: skip
+@output_options
+def list_(file: str | None, format_: str, columns: tuple[str, ...]) -> None:
+    """List the compute hosts that joined the cloud."""
+    joined = computes.recorded(_state(file))
+    rows = [{"name": each.name, "virt": str(each.virt)} for each in joined]
+    print_rows(rows, names=("name", "virt"), format_=format_, columns=columns)
+
+
+def _state(file: str | None) -> Path:
+    if file is not None:
+        return Path(file).resolve().parent
+    return connect.current_settings().state / "dev/cloud"
+
+
+def _running(state: Path) -> Cloud:
+    """The cloud that runs there."""
+    found = cloud.recorded(state)
+    if found is None:
+        raise UsageError(
+            f"no cloud of `nospoon dev cloud up` is in {state}",
+            hint="A compute host needs the cloud's message broker and the services' account, which "
+            "the clouds.yaml of another cloud does not have.",
+        )
+    if not found.where.alive or not found.is_filled:
+        raise UsageError("the cloud does not run", hint="Start it: nospoon dev cloud up.")
+    return found
 
 
 def _range(text: str) -> IPv4Network:

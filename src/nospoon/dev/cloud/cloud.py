@@ -17,7 +17,16 @@ from pathlib import Path
 
 from nospoon.dev import environment
 from nospoon.dev.alone import alone
-from nospoon.dev.cloud import interfaces, namespaces, preparation, programs, schema, start
+from nospoon.dev.cloud import (
+    computes,
+    interfaces,
+    joining,
+    namespaces,
+    preparation,
+    programs,
+    schema,
+    start,
+)
 from nospoon.dev.cloud.client import is_answering
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import Api, Wanted
@@ -77,12 +86,14 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
                 await interfaces.refuse_overlap(wanted)
                 await environment.ensure(cache, NAME, LOCK_FILE)
                 preparation.prepare(wanted, state=state, made=made)
+                await joining.clear(state)
                 where = await namespaces.begin(state, listeners)
             found = Cloud(wanted, where, made)
             _record(found)
         kept = await schema.kept(cache, LOCK_FILE)
         try:
-            await start.complete(wanted, found.where, made, kept=kept)
+            added = computes.recorded(state)
+            await start.complete(wanted, found.where, made, kept=kept, added=added)
         except BaseException:
             if not found.is_filled:  # the next `up` begins again; logs stay until then
                 await found.where.end()
@@ -147,6 +158,7 @@ async def _remove(state: Path, found: Cloud | None) -> None:
     if found is not None:
         await found.where.end()
         await interfaces.disconnect(found.wanted)
+    await joining.clear(state)
     for each in sorted(state.iterdir(), key=lambda path: path.name == RECORD):
         if each.is_dir() and not each.is_symlink():
             shutil.rmtree(each)

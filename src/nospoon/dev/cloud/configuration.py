@@ -20,7 +20,7 @@ SWITCH = "unix:/run/openvswitch/db.sock"
 BROKER = "rabbit://guest:guest@127.0.0.1:5672/"
 """RabbitMQ's own account, which it accepts from loopback alone: that of the namespace."""
 HOST = "cloud"
-"""The one compute host, and the host of Neutron's agents."""
+"""The first compute host, and the host of Neutron's agents."""
 PUBLIC, RACKS = "public", "racks"
 """Physical networks: one that leads to the host, one for VLANs of the cloud's administrator."""
 VLANS = "100:999"
@@ -148,14 +148,14 @@ def bridge(physical_network: str) -> str:
 
 def _nova(wanted: Wanted, passwords: Passwords) -> Sections:
     return {
-        **_compute(wanted, passwords),
+        **compute(wanted, passwords),
         "api_database": {"connection": database("nova_api")},
         "database": {"connection": database("nova")},
     }
 
 
-def _compute(wanted: Wanted, passwords: Passwords) -> Sections:
-    """Without databases: compute hosts ask the conductor."""
+def compute(wanted: Wanted, passwords: Passwords) -> dict[str, Mapping[str, object]]:
+    """Of the first compute host. Without databases: compute hosts ask the conductor."""
     login = _login(wanted, passwords)
     proxy = wanted.port(Api.SERIAL)
     return {
@@ -208,7 +208,7 @@ _FILES: Mapping[str, Callable[[Wanted, Passwords], Sections]] = {
     "glance/glance-api.conf": _glance,
     "neutron/neutron.conf": _neutron,
     "nova/nova.conf": _nova,
-    "nova/nova-compute.conf": _compute,
+    "nova/nova-compute.conf": compute,
 }
 COPIED: Mapping[str, str] = {
     "glance/glance-api-paste.ini": "glance/paste.ini",

@@ -109,6 +109,7 @@ async def image(client: Client) -> None:
         return
     told = {
         "name": IMAGE, "disk_format": "iso", "container_format": "bare", "visibility": "public",
+        "img_hv_type": "qemu",
     }  # fmt: skip
     made = await client.call("POST", Api.GLANCE, "/v2/images", told)
     await client.upload(f"/v2/images/{made['id']}/file", IMAGE_FILE)
@@ -139,14 +140,17 @@ async def networks(client: Client) -> None:
         await client.call("POST", Api.NEUTRON, "/v2.0/subnets", {"subnet": subnet})
 
 
-async def computes(client: Client) -> bool:
-    """Whether the compute host can be scheduled to."""
+async def computes(client: Client) -> set[str]:
+    """Compute hosts that can be scheduled to: they report, are in a cell, and are in Placement."""
     path = "/resource_providers"
     there = (await client.call("GET", Api.PLACEMENT, path))["resource_providers"]
-    services = (await client.call("GET", Api.NOVA, "/v2.1/os-services?binary=nova-compute"))[
-        "services"
-    ]
-    return bool(there) and any(each["state"] == "up" for each in services)
+    providers = {each["uuid"] for each in there}
+    known = await client.call("GET", Api.NOVA, "/v2.1/os-hypervisors/detail")
+    return {
+        each["service"]["host"]
+        for each in known["hypervisors"]
+        if each["state"] == "up" and each["id"] in providers
+    }
 
 
 async def agents(client: Client) -> set[str]:

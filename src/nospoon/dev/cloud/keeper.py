@@ -5,6 +5,7 @@ a UNIX socket, one JSON value a line; it answers each with one line:
 
     {"start": NAME, "argv": [...], "env": {...}, "log": PATH}   -> {"pid": N}
     {"run": [...], "env": {...}}                                -> {"status": N, "output": "..."}
+    {"forget": [NAME, ...]}                                     -> the same as
     {"list": true}                                              -> {NAME: null or its exit status}
 
 Listeners of the host were opened before the namespaces were made, and are inherited: what connects
@@ -95,6 +96,8 @@ class Keeper:
                 return {"pid": self._start(name, argv, env=env, log=Path(log))}
             case {"run": argv, "env": env}:
                 return await self._run(argv, env)
+            case {"forget": names}:
+                return self._forget(names)
             case _:
                 return self.services
 
@@ -103,6 +106,12 @@ class Keeper:
             pid = _spawn(argv, env, output.fileno())
         self.services[name], self._pids[pid] = None, name
         return pid
+
+    def _forget(self, names: Sequence[str]) -> dict[str, int | None]:
+        """Services that are not wanted any more, and were ended."""
+        self._pids = {pid: name for pid, name in self._pids.items() if name not in names}
+        self.services = {name: code for name, code in self.services.items() if name not in names}
+        return self.services
 
     async def _run(self, argv: Sequence[str], env: dict[str, str]) -> object:
         with tempfile.TemporaryFile() as output:

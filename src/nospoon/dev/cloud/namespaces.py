@@ -115,6 +115,10 @@ class Namespaces:
         told: dict[str, int | None] = await self.ask({"list": True})
         return told
 
+    async def forget(self, names: Sequence[str]) -> None:
+        """Services that were ended, and are not missed."""
+        await self.ask({"forget": list(names)})
+
     async def end(self) -> None:
         """Kill all that runs in them; return when it is gone."""
         if not self.alive:

@@ -8,16 +8,24 @@ A rescue ends the domain and starts another one. Open vSwitch in userspace keeps
 first one open, so that the other one has no network: its ports are plugged in again. And where the
 serial console is enabled, Nova gives the second domain no serial port, for the first one has one:
 it gets one here.
+
+A further compute host shares the switch, and the agent of Neutron that serves it: its ports are
+bound at that agent's host, which a variable of the environment names.
+
+Where containers have user namespaces, Nova 34 hands what it maps to its privileged process as
+objects, which cannot be serialised; `nova.privsep.idmapshift` wants tuples.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nova.cmd.compute import main
-from nova.virt.libvirt import config
+from nova.privsep import idmapshift
+from nova.virt.libvirt import config, utils
 from nova.virt.libvirt.driver import LibvirtDriver
 
 _format = config.LibvirtConfigGuest._format_os  # noqa: SLF001  (there is no other way in)
@@ -59,10 +67,31 @@ def _defined(driver: Any, instance: Any) -> Any:
     return instance.uuid not in _rescuing and _has_serial(driver, instance)
 
 
+def _bound_at(host: str) -> Callable[..., str]:
+    def bound_at(driver: Any, context: Any, instance: Any) -> str:
+        del driver, context, instance
+        return host
+
+    return bound_at
+
+
+def _chowned(path: str, maps: Iterable[Any]) -> None:
+    kinds = config.LibvirtConfigGuestUIDMap, config.LibvirtConfigGuestGIDMap
+    known = [*maps]
+    uids, gids = (
+        [(each.start, each.target, each.count) for each in known if isinstance(each, kind)]
+        for kind in kinds
+    )
+    idmapshift.shift(path, uids, gids)
+
+
 if __name__ == "__main__":
     config.LibvirtConfigGuest._format_os = _formatted  # noqa: SLF001
     LibvirtDriver._destroy = _destroyed  # noqa: SLF001
     LibvirtDriver._serial_ports_already_defined = _defined  # noqa: SLF001
     LibvirtDriver.rescue = _noted(LibvirtDriver.rescue)
     LibvirtDriver.unrescue = _noted(LibvirtDriver.unrescue)
+    utils.chown_for_id_maps = _chowned
+    if network_host := os.environ.get("NOSPOON_NETWORK_HOST"):
+        LibvirtDriver.network_binding_host_id = _bound_at(network_host)
     sys.exit(main())

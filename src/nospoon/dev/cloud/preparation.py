@@ -28,7 +28,9 @@ _SUDO = """#!/bin/sh
 case "$1" in *-rootwrap) shift 2 ;; esac
 exec "$@"
 """
-_QEMU = 'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = []\n'
+QEMU_CONFIGURATION = (
+    'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ncgroup_controllers = []\n'
+)
 """QEMU reads what root wrote below the state directory, and leaves no control groups behind."""
 
 
@@ -40,7 +42,7 @@ def prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
     files = configuration.files(wanted, told)
     files |= {f"{api}/gunicorn.py": programs.gunicorn(wanted, api) for api in programs.WSGI}
     files |= {"neutron/dnsmasq.conf": "user=root\ngroup=root\n"}  # who reads the state directory
-    files |= {"rabbitmq/plugins": "[].\n", "libvirt/qemu.conf": _QEMU}
+    files |= {"rabbitmq/plugins": "[].\n", "libvirt/qemu.conf": QEMU_CONFIGURATION}
     files |= {"rabbitmq/rabbitmq.conf": "listeners.tcp.1 = 127.0.0.1:5672\n"}
     for path, text in files.items():
         target = state / "etc" / path

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
-from nospoon.dev.cloud import configuration, contents, interfaces, preparation, programs, schema
+from nospoon.dev.cloud import (
+    computes,
+    configuration,
+    contents,
+    interfaces,
+    preparation,
+    programs,
+    schema,
+)
 from nospoon.dev.cloud import waiting as waiting_script
 from nospoon.dev.cloud.client import Client, is_answering, logged_in
+from nospoon.dev.cloud.computes import Compute
+from nospoon.dev.cloud.configuration import HOST
 from nospoon.dev.cloud.namespaces import Namespaces, tail
 from nospoon.dev.cloud.programs import Program
 from nospoon.dev.cloud.wanted import INSIDE, Api, Wanted
@@ -24,10 +36,12 @@ START_SECONDS = 240.0
 """For one step, on a busy machine."""
 
 
-async def complete(wanted: Wanted, where: Namespaces, made: Path, *, kept: Path) -> None:
+async def complete(
+    wanted: Wanted, where: Namespaces, made: Path, *, kept: Path, added: Sequence[Compute] = ()
+) -> None:
     """Start what does not run, fill what is empty, and wait until all of it works.
 
-    `kept`: where the cache has empty databases, or will.
+    `kept`: where the cache has empty databases, or will. `added`: compute hosts beside the first.
     """
     at = _Start(wanted, where, made)
     await at.base(kept)
@@ -46,8 +60,18 @@ async def complete(wanted: Wanted, where: Namespaces, made: Path, *, kept: Path)
         async with asyncio.TaskGroup() as group:
             for fill in (contents.flavors, contents.image, contents.networks):
                 group.create_task(fill(client))
-    await at.wait("queue", *programs.AGENT_QUEUES)
-    await at.settled(client)
+    await at.computes(added)
+    await at.wait("queue", *programs.AGENT_QUEUES, *(each.queue for each in added))
+    await at.settled(client, {HOST, *(each.name for each in added)})
+
+
+async def join(wanted: Wanted, where: Namespaces, made: Path, added: Compute) -> None:
+    """Start a compute host beside those of a cloud that runs, and wait until it is scheduled to."""
+    at = _Start(wanted, where, made)
+    client = await logged_in(wanted, preparation.passwords(where.state).admin)
+    await at.computes([added])
+    await at.wait("queue", added.queue)
+    await at.settled(client, {added.name})
 
 
 @dataclass(slots=True)
@@ -127,15 +151,22 @@ class _Start:
             await self._alive_or_raise()
             await self._pause(end, api)
 
-    async def settled(self, client: Client) -> None:
-        """Until agents and the compute host report."""
+    async def computes(self, wanted: Sequence[Compute]) -> None:
+        """Namespaces of each, and what runs in them."""
+        for each in wanted:
+            await self.where.run(computes.set_up(self.wanted, each), self.env)
+            await self.start(*computes.programs_of(self.made, each))
+
+    async def settled(self, client: Client, hosts: AbstractSet[str]) -> None:
+        """Until agents and these compute hosts report."""
         end = clock.monotonic() + START_SECONDS
         while True:
             missing = set(programs.AGENTS) - await contents.agents(client)
-            if not missing and await contents.computes(client):
+            missing |= hosts - await contents.computes(client)
+            if not missing:
                 return
             await self._alive_or_raise()
-            await self._pause(end, min(missing, default=programs.COMPUTE))
+            await self._pause(end, min(missing))
 
     async def _ended(self) -> dict[str, int]:
         services = await self.where.services()
