@@ -14,6 +14,7 @@ from tests.cloud.test_cloud import connection, partitioned
 from nospoon.testing.cloud import UP, OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
+from nospoon.testing.rack import Rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 SAYS = "container-up"
@@ -23,7 +24,7 @@ while :; do /bin/busybox sleep 60; done
 """
 
 
-def container_disk(directory: Path) -> bytes:
+def container_disk(directory: Path) -> Path:
     """A root file system for Nova's LXC driver: ext4, without a table of partitions."""
     root = directory / "root"
     for each in ("bin", "sbin", "dev", "proc", "sys"):
@@ -35,21 +36,24 @@ def container_disk(directory: Path) -> bytes:
     image = directory / "root.raw"
     argv = ["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(image), "16M"]
     subprocess.run(argv, check=True, env={"PATH": "/usr/sbin:/sbin"})
-    return image.read_bytes()
+    return image
 
 
-def booted(member: Connection, name: str, content: bytes) -> Server:
+def booted(rack: Rack, member: Connection, kind: str, file: Path) -> Server:
     """A server of an image whose property names the machine type."""
-    image = member.image.create_image(
-        name=name, disk_format="raw", container_format="bare", data=content, img_hv_type=name
-    )
+    place = ("--os-cloud", "nospoon-cloud")
+    argv = ("image", "load", str(file), "--hypervisor-type", kind, "--name", kind, *place)
+    image = rack.json(*argv)
+    assert image == rack.json("image", "show", kind, *place)
+    assert image["hypervisor_type"] == kind
     flavor = member.compute.find_flavor("tiny", ignore_missing=False)
     network = next(member.network.networks(name="rack"))
     server = member.compute.create_server(
-        name=name, image_id=image.id, flavor_id=flavor.id, networks=[{"uuid": network.id}]
+        name=kind, image_id=image["id"], flavor_id=flavor.id, networks=[{"uuid": network.id}]
     )
     server = member.compute.wait_for_server(server, wait=200)
-    member.image.delete_image(image.id)
+    rack.run("image", "remove", kind, *place)
+    assert kind not in [row["name"] for row in rack.json("image", "list", *place)]
     return server
 
 
@@ -64,15 +68,17 @@ def hypervisors(admin: Connection) -> dict[str, str]:
 
 @pytest.mark.timeout(600, func_only=True)
 def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves(
-    cloud: OwnCloud, tmp_path: Path
+    cloud: OwnCloud, rack: Rack, tmp_path: Path
 ) -> None:
     compute = ("dev", "cloud", "compute")
     cloud.rack.run(*compute, "--join", str(cloud.told["clouds"]), "--virt", "lxc")
     assert cloud.rack.json(*compute, "list") == [{"name": "cloud-lxc", "virt": "lxc"}]
     admin, member = connection(cloud, "nospoon-cloud-admin"), connection(cloud)
     assert hypervisors(admin)["cloud-lxc"] == "LXC"
-    container = booted(member, "lxc", container_disk(tmp_path))
-    machine = booted(member, "qemu", partitioned(speaking_disk()))
+    disk = tmp_path / "disk.raw"
+    disk.write_bytes(partitioned(speaking_disk()))
+    container = booted(rack, member, "lxc", container_disk(tmp_path))
+    machine = booted(rack, member, "qemu", disk)
     assert admin.compute.get_server(container).compute_host == "cloud-lxc"
     assert admin.compute.get_server(machine).compute_host == "cloud"
     until(partial(says, member, container, f"{SAYS} 0 100000 65536"), 60)

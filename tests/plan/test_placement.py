@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.images import HypervisorType
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.image_types import with_image_types
 from nospoon.plan.placement.placement import place
 from nospoon.plan.placement.room import Usage, demand
+from nospoon.plan.resolve import ImageFacts
 
 GIB = 1 << 30
 FACTS = HostFacts(
@@ -454,3 +457,45 @@ def test_a_node_of_another_kind_than_before_leaves_a_host_that_does_not_make_it(
     placed, refused = place(cluster, {"node-0": "real"}, {}, {})
     assert not refused
     assert placed["node-0"].host == "sim"
+
+
+def of_image(text: str, kind: HypervisorType) -> Cluster:
+    """A cluster whose nodes begin with the loaded image `r` for this machine type."""
+    facts = ImageFacts("0" * 64, "tar", 1, kind)
+    return with_image_types(read(text), {"store:r": facts})
+
+
+BOTH = "hosts: {real: {libvirt: 'qemu:///system', lxc: true}, sim: simulated}\n"
+
+
+def test_a_node_goes_where_its_image_is_run_and_the_plan_says_so() -> None:
+    text = BOTH + "nodes: [{kind: container, image: 'store:r', count: 2}]"
+    cluster = of_image(text, HypervisorType.DOCKER)
+    placed, refused = place(cluster, {}, {}, {})
+    assert not refused
+    assert {each.host for each in placed.values()} == {"sim"}
+    assert placed["node-0"].why.startswith("runs images for docker; spread:")
+    assert set(hosts(of_image(text, HypervisorType.LXC)).values()) == {"real:lxc", "sim"}
+
+
+def test_a_refusal_says_which_host_could_run_an_image() -> None:
+    pinned = BOTH + "nodes: [{kind: container, host: '{host}', image: 'store:r'}]"
+    docker = of_image(pinned.replace("{host}", "real:lxc"), HypervisorType.DOCKER)
+    (refused,) = refusals(docker)
+    assert refused == (
+        "node node-0 fits on no host. real:lxc: lxc runs no image for docker, only for lxc. "
+        "sim could."
+    )
+    (refused,) = refusals(of_image(pinned.replace("{host}", "real"), HypervisorType.LXC))
+    assert "qemu:///system runs no image for lxc, only for baremetal, kvm, qemu. " in refused
+    assert refused.endswith("real:lxc, sim could.")
+    alone = "hosts: {real: {libvirt: 'qemu:///system', lxc: true}}\n"
+    alone += "nodes: [{kind: container, image: 'store:r'}]"
+    (refused,) = refusals(of_image(alone, HypervisorType.DOCKER))
+    assert "No host of the file could." in refused
+
+
+def test_a_node_leaves_a_host_that_does_not_run_its_new_image() -> None:
+    text = BOTH + "nodes: [{kind: container, image: 'store:r'}]"
+    placed, refused = place(of_image(text, HypervisorType.DOCKER), {"node-0": "real:lxc"}, {}, {})
+    assert (placed["node-0"].host, refused) == ("sim", [])

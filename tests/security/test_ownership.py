@@ -64,6 +64,10 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ("GET", "/support-bundle"): Row("/v1/support-bundle?cluster=owned", Gets.NOT_FOUND),
     ("POST", "/files/missing"): Row("/v1/files/missing", Gets.OWN, ["0" * 64]),
     ("PUT", "/files/{sha256}"): Row(f"/v1/files/{SHA256}", Gets.OWN, CONTENT, (204,)),
+    ("GET", "/images"): Row("/v1/images", Gets.OWN),
+    ("GET", "/images/{name}"): Row("/v1/images/owned", Gets.NOT_FOUND),
+    ("PUT", "/images/{name}"): Row("/v1/images/mine", Gets.OWN, {"sha256": SHA256}),
+    ("DELETE", "/images/{name}"): Row("/v1/images/owned", Gets.NOT_FOUND, owner=(204,)),
     ("POST", "/plan"): Row("/v1/plan", Gets.OWN, FILE),
     ("POST", "/fetch"): Row("/v1/fetch", Gets.OWN, FILE, (202,)),
     ("GET", "/hosts"): Row("/v1/hosts", Gets.OWN),
@@ -181,7 +185,7 @@ async def state(asked: Asked) -> Any:
     paths = (
         "/v1/clusters", "/v1/clusters/owned", "/v1/nodes", "/v1/bmcs", "/v1/nodes/owned/n/show",
         "/v1/nodes/owned/n/faults", "/v1/clusters/owned/snapshots", "/v1/operations",
-        "/v1/labs/owned/dev/show", SET,
+        "/v1/labs/owned/dev/show", SET, "/v1/images",
     )  # fmt: skip
     return [(await asked.ask(OWNER, "GET", path)).json for path in paths]
 
@@ -207,6 +211,9 @@ async def test_a_route_shows_and_does_nothing_of_other_users(tmp_path: Path) -> 
         assert taken.status == 202, taken.body
         await ended(asked, OWNER)
         await asked.ask(OWNER, "POST", "/v1/labs/dev/drain", {})
+        await asked.ask(OWNER, "PUT", f"/v1/files/{SHA256}", CONTENT)
+        loaded = await asked.ask(OWNER, "PUT", "/v1/images/owned", {"sha256": SHA256})
+        assert loaded.status == 200, loaded.body
         assert (await asked.ask(OWNER, "POST", "/v1/requests", REQUEST)).status == 201
         (bmc,) = (await asked.ask(OWNER, "GET", "/v1/bmcs")).json
         (cluster,) = (await asked.ask(OWNER, "GET", "/v1/clusters")).json

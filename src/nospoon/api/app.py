@@ -16,6 +16,7 @@ from nospoon.api.peer import Members
 from nospoon.api.routes import (
     clusters,
     files,
+    images,
     labs,
     nodes,
     operations,
@@ -45,7 +46,9 @@ def create_app(controller: Controller, *, members: Members) -> FastAPI:
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Gate, members=members, log=app.state.log)
-    for module in (system, files, clusters, nodes, operations, services, snapshots, labs, upkeep):
+    for module in (
+        system, files, images, clusters, nodes, operations, services, snapshots, labs, upkeep,
+    ):  # fmt: skip
         app.include_router(module.router, prefix="/v1")
     return app
 

@@ -45,6 +45,9 @@ class Client:
     def post(self, path: str, body: Json = None, **query: str) -> Json:
         return self._json("POST", path, body=body, query=query)
 
+    def put(self, path: str, body: Json) -> Json:
+        return self._json("PUT", path, body=body)
+
     def delete(self, path: str, **query: str) -> Json:
         return self._json("DELETE", path, query=query)
 

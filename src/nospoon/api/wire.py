@@ -13,6 +13,7 @@ from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
 from nospoon.clusterfile.models import MAX_CLUSTER
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.images import HypervisorType
 from nospoon.model.ironic import Leaving
 from nospoon.model.machine import PowerCommand
 from nospoon.plan.identity import RESERVED
@@ -55,7 +56,9 @@ def _at_most(most: int, given: Sized, what: str) -> None:
 
 
 NAME, DEPLOYMENT = r"^[a-z0-9-]{1,63}$", r"^[0-9a-f]{32}$"
+SHA256 = r"^[0-9a-f]{64}$"
 PATTERNS = {
+    SHA256: "the 64 hexadecimal digits of a SHA-256, with a to f in lower case",
     NAME: "1 to 63 lower-case letters, digits and hyphens",
     DEPLOYMENT: "32 digits of a hexadecimal number, with a to f in lower case",
 }
@@ -150,6 +153,13 @@ class SnapshotRequest(Wire):
     """`name`: of the new snapshot."""
 
     name: Annotated[str, Field(pattern=NAME)]
+
+
+class ImageRequest(Wire):
+    """`sha256`: of the file that was uploaded; `hypervisor_type`: what the image is for."""
+
+    sha256: Annotated[str, Field(pattern=SHA256)]
+    hypervisor_type: HypervisorType | None = None
 
 
 class LabRequest(Wire):

@@ -16,6 +16,7 @@ from nospoon.cli import ansible
 from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
+from nospoon.model.images import LOADED
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
     wanted |= {name for lab in cluster.labs for each in lab.flavors for name in each.images}
     wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
-    local = {each for each in wanted if not each.startswith(("http://", "https://"))}
+    local = {each for each in wanted if not each.startswith(("http://", "https://", LOADED))}
     if given := cluster.addressing.certificate:
         local |= {given.certificate, given.key}
         wanted |= local
@@ -72,7 +73,7 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
     body = {"file": name, "text": text, "uploads": digests}
     if client is not None and digests:
         _upload(client, {digests[each]: base / each for each in local})
-    if client is not None and len(local) < len(wanted):
+    if client is not None and any(each.startswith("http") for each in wanted - local):
         fetching = client.post("/v1/fetch", body)
         if fetching is not None:
             finish(follow(client, fetching))

@@ -30,7 +30,11 @@ class DiskSection(Section):
     """A disk; a bare size such as `40GiB` is short for `{size: 40GiB}`."""
 
     size: Size | None = Field(None, description="Size with unit; default: the image's.")
-    image: Text = Field("", description="Image to start from: a path beside the file, or a URL.")
+    image: Text = Field(
+        "",
+        description="Image to start from: a path beside the file, a URL, or `store:NAME`, one that "
+        "`nospoon image load` loaded.",
+    )
     checksum: Checksum = Field(
         "",
         description="Of an image by URL: `sha256:…` or `sha512:…` in hexadecimal digits, or the "
@@ -183,7 +187,8 @@ class HardwareSection(Section):
     image: Text | None = Field(
         None,
         min_length=1,
-        description="Of a VM or container: the image of its root, a path beside the file or a URL; "
+        description="Of a VM or container: the image of its root, a path beside the file, a URL or "
+        "`store:NAME`; "
         "short for `disks: [{image: …}]`.",
     )
     user_data: UserData | None = Field(

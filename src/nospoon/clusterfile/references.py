@@ -15,6 +15,7 @@ from nospoon.clusterfile.fields import MAX_SHOWN, wrong_in_url
 from nospoon.clusterfile.hosts import place_named, places_of
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.model.images import LOADED
 
 LocalFile = Callable[[str], str]
 """Why a file beside the cluster file cannot be read, "" when it can."""
@@ -64,7 +65,11 @@ def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complai
     """Every file that is named and cannot be read; each name once."""
     seen: set[str] = set()
     fetched = (*_images(sections.raw), *_boot_files(sections.raw))
-    local = ((path, name) for path, name in fetched if not SCHEME.match(name))
+    local = (
+        (path, name)
+        for path, name in fetched
+        if not (SCHEME.match(name) or (path[-1] == "image" and name.startswith(LOADED)))
+    )
     for path, name in (*local, *_pair(sections.raw)):
         if name in seen:
             continue

@@ -17,6 +17,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon import __version__
 from nospoon.control.content.files import Files
+from nospoon.control.content.library import Library
 from nospoon.control.content.named_files import places_of
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
@@ -81,6 +82,7 @@ class Controller:
     database: Database
     cipher: Cipher
     files: Files
+    library: Library
     hosts: Hosts
     fleet: Fleet
     nodes: Nodes

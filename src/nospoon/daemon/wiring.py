@@ -23,6 +23,7 @@ from nospoon.api.peer import Members, PeerHttp, PeerWebSocket
 from nospoon.control.content.client_downloads import ClientDownloads, Limits
 from nospoon.control.content.files import Files
 from nospoon.control.content.http_discs import HttpDiscs
+from nospoon.control.content.library import Library
 from nospoon.control.content.media import Media
 from nospoon.control.content.seeds import Seeds
 from nospoon.control.content.space import text_of
@@ -108,6 +109,7 @@ from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
+from nospoon.store import images as loaded_images
 from nospoon.store import logins
 from nospoon.store import operations as journal
 from nospoon.store.crypt import Cipher
@@ -337,6 +339,7 @@ class Daemon:
             default_uri=settings.default_uri,
             member_nodes=settings.member_nodes,
         )
+        self.library = Library(database, self.files, self.planner.workers, clock.unix)
 
     def _wire_work(self) -> None:
         """What carries plans out, labs, and the controller before all of it."""
@@ -432,6 +435,7 @@ class Daemon:
             database=self.database,
             cipher=self.cipher,
             files=self.files,
+            library=self.library,
             hosts=self.hosts,
             fleet=self.fleet,
             nodes=self.nodes,
@@ -649,12 +653,14 @@ class Daemon:
         """What no cluster names was left by a daemon that ended."""
         rows = await self.database.call(stored.holdings)
         named = {digest for row in rows for digest in row.uploads.values()}
+        named |= {sha256 for _, sha256 in await self.database.call(loaded_images.holders)}
         await asyncio.to_thread(self.files.begin, named)
         owned = defaultdict[int, set[str]](set)
         for row in rows:
             owned[row.uid].update(row.uploads.values())
             self.files.space.hold(row.uid, text_of(row.id), row.text)
         self.files.space.begin(owned)
+        await self.library.begin()
         self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)
 
     async def _named_files(self) -> set[str]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec, Declared
+from nospoon.model.images import HypervisorType
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerPolicy
@@ -361,6 +362,7 @@ class Node:
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
     None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any;
     `bmc_address`: its address, "" for the cluster's.
+    `image_types`: the machine types that its loaded images are for.
     The first disk of a VM or container is its root, made from an image; `keeps_root`: where that
     changes, it stays for a rollback.
     """
@@ -386,6 +388,7 @@ class Node:
     enrolment: Enrolment = Enrolment()
     restore: PowerPolicy | None = None
     adopted: Adopted | None = None
+    image_types: tuple[HypervisorType, ...] = ()
     ipmi_port: int = 0
     bmc_address: str = ""
     kind: NodeKind = NodeKind.BAREMETAL

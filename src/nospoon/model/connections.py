@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
 from nospoon.model.agent import Agents
+from nospoon.model.images import DISKS, HypervisorType
 from nospoon.model.node_kind import NodeKind
 
 USUAL_SOCKET = "/run/libvirt/libvirt-sock"
@@ -46,7 +47,8 @@ class Declared:
     `is_real`: its machines are outside of the daemon, on a host where commands run, which may
     have things of others, run out of room, and be reached under two names. `has_pools`: disks are
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
-    machines boot an image that is made there. `node_kinds`: which nodes it makes.
+    machines boot an image that is made there. `node_kinds`: which nodes it makes;
+    `hypervisor_types`: images for which machine types it runs.
     """
 
     is_real: bool
@@ -55,6 +57,7 @@ class Declared:
     has_pools: bool = True
     has_boot_image: bool = False
     node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
+    hypervisor_types: frozenset[HypervisorType] = DISKS
 
     @property
     def has_bridges(self) -> bool:
@@ -312,12 +315,14 @@ CONTAINERS = Declared(
     networking=Networking.SHARED,
     boot=BootMethod.NATIVE,
     node_kinds=frozenset({NodeKind.CONTAINER}),
+    hypervisor_types=frozenset({HypervisorType.LXC}),
 )
 IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,
     boot=BootMethod.NATIVE,
     node_kinds=frozenset(NodeKind),
+    hypervisor_types=frozenset(HypervisorType),
 )
 CLOUD = Declared(
     is_real=True,

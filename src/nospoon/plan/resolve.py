@@ -22,6 +22,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.model.connections import BootMethod
 from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.images import HypervisorType
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
@@ -65,12 +66,14 @@ SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
     """What is known of an image that the file names: sizes in bytes; format as qemu-img says, or
-    `ROOT_FORMAT`, of which `virtual_size` is that of the file.
+    `ROOT_FORMAT`, of which `virtual_size` is that of the file. `hypervisor_type`: that a loaded
+    image was given, None for none.
     """
 
     sha256: str
     format: str
     virtual_size: int
+    hypervisor_type: HypervisorType | None = None
 
 
 @dataclass(frozen=True, slots=True)

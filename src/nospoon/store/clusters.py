@@ -166,6 +166,12 @@ def digests(connection: Connection) -> set[str]:
     return {digest for (uploads,) in rows for digest in uploads.values()}
 
 
+def uploads_of(connection: Connection, uid: int) -> list[tuple[str, Mapping[str, str]]]:
+    """Name and uploads of each cluster of a user, by name."""
+    query = select(clusters.c.name, clusters.c.uploads).where(clusters.c.uid == uid)
+    return [(name, uploads) for name, uploads in connection.execute(query.order_by("name"))]
+
+
 def holdings(
     connection: Connection, *, uid: int | None = None, ids: Collection[UUID] | None = None
 ) -> list[Holding]:

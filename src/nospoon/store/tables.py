@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Float,
     ForeignKey,
@@ -111,6 +112,18 @@ operations = Table(
     Column("message", Text, nullable=False),
     Column("result", JSON, nullable=False),
     Index("operations_by_cluster", "cluster_id"),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("uid", Integer, primary_key=True),
+    Column("name", String(63), primary_key=True),
+    Column("sha256", String(64), nullable=False),
+    Column("format", String(16), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("hypervisor_type", String(16), nullable=False),
+    Column("created", Float, nullable=False),
 )
 
 snapshots = Table(

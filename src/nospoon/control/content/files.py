@@ -67,6 +67,7 @@ class Files:
     _arrived: dict[str, float] = field(default_factory=dict)
     _stored: dict[str, float] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
+    _pinned: set[tuple[int | None, str]] = field(default_factory=set)
     pace: Pace = PACE
     _fetching: Turns = field(default_factory=Turns)
     _of_owner: WeakValueDictionary[int | None, asyncio.Semaphore] = field(
@@ -113,8 +114,21 @@ class Files:
         here = await asyncio.to_thread(lambda: {each for each in digests if self.has(each)})
         return [each for each in digests if each not in here or not self.wanted(each, owner=owner)]
 
+    def pin(self, owner: int, sha256: str) -> None:
+        """It stays, and counts as its owner's, until it is unpinned: it has a name."""
+        self._pinned.add((owner, sha256))
+        self.space.kept(owner, sha256)
+
+    def unpin(self, owner: int, sha256: str) -> None:
+        """It has no name any more; it stays for a while, or for as long as a cluster names it."""
+        self._pinned.discard((owner, sha256))
+
     def release(self, sha256: str, owner: int | None) -> None:
-        """`owner` needs it no more; it is removed unless another user uploaded the same content."""
+        """`owner` needs it no more; it is removed unless another user uploaded the same content, or
+        it is pinned.
+        """
+        if (owner, sha256) in self._pinned:
+            return
         self.space.release(owner, sha256)
         if not self.space.owned(sha256):
             self.drop(sha256)
@@ -161,9 +175,11 @@ class Files:
         seconds.
         """
         since = clock.monotonic() - kept
+        pinned = {sha256 for _, sha256 in self._pinned}
         for path in self.directory.glob("*"):
             late = self._arrived.get(path.name, since) > since
-            if path.is_file() and path.name not in digests and not late:
+            named = path.name in digests or path.name in pinned
+            if path.is_file() and not named and not late:
                 self.drop(path.name)
 
     async def receive(

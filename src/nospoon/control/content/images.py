@@ -114,6 +114,16 @@ def refuse_other_root(name: str, head: bytes) -> None:
     )
 
 
+def is_root(path: Path) -> bool:
+    """Whether it is a root file system, by its first bytes. Run it in a thread."""
+    try:
+        with path.open("rb") as file:
+            refuse_other_root(path.name, file.read(ROOT_HEAD))
+    except UsageError:
+        return False
+    return True
+
+
 def _unpacked(head: bytes) -> bytes:
     """The first bytes of what may be compressed; no more memory is used than they take."""
     try:

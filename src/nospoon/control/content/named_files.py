@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
@@ -18,17 +18,21 @@ from nospoon.control.content.images import image_facts, root_facts
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
+from nospoon.model.images import LoadedImage, loaded_name
 from nospoon.model.node_kind import NodeKind
+from nospoon.plan.image_types import wrong_kinds
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
+from nospoon.store.database import Database
+from nospoon.store.images import of_owner
 
 
 class NamedFiles:
     """Finds the copies of the files that a cluster file names."""
 
-    def __init__(self, files: Files, workers: Workers) -> None:
-        self._files, self._workers = files, workers
+    def __init__(self, files: Files, workers: Workers, database: Database) -> None:
+        self._files, self._workers, self._database = files, workers, database
 
     async def of(
         self, cluster: Cluster, request: Request, fetched: Mapping[str, str]
@@ -39,15 +43,53 @@ class NamedFiles:
         """
         uploads = dict(request.uploads)
         images = await self._workers.run(request.uid, _images_of, cluster)
+        loaded = await self._loaded(images, uploads, request)
         named = images.disks | images.roots | _boot_files(cluster) | certificate_files(cluster)
-        async for name in paced(named):
+        async for name in paced(named - loaded.keys()):
             known = (fetched if is_url(name) else uploads).get(name, "")
             if not self._files.has(known):
                 known = await self._missing(name, request)
             uploads[name] = known
         if request.fetches:  # who only looks is told nothing of what expired meanwhile
             await refuse_unusable(cluster, uploads, self._files, request, self._workers)
-        return uploads, await self._facts_of_images(cluster, images, uploads, request)
+        facts = await self._facts_of_images(cluster, images, uploads, request)
+        for name, image in loaded.items():
+            if image is not None:
+                facts[name] = replace(facts[name], hypervisor_type=image.hypervisor_type)
+        refused = await self._workers.run(request.uid, wrong_kinds, cluster, facts)
+        await self._refuse(refused[:MAX_PROBLEMS], request)
+        return uploads, facts
+
+    async def _loaded(
+        self, images: _Images, uploads: dict[str, str], request: Request
+    ) -> dict[str, LoadedImage | None]:
+        """Those among them that are names of loaded images, whose content goes into `uploads`: what
+        has the name now, or, for who only looks, what had it. None: the name is another's by now.
+        """
+        named = {name: loaded_name(name) for name in images.disks | images.roots}
+        named = {name: short for name, short in named.items() if short}
+        if not named:
+            return {}
+        known = {each.name: each for each in await self._database.read(of_owner, request.uid)}
+        found: dict[str, LoadedImage | None] = {}
+        refused = []
+        for name, short in named.items():
+            image, before = known.get(short), uploads.get(name, "")
+            looks = not request.fetches and self._files.has(before)
+            if image is not None and not looks:
+                uploads[name] = image.sha256
+            elif image is None and not looks:
+                refused.append((name, f"no image {short!r} was loaded. See `nospoon image list`"))
+            found[name] = image if image and image.sha256 == uploads.get(name) else None
+        await self._refuse(refused[:MAX_PROBLEMS], request)
+        return found
+
+    async def _refuse(self, refused: Sequence[tuple[str, str]], request: Request) -> None:
+        """Raises `UsageError` for names and why they are refused, if there are any."""
+        if refused:
+            names = [name for name, _ in refused]
+            places = await self._workers.run(request.uid, places_of, request, names)
+            raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
 
     async def _facts_of_images(
         self, cluster: Cluster, images: _Images, uploads: Mapping[str, str], request: Request
@@ -68,10 +110,7 @@ class NamedFiles:
                 if len(refused) >= MAX_PROBLEMS:
                     break
         refused += await self._workers.run(request.uid, _too_small, cluster, facts)
-        if refused:
-            names = [name for name, _ in refused]
-            places = await self._workers.run(request.uid, places_of, request, names)
-            raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
+        await self._refuse(refused, request)
         return facts
 
     async def _looked_at(self, digest: str, name: str, uid: int, *, is_root: bool) -> ImageFacts:

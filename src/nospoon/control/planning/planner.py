@@ -73,6 +73,7 @@ from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.enrollment.nova import inventories
+from nospoon.plan.image_types import with_image_types
 from nospoon.plan.order.remembered import Remembered, Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
@@ -136,7 +137,7 @@ class Planner:
         self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
         self._looks, self._seeds = looks, seeds
-        self._named = NamedFiles(files, self.workers)
+        self._named = NamedFiles(files, self.workers, database)
         self._drivers_of, self._fleet = drivers_of, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
         self._allocating = Allocating(
@@ -208,6 +209,7 @@ class Planner:
         known = with_new_logins(known, cluster.hosts)
         self.access.check_hosts(request.uid, known)
         uploads, images = await self._named.of(cluster, request, before)
+        cluster = await self.workers.run(request.uid, with_image_types, cluster, images)
         ask = partial(
             self._ask, request.uid,
             volumes=existing_volumes(cluster), adopts=bool(cluster.adoptions),

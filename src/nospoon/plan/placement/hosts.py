@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nospoon.model.cluster import (
     Arch,
@@ -20,7 +20,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import ExistingVolume
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.placement.flavors import lacking
-from nospoon.plan.words import size
+from nospoon.plan.words import listed, size
 
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
@@ -49,6 +49,22 @@ def against_host(node: Node, host: Host) -> Iterator[str]:
             f"{host.where} makes no node of kind {node.kind}, only {' and '.join(sorted(made))}. "
             f"{MAKERS[node.kind]}"
         )
+
+
+def against_images(node: Node, host: Host, hosts: Iterable[Host]) -> Iterator[str]:
+    """Why a host does not run the images of a node, and which of all hosts do."""
+    for wanted in node.image_types:
+        runs = host.declares.hypervisor_types
+        if node.adopted is None and wanted not in runs:
+            able = [
+                each.name
+                for each in hosts
+                if wanted in each.declares.hypervisor_types
+                and node.kind in each.declares.node_kinds
+            ]
+            others = listed(able) or "No host of the file"
+            only = f"only for {', '.join(sorted(runs))}"
+            yield f"{host.where} runs no image for {wanted}, {only}. {others} could."
 
 
 def against_node(node: Node, facts: HostFacts) -> Iterator[str]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from nospoon.model.cluster import Cluster, Strategy
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.demands import MOVE, PINNED, alike_in, demands_of, together
-from nospoon.plan.placement.hosts import against_host, against_node
+from nospoon.plan.placement.hosts import against_host, against_images, against_node
 from nospoon.plan.placement.ranking import Ranking, explained, score
 from nospoon.plan.placement.room import Demand, Rooms, Usage
 from nospoon.plan.words import listed
@@ -87,6 +87,7 @@ def place(
         if (before := earlier.get(node.name, "")) in rooms.places
         and node.host in ("", before)
         and not any(against_host(node, rooms.places[before].host))
+        and not any(against_images(node, rooms.places[before].host, ()))
     }
     demands, there, reasons = demands_of(cluster.nodes, staying)
     stays = {name: Placed(host, "is there") for name, host in staying.items()}

@@ -86,4 +86,6 @@ def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
         Strategy.PACK: f"most used with enough capacity ({percent})",
     }[strategy]
     fit = "fits" if candidates == 1 else "fit"
-    return f"{strategy}: {why} of {counted(candidates, 'host')} that {fit}"
+    types = sorted({kind for node in demand.nodes for kind in node.image_types})
+    runs = f"runs images for {' and '.join(types)}; " if types else ""
+    return f"{runs}{strategy}: {why} of {counted(candidates, 'host')} that {fit}"

@@ -17,6 +17,7 @@ from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.hosts import (
     against_filters,
     against_host,
+    against_images,
     against_networks,
     against_node,
 )
@@ -214,6 +215,7 @@ class Rooms:
         if place.host.drained and node.adopted is None:
             yield "it is drained."
         yield from against_host(node, place.host)
+        yield from against_images(node, place.host, (each.host for each in self.places.values()))
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:
@@ -250,7 +252,7 @@ def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `hosts`."""
     networks = frozenset(nic.network for nic in node.nics)
     volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
-    return node.kind, node.arch, node.firmware, node.tpm, networks, volumes
+    return node.kind, node.arch, node.firmware, node.tpm, networks, volumes, node.image_types
 
 
 def _summed(usages: Iterable[Usage]) -> Usage:

@@ -1,0 +1,54 @@
+"""Images that users loaded, and the machine types that images are for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nospoon.model.node_kind import NodeKind
+
+LOADED = "store:"
+"""Begins the name of a loaded image in a cluster file; a file of that name is ./store:NAME."""
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
+
+
+class HypervisorType(StrEnum):
+    """What runs an image: words of Nova's image property `img_hv_type`."""
+
+    LXC = "lxc"
+    DOCKER = "docker"
+    KVM = "kvm"
+    QEMU = "qemu"
+    BAREMETAL = "baremetal"
+
+
+CONTAINERS = frozenset({HypervisorType.LXC, HypervisorType.DOCKER})
+"""Images for these are root file systems, others are disks."""
+DISKS = frozenset(HypervisorType) - CONTAINERS
+OF_KIND: Mapping[NodeKind, frozenset[HypervisorType]] = {
+    NodeKind.BAREMETAL: DISKS,
+    NodeKind.VM: frozenset({HypervisorType.KVM, HypervisorType.QEMU}),
+    NodeKind.CONTAINER: CONTAINERS,
+}
+"""What nodes of a kind may begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedImage:
+    """An image of a user by its name. `size`: bytes of the disk, or of the packed root; `created`:
+    Unix seconds; `hypervisor_type` None: for every machine that can begin with its format.
+    """
+
+    name: str
+    sha256: str
+    format: str
+    size: int
+    hypervisor_type: HypervisorType | None
+    created: float
+
+
+def loaded_name(image: str) -> str:
+    """The name of the loaded image that a cluster file means; "" for a path or URL."""
+    return image.removeprefix(LOADED) if image.startswith(LOADED) else ""
