@@ -4,15 +4,23 @@ broke into one gets no further by it, and holds up nothing else.
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
-from nospoon.errors import ProviderError
-from nospoon.runtime import runner
-from nospoon.runtime.process import Finished
+from nospoon.errors import HostUnreachable, ProviderError
+from nospoon.providers import linux
+from nospoon.providers.libvirt import openvswitch
+from nospoon.providers.libvirt.tunnels import Tunnels
+from nospoon.providers.lxc import links
+from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
+from nospoon.runtime import process, runner
+from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import Runner, SshRunner
 from nospoon.services.consoles.mirror import Mirror
 from nospoon.services.consoles.records import Records
@@ -72,3 +80,78 @@ async def test_console_records_are_copied_on_after_odd_answers(tmp_path: Path, s
     )
     await mirror.look()
     assert records.size(machine) == 0
+
+
+async def turns_of(work: Coroutine[Any, Any, object]) -> int:
+    """How often others run meanwhile."""
+    turns = 0
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+    return turns
+
+
+async def test_bytes_that_are_no_text_are_decoded_with_turns_for_others() -> None:
+    """A host can send 64 MiB of them, of which 8 MiB held up everything for 53 ms."""
+    for data in (b"\xff" * (4 << 20), "é".encode() * (2 << 20)):
+        text = await process._text(data)
+        assert text == data.decode(errors="replace")
+        assert await turns_of(process._text(data)) >= len(data) // process.DECODED
+
+
+async def test_what_a_host_says_is_no_error_of_any_length(ssh: Path) -> None:
+    for status, kind in ((3, ProviderError), (255, HostUnreachable)):
+        ssh.write_text(f"#!/bin/sh\nhead -c 4000000 /dev/zero | tr '\\0' e >&2\nexit {status}\n")
+        with pytest.raises(kind) as raised:
+            await SshRunner("rack").run(["ip", "link"])
+        assert MOST_SAID < len(str(raised.value)) < MOST_SAID + 300
+
+
+LOOKS: list[Callable[[Runner], Awaitable[object]]] = [
+    linux._links,
+    linux._routes,
+    lambda runner: linux.free_space(runner, "/var"),
+    lambda runner: linux._services(runner, boot_ports=True),
+    openvswitch.look,
+    lambda runner: Tunnels(runner, "")._look("vx0"),
+    lambda runner: Tunnels(runner, "")._peers("vx0"),
+    links._masters,
+]
+TEXTS = [
+    "{}",
+    "[1, null, [], {}]",
+    '[{"ifname": {}, "linkinfo": [], "dst": [1], "dev": {}, "gateway": 7}]',
+    '[{"mac": "00:00:00:00:00:00", "dst": {}}, {"mac": 1}]',
+    '[{"ifname": "vx0", "linkinfo": {"info_kind": {}}, "dst": "::/999", "master": []}]',
+    '{"data": [[1, 2, 3, 4, 5]]}\n{"data": [7]}\n',
+    '{"data": 3}\n[]\n',
+    "[" * 100_000,
+    "taken\nbridge\ntaken x\ntaken \u00b2\n\n",
+    "\n" * (LONGEST_LINES + 1),
+    json.dumps([{}] * (MOST_ROWS + 1)),
+    "[" + "9" * 5000 + "]",
+    "\x00\ufffd",
+]
+
+
+@pytest.mark.parametrize("said", TEXTS, ids=range(len(TEXTS)))
+async def test_odd_answers_are_odd_or_an_error_of_the_host(said: str) -> None:
+    """They were a `KeyError`, or anything, of which no one says what host it came from."""
+    for look in LOOKS:
+        try:
+            await look(cast("Runner", Odd(said)))
+        except ProviderError as error:
+            assert "not expected" in str(error)  # noqa: PT017  (both are right)
+
+
+async def test_long_lists_are_decoded_beside_the_event_loop() -> None:
+    rows = [{"ifname": f"veth{n}", "master": "br0"} for n in range(20_000)]
+    done = Finished(("ip",), 0, json.dumps(rows), "")
+    assert await rows_of(done) == rows
+    assert await turns_of(rows_of(done)) > 1
+    with pytest.raises(ProviderError, match="`ip` printed what is not expected of it"):
+        await rows_of(Finished(("ip",), 0, "[" + " " * LONGEST + "]", ""))
+    with pytest.raises(ProviderError, match="`df` printed what is not expected of it"):
+        lines_of(Finished(("df",), 0, "x" * (LONGEST_LINES + 1), ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +11,8 @@ from ipaddress import IPv4Address, ip_network
 from pathlib import PurePosixPath
 
 from nospoon.model.host_facts import Route
+from nospoon.providers.printed import lines_of, rows_of
+from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner, runner_for
 
 BRIDGES = frozenset({"bridge", "openvswitch"})
@@ -64,16 +66,18 @@ async def free_space(runner: Runner, path: str) -> int:
     """Bytes free on the file system of a path, or of the nearest directory above it."""
     parents = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)]
     done = await runner.run(["df", "-B1", "--output=avail", *reversed(parents)], check=False)
-    told = [line for line in done.stdout.split() if line.isdigit()]
+    told = [line.strip() for line in lines_of(done) if line.strip().isdecimal()]
     return int(told[-1]) if told else 0
 
 
 async def _links(runner: Runner) -> dict[str, Link]:
     done = await runner.run(["ip", "-json", "-details", "link", "show"])
-    return {
-        each["ifname"]: Link(each.get("linkinfo", {}).get("info_kind", ""), each.get("master", ""))
-        for each in json.loads(done.stdout or "[]")
-    }
+    found = {}
+    async for each in paced(await rows_of(done)):
+        about = each.get("linkinfo")
+        kind = about.get("info_kind", "") if isinstance(about, dict) else ""
+        found[str(each.get("ifname", ""))] = Link(str(kind), str(each.get("master", "")))
+    return found
 
 
 TRY_BOOT_PORTS = """
@@ -115,15 +119,16 @@ async def _services(
     is no bridge. No ports where no Python is there to try them: `up` then says what is taken.
     """
     done = await runner.run(["sh", "-c", SERVICES, "sh", "try" if boot_ports else ""], check=False)
-    lines = [line.split() for line in done.stdout.splitlines()]
+    printed = lines_of(done)
+    lines = [words for line in printed if len(words := line.split()) > 1]
     holders = {
         int(port): f"{name} (pid {pid})"
-        for found in map(_SOCKET.match, done.stdout.splitlines())
+        for found in map(_SOCKET.match, printed)
         if found is not None
         for address, port, name, pid in [found.groups()]
         if address in _ALL_ADDRESSES
     }
-    taken = (int(line[1]) for line in lines if line[0] == "taken")
+    taken = (int(line[1]) for line in lines if line[0] == "taken" and line[1].isdecimal())
     bridges = frozenset(line[1] for line in lines if line[0] == "bridge")
     return bridges, {port: holders.get(port, "") for port in taken}
 
@@ -140,10 +145,11 @@ FAMILIES = {"-4": "0.0.0.0/0", "-6": "::/0"}
 async def _routes_of(runner: Runner, family: str, whole: str) -> list[Route]:
     done = await runner.run(["ip", "-json", family, "route", "show", "table", "main"])
     routes = []
-    for entry in json.loads(done.stdout or "[]"):
-        destination = entry.get("dst", "default")
-        network = ip_network(whole if destination == "default" else destination, strict=False)
-        routes.append(Route(network, entry.get("dev", ""), entry.get("gateway", "")))
+    async for entry in paced(await rows_of(done)):
+        destination = str(entry.get("dst", "default"))
+        with contextlib.suppress(ValueError):  # of a host that prints what ip(8) does not
+            network = ip_network(whole if destination == "default" else destination, strict=False)
+            routes.append(Route(network, str(entry.get("dev", "")), str(entry.get("gateway", ""))))
     return [route for route in routes if not route.network.is_link_local]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -16,6 +17,10 @@ from nospoon.errors import MissingTool, ProviderError
 log = structlog.get_logger()
 PIECE = 1 << 16
 """Bytes that are read at a time."""
+DECODED = 256 << 10
+"""Bytes of UTF-8 that are decoded at a time."""
+MOST_SAID = 1000
+"""Characters of what a command that failed said, in an error."""
 ENDING = 5.0
 """Seconds in which what a killed command wrote ends."""
 
@@ -81,13 +86,25 @@ async def run(
     done = Finished(
         argv=tuple(argv),
         status=process.returncode or 0,
-        stdout=out.decode(errors="replace"),
-        stderr=err.decode(errors="replace"),
+        stdout=await _text(out),
+        stderr=await _text(err),
     )
     log.debug("ran", command=line, status=done.status)
     if check and done.status != 0:
         refuse(done)
     return done
+
+
+async def _text(data: bytes) -> str:
+    """Piece by piece, between which others run: each byte that is not UTF-8 takes as long as a
+    hundred others.
+    """
+    decoder, parts = getincrementaldecoder("utf-8")(errors="replace"), list[str]()
+    for begin in range(0, len(data), DECODED):
+        parts.append(decoder.decode(data[begin : begin + DECODED]))
+        if begin:
+            await asyncio.sleep(0)
+    return "".join([*parts, decoder.decode(b"", final=True)])
 
 
 async def _outputs(
@@ -191,5 +208,12 @@ async def pipe(argv: Sequence[str]) -> Piped:
 
 def refuse(done: Finished) -> NoReturn:
     """Raise for a command that failed, with the end of what it said."""
-    said = (done.stderr or done.stdout).strip().splitlines()
-    raise ProviderError(f"`{done.line}` failed with status {done.status}: {' / '.join(said[-3:])}")
+    raise ProviderError(f"`{done.line}` failed with status {done.status}: {said_by(done)}")
+
+
+def said_by(done: Finished) -> str:
+    """The end of what a command that failed said, in one line of bounded length: a host over ssh
+    may say as much as it likes, and errors are logged.
+    """
+    end = (done.stderr or done.stdout)[-(MOST_SAID * 4) :].strip()
+    return " / ".join(end.splitlines()[-3:])[-MOST_SAID:]

@@ -10,7 +10,7 @@ from typing import Protocol
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.destinations import SshDestination
 from nospoon.runtime import process
-from nospoon.runtime.process import Finished, OutputTooLong
+from nospoon.runtime.process import Finished, OutputTooLong, said_by
 
 SSH_FAILED = 255
 MOST_OUTPUT = 64 << 20
@@ -68,7 +68,7 @@ class SshRunner:
                 f"`{shlex.join(argv)}` on {self.destination} wrote more than {MOST_OUTPUT >> 20}MiB"
             ) from error
         if done.status == SSH_FAILED:
-            raise HostUnreachable(f"ssh to {self.destination} failed: {done.stderr.strip()}")
+            raise HostUnreachable(f"ssh to {self.destination} failed: {said_by(done)}")
         if check and done.status != 0:
             process.refuse(done)
         return done

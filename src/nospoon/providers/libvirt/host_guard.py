@@ -12,7 +12,8 @@ from ipaddress import ip_interface
 import structlog
 
 from nospoon.model.resources import Link
-from nospoon.runtime.process import Finished
+from nospoon.providers.printed import lines_of
+from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
 log = structlog.get_logger()
@@ -55,7 +56,7 @@ class HostGuard:
         done = await self._sh(MAKE, *self._words(link.bridge), *texts)
         if done.status:
             log.warning(
-                "guests reach whatever listens on the host", bridge=link.bridge, why=done.stderr
+                "guests reach whatever listens on the host", bridge=link.bridge, why=said_by(done)
             )
 
     async def remove(self, bridge: str) -> None:
@@ -67,7 +68,7 @@ class HostGuard:
         done = await self._sh(LOOK) if wanted else None
         if done is None or done.status:
             return frozenset()
-        lines = done.stdout.splitlines()
+        lines = lines_of(done)
         return frozenset(
             bridge
             for bridge in wanted

@@ -6,7 +6,6 @@ again and puts the ports of running guests back on it: they lose the link for a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +27,7 @@ from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, Tunnels
+from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
@@ -69,7 +69,7 @@ class NetworkDriver:
         if not (wanted := frozenset(bridges)):
             return wanted
         done = await self._runner.run(["ip", "-json", "link", "show", "type", "bridge"])
-        seen = {each["ifname"] for each in json.loads(done.stdout or "[]") if each}
+        seen = {each["ifname"] for each in await rows_of(done) if each}
         if not (unseen := wanted - seen):
             return unseen
         return await self._hypervisor.ask(
@@ -218,7 +218,7 @@ class NetworkDriver:
 
     async def _links(self, *which: str) -> list[dict[str, object]]:
         done = await self._runner.run(["ip", "-json", "link", "show", *which], check=False)
-        links = json.loads(done.stdout or "[]") if done.status == 0 else []
+        links = await rows_of(done) if done.status == 0 else []
         return [link for link in links if "ifname" in link]
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nospoon.errors import MissingTool
+from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.resources import MachineNic
+from nospoon.providers.printed import value_in
 from nospoon.runtime.runner import Runner
 
 VSCTL = ("ovs-vsctl", "--timeout=5")
@@ -68,7 +69,14 @@ async def look(runner: Runner) -> Switch:
         return NONE
     if done.status:
         return NONE
-    listed, bridges = (_rows(json.loads(line)) for line in done.stdout.splitlines())
+    tables = [await value_in(done, line) for line in done.stdout.split("\n", 2)[:2]]
+    try:
+        return _switch(*map(_rows, tables))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ProviderError("`ovs-vsctl` printed what is not expected of it") from error
+
+
+def _switch(listed: list[list[list[Any]]], bridges: list[list[list[Any]]]) -> Switch:
     home = {uuid: str(name) for (name,), its in bridges for uuid in its}
     ports = {
         str(name): Plugged(

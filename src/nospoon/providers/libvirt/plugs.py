@@ -9,11 +9,9 @@ are the machine's.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import libvirt
@@ -26,6 +24,7 @@ from nospoon.providers.libvirt.elements import attribute_of, parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
+from nospoon.providers.printed import rows_of
 from nospoon.runtime import process
 from nospoon.runtime.runner import Runner
 
@@ -53,7 +52,7 @@ class Plugs:
         """
         argv = ["ip", "-json", "link", "show", "type", "tun"]
         done = await self._runner.run(argv, check=False)
-        links: list[dict[str, Any]] = json.loads(done.stdout or "[]") if done.status == 0 else []
+        links = await rows_of(done) if done.status == 0 else []
         return {str(each["ifname"]): each.get("master", "") for each in links if "ifname" in each}
 
     async def seen(self, machines: Sequence[Observed]) -> Sequence[Observed]:

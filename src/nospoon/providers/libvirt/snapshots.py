@@ -8,7 +8,6 @@ VARIABLES.NAME.snapshot.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,8 @@ from nospoon.providers.libvirt.monitor import Domain, execute
 from nospoon.providers.libvirt.pools import VirPool
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.storage_xml import disk_called, nvram_file
-from nospoon.runtime.process import Finished
+from nospoon.providers.printed import value_in
+from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
 PREFIX = "nospoon-"
@@ -121,11 +121,15 @@ class DomainSnapshots:
         argv = ["qemu-img", "info", "--output=json", "--force-share", disk]
         done = await self.runner.run(argv, check=False)
         self._refuse(done, f"list the snapshots of {disk}")
-        return {
-            each["name"].removeprefix(PREFIX): KeptState(float(each["date-sec"]), on=_ran(each))
-            for each in json.loads(done.stdout).get("snapshots", ())
-            if each["name"].startswith(PREFIX)
-        }
+        told = await value_in(done, done.stdout)
+        try:
+            return {
+                each["name"].removeprefix(PREFIX): KeptState(float(each["date-sec"]), on=_ran(each))
+                for each in told.get("snapshots", ())
+                if each["name"].startswith(PREFIX)
+            }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ProviderError("`qemu-img` printed what is not expected of it") from error
 
     async def blocker(self, machine: UUID, name: str) -> str:
         """Whether it has variables of this name of another firmware than it has, or is to have."""
@@ -164,7 +168,7 @@ class DomainSnapshots:
             done = await self._image("-a", name, disk)
             if done.status != 0:
                 raise Gone(
-                    f"{self._who(machine)}: {disk} has no state {name}: {done.stderr.strip()}",
+                    f"{self._who(machine)}: {disk} has no state {name}: {said_by(done)}",
                     hint="The disk was recreated after the snapshot was taken.",
                 )
         await self._variables(PUT_BACK, files, name)
@@ -237,7 +241,7 @@ class DomainSnapshots:
 
     def _refuse(self, done: Finished, doing: str) -> None:
         if done.status != 0:
-            why = done.stderr.strip()
+            why = said_by(done)
             raise ProviderError(f"host {self.hypervisor.host}: cannot {doing}: {why}")
 
     def _who(self, machine: UUID) -> str:

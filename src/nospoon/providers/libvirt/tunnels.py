@@ -6,13 +6,13 @@ database, so that no multicast is asked of what lies between the hosts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Tunnel
+from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner
 
 PORT = 4789
@@ -80,31 +80,38 @@ class Tunnels:
     async def _look(self, name: str) -> Mapping[str, object]:
         argv = ["ip", "-json", "-details", "link", "show", "dev", name]
         done = await self.runner.run(argv, check=False)
-        told = json.loads(done.stdout or "[]") if done.status == 0 else []
-        return next((each for each in told if each.get("ifname") == name), {})
+        links = await rows_of(done) if done.status == 0 else []
+        return next((each for each in links if each.get("ifname") == name), {})
 
     async def _peers(self, name: str) -> set[str]:
-        told = (await self.runner.run(["bridge", "-json", "fdb", "show", "dev", name])).stdout
-        return set(_destinations(json.loads(told or "[]")))
+        done = await self.runner.run(["bridge", "-json", "fdb", "show", "dev", name])
+        return set(_destinations(await rows_of(done)))
 
     async def _ip(self, *argv: str) -> None:
         await self.runner.run(["ip", *argv])
 
 
-def _destinations(entries: list[Mapping[str, Any]]) -> Iterator[str]:
+def _destinations(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in entries:
         if each.get("mac") == EVERYBODY and "dst" in each:
-            yield each["dst"]
+            yield str(each["dst"])
 
 
 def _kind(link: Mapping[str, Any]) -> str:
-    return str(link.get("linkinfo", {}).get("info_kind", ""))
+    return str(_details(link).get("info_kind", ""))
+
+
+def _details(link: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = link.get("linkinfo")
+    return details if isinstance(details, dict) else {}
 
 
 def _leads(link: Mapping[str, Any], tunnel: Tunnel) -> bool | None:
     """Whether a device is this tunnel's end; None where there is none."""
     if not link:
         return None
-    data = link.get("linkinfo", {}).get("info_data", {})
+    data = _details(link).get("info_data")
+    if not isinstance(data, dict):
+        return False
     local = data.get("local") or data.get("local6")
     return (data.get("id"), local, data.get("port")) == (tunnel.vni, tunnel.local, PORT)

@@ -12,7 +12,7 @@ from nospoon.errors import MissingTool, ProviderError
 from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Cgroups, Ids
 from nospoon.providers.lxc.records import Seen, parse
-from nospoon.runtime.process import Finished
+from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import LocalRunner, Runner
 
 PIECE = 8 << 20
@@ -125,8 +125,7 @@ class LxcHost:
         """The same of any command."""
         done = await self.runner.run(argv, stdin=stdin, check=False)
         if check and done.status != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise ProviderError(f"host {self.name}: {' / '.join(said[-3:]) or done.status}")
+            raise ProviderError(f"host {self.name}: {said_by(done) or done.status}")
         return done
 
     async def write(self, path: str, content: bytes) -> None:

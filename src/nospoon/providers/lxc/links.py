@@ -6,12 +6,12 @@ again.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
+from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner
 
 SETTLES = 0.2
@@ -49,7 +49,7 @@ async def plug(runner: Runner, machine: Machine) -> None:
 async def _masters(runner: Runner) -> dict[str, str]:
     """Link -> the bridge that it is in, "" for none."""
     done = await runner.run(["ip", "-json", "link", "show", "type", "veth"])
-    links: list[dict[str, object]] = json.loads(done.stdout or "[]")
+    links = await rows_of(done)
     return {str(each["ifname"]): str(each.get("master", "")) for each in links if "ifname" in each}
 
 

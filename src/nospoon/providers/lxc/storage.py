@@ -18,6 +18,7 @@ from nospoon.providers.lxc.config import Ids
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.providers.lxc.records import OnPool, Record, Seen, record
 from nospoon.runtime.paced import paced
+from nospoon.runtime.process import said_by
 
 THERE = 17
 """Status of `scripts.MAKE_POOL` where the directory is another's."""
@@ -72,7 +73,7 @@ class PoolDriver(Owned):
         if done.status == THERE:
             raise self.refuse(f"a directory for pool {name}", path)
         if done.status != 0:
-            raise ProviderError(f"host {self.host.name}: pool {name}: {done.stderr.strip()}")
+            raise ProviderError(f"host {self.host.name}: pool {name}: {said_by(done)}")
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed

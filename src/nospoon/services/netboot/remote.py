@@ -34,6 +34,7 @@ from nospoon.model.resources import (
     Resource,
 )
 from nospoon.protocols.ipxe.dnsmasq import without_left
+from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot import instructions
@@ -272,7 +273,7 @@ class RemoteNetbootDriver:
         done = await self._runner.run(argv, check=False)
         if done.status:
             what, hint = REFUSALS.get(done.status, ("{said}", ""))
-            said = done.stderr.strip() or f"status {done.status}"
+            said = said_by(done) or f"status {done.status}"
             why = what.format(bridge=saved.shape.bridge, said=said)
             raise ProviderError(f"host {saved.key.host}: no network boot: {why}", hint=hint)
 
