@@ -121,7 +121,8 @@ def test_wrong_commands_are_found() -> None:
 def test_every_cluster_file_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clouds = tmp_path / "clouds.yaml"
     auth = "{auth_url: https://cloud.example:5000, username: u, password: p}"
-    clouds.write_text(f"clouds: {{undercloud: {{auth: {auth}}}}}\n")
+    named = ", ".join(f"{name}: {{auth: {auth}}}" for name in ("undercloud", "nospoon-cloud"))
+    clouds.write_text(f"clouds: {{{named}}}\n")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
     wrong = []
     for block in BLOCKS:
