@@ -63,7 +63,7 @@ def formats(file: Path, kind: HypervisorType | None) -> dict[str, str]:
         raise UsageError(
             f"{file} is a root file system, packed as a tar; Nova boots disks, and its LXC driver "
             "an ext4 file system",
-            hint="Make one: nospoon image build DIRECTORY --format ext4.",
+            hint="Make one: nospoon image build DIRECTORY --as ext4.",
         )
     with file.open("rb") as content:
         disk = format_of(str(file), content.read(HEAD))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,9 @@ from nospoon.cli.files import upload
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.errors import UsageError
 from nospoon.model.images import LOADED, NAME, HypervisorType
+from nospoon.runtime import clock
 
+EPOCH = "SOURCE_DATE_EPOCH"
 COLUMNS = ("name", "hypervisor_type", "format", "size", "created", "sha256")
 IN_CLOUD = ("name", "hypervisor_type", "format", "size", "created", "id")
 
@@ -114,6 +118,74 @@ def remove(name: str, cloud: str | None) -> None:
     else:
         connect.client().delete(f"/v1/images/{name}")
     echo(f"image {name} is gone", err=True)
+
+
+@command.command("build")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--as", "formats", multiple=True, required=True,
+              type=click.Choice(["lxc", "ext4", "oci", "raw", "qcow2"]),
+              help="lxc: a packed root (.tar.zst); ext4: for Nova's LXC driver; oci: an archive "
+              "for Docker and Podman; raw, qcow2: a disk for UEFI. Repeatable.")  # fmt: skip
+@click.option("--name", default="debian", show_default=True, help="Of the files.")
+@click.option("--suite", default="bookworm", show_default=True, help="Debian's release.")
+@click.option("--mirror", default="", help="URL of the packages.  [default: this machine's]")
+@click.option("--include", "packages", multiple=True, metavar="PACKAGE",
+              help="A package to install as well. Repeatable.")  # fmt: skip
+@click.option("--size", default="", help="Of disks and ext4, such as 4GiB.  [default: as small as "
+              "may be; disks grow at the first boot]")  # fmt: skip
+@output_options
+def build(
+    directory: Path, formats: tuple[str, ...], name: str, suite: str, mirror: str,
+    packages: tuple[str, ...], size: str, format_: str, columns: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Build images of one root of Debian in DIRECTORY, with systemd, cloud-init and sshd.
+
+    As you, not by the daemon; an ordinary user needs ids in /etc/subuid. With the same packages and
+    SOURCE_DATE_EPOCH it is the same image again.
+    """
+    from nospoon.dev.images import build as images  # noqa: PLC0415
+    from nospoon.dev.images.root import PACKAGES, Root  # noqa: PLC0415
+
+    if not NAME.match(name):
+        raise UsageError(f"--name: {name!r} is not a name for an image")
+    epoch = _epoch()
+    echo(f"Building with {EPOCH}={epoch}: packages, then {', '.join(formats)} …", err=True)
+    root = Root(suite=suite, mirror=mirror, packages=(*PACKAGES, *packages))
+    built = asyncio.run(
+        images.build(
+            root,
+            {images.Format(each) for each in formats},
+            directory,
+            name=name,
+            epoch=epoch,
+            size=_bytes(size),
+        )
+    )
+    rows = [
+        {"file": str(each.file), "format": str(each.format), "size": each.file.stat().st_size,
+         "sha256": each.sha256} for each in built
+    ]  # fmt: skip
+    print_rows(rows, format_=format_, columns=columns, names=("file", "format", "size", "sha256"))
+
+
+def _bytes(size: str) -> int:
+    from nospoon.clusterfile.fields import parse_size  # noqa: PLC0415  (imports pydantic)
+
+    try:
+        return parse_size(size) if size else 0
+    except ValueError:
+        raise UsageError(f"--size: expected a size such as 8GiB, got {size!r}") from None
+
+
+def _epoch() -> int:
+    """The time of all files that are newer; mmdebstrap and others read it as well.
+
+    https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    given = os.environ.setdefault(EPOCH, str(int(clock.unix())))
+    if not given.isdigit():
+        raise UsageError(f"{EPOCH}: expected seconds since 1970, got {given!r}")
+    return int(given)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

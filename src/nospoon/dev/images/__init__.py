@@ -1,0 +1,1 @@
+"""Images of every machine type, built of one root file system."""

@@ -1,0 +1,51 @@
+"""A root file system of Debian, as a tar: what all images of a build begin with.
+
+mmdebstrap(1) writes the same bytes again where SOURCE_DATE_EPOCH, packages and options are the
+same. An ordinary user gets a user namespace of it, for which /etc/subuid has ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nospoon.runtime import process
+
+PACKAGES = ("systemd-sysv", "dbus", "cloud-init", "openssh-server", "iproute2", "udev")
+"""So that cloud-init and ssh work in every kind of node."""
+KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
+"""What a disk needs besides: cloud-init grows its file system by them."""
+LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+LONGEST = 1800.0
+"""Seconds for a slow mirror."""
+SETTINGS = "datasource_list: [NoCloud, ConfigDrive, OpenStack, None]"
+HOOKS = (
+    f'[ ! -d "$1/etc/cloud" ] || echo \'{SETTINGS}\' >"$1/etc/cloud/cloud.cfg.d/90_nospoon.cfg"',
+    '[ ! -e "$1/bin/systemctl" ] || chroot "$1" systemctl enable systemd-networkd',
+    '[ ! -e "$1/bin/systemctl" ] || chroot "$1" systemctl mask sys-kernel-debug.mount',
+    # of this machine, or of this build alone: the first boot makes them
+    'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/machine-id"',
+    '[ ! -d "$1/etc" ] || : >"$1/etc/machine-id"',
+    'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/* "$1/var/cache/ldconfig"',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What is in it. `mirror` "" for the machine's own sources; `variant`: mmdebstrap's."""
+
+    suite: str = "bookworm"
+    mirror: str = ""
+    packages: Sequence[str] = PACKAGES
+    variant: str = "minbase"
+
+
+async def build(root: Root, tar: Path) -> None:
+    """Write it. Raises `MissingTool` or `ProviderError`."""
+    argv = ["mmdebstrap", "--quiet", "--format=tar", f"--variant={root.variant}"]
+    argv += [f"--include={','.join(root.packages)}"]
+    argv += [f"--dpkgopt=path-exclude={each}" for each in LEFT_OUT]
+    argv += ["--dpkgopt=force-unsafe-io"]
+    argv += [f"--customize-hook={each}" for each in HOOKS]
+    await process.run([*argv, root.suite, str(tar), *filter(None, [root.mirror])], timeout=LONGEST)

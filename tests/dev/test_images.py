@@ -1,0 +1,178 @@
+"""Images that are built of one root: the same bytes each time, and what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nospoon.cli.commands import image
+from nospoon.control.content.images import root_facts
+from nospoon.dev.images import build, disk
+from nospoon.dev.images.build import Format
+from nospoon.dev.images.root import Root
+from nospoon.errors import ProviderError, UsageError
+from nospoon.runtime import process
+
+EPOCH = 1_700_000_000
+SMALL = Root(packages=("busybox-static",), variant="essential")
+ENV = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
+CAPABILITY = b"\x01\x00\x00\x02\x00 \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+"""cap_net_raw=ep (linux/capability.h, vfs_cap_data)"""
+
+
+def tar_of(directory: Path, *, kernel: bool = True) -> Path:
+    """A root file system with every kind of file, as mmdebstrap packs them."""
+    path = directory / "root.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+
+        def add(name: str, content: bytes = b"", **fields: object) -> None:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode, member.mtime = len(content), 0o644, EPOCH - 5
+            for key, value in fields.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(content))
+
+        for name in ("./", "./etc", "./etc/a b", "./dev", "./usr", "./usr/bin", "./boot"):
+            add(name, type=tarfile.DIRTYPE, mode=0o755)
+        add("./bin", type=tarfile.SYMTYPE, linkname="usr/bin")
+        add('./etc/a b/it\'s "x"', b"quoted", uid=100, gid=5, mode=0o600)
+        add("./etc/large", bytes(range(256)) * 5000)
+        add("./etc/empty")
+        ping = {"SCHILY.xattr.security.capability": CAPABILITY.decode("utf-8", "surrogateescape")}
+        add("./usr/bin/ping", b"ping", mode=0o4755, pax_headers=ping)
+        add("./usr/bin/ping4", type=tarfile.LNKTYPE, linkname="./usr/bin/ping")
+        add("./dev/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3)
+        if kernel:
+            for version in ("6.1.0-9", "6.1.0-40"):
+                add(f"./boot/vmlinuz-{version}", b"kernel")
+                add(f"./boot/initrd.img-{version}", b"initrd")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(EPOCH))
+
+
+async def test_a_build_of_the_same_packages_is_the_same_and_a_container_begins_with_it(
+    tmp_path: Path,
+) -> None:
+    formats = (Format.LXC, Format.EXT4, Format.OCI)
+    digests = []
+    for each in ("one", "two"):
+        built = await build.build(SMALL, formats, tmp_path / each, name="small", epoch=EPOCH)
+        assert {one.file.name for one in built} == {
+            "small.tar.zst", "small.ext4", "small.oci.tar",
+        }  # fmt: skip
+        assert not [path for path in (tmp_path / each).iterdir() if path.name.startswith(".")]
+        digests.append({one.format: one.sha256 for one in built})
+    assert digests[0] == digests[1]
+    packed = tmp_path / "one/small.tar.zst"
+    assert root_facts(packed, "small", "").format == "tar"
+    names = (await process.run(["tar", "--zstd", "-tf", str(packed)])).stdout
+    assert "./bin/busybox\n" in names or "./usr/bin/busybox\n" in names
+    assert "resolv.conf" not in names
+
+
+async def test_all_formats_of_a_root_are_the_same_again(tmp_path: Path) -> None:
+    tar = tar_of(tmp_path)
+    digests = []
+    for each in ("one", "two"):
+        (tmp_path / each).mkdir()
+        built = await build.write(tar, list(Format), tmp_path / each, name="n", epoch=EPOCH)
+        digests.append({one.format: one.sha256 for one in built})
+        assert {one.format for one in built} == {*Format}
+        for one in built:
+            assert hashlib.sha256(one.file.read_bytes()).hexdigest() == one.sha256
+    assert digests[0] == digests[1]
+
+
+async def test_a_file_system_has_every_file_with_its_owner_mode_and_capabilities(
+    tmp_path: Path,
+) -> None:
+    (built,) = await build.write(
+        tar_of(tmp_path), [Format.EXT4], tmp_path, name="n", epoch=EPOCH, size=64 << 20
+    )
+    assert built.file.stat().st_size == 64 << 20
+    await process.run(["e2fsck", "-fn", str(built.file)], env=ENV)
+
+    async def said(command: str) -> str:
+        return (await process.run(["debugfs", "-R", command, str(built.file)], env=ENV)).stdout
+
+    assert await said('cat "/etc/a b/it\'s ""x"""') == "quoted"
+    quoted = await said('stat "/etc/a b/it\'s ""x"""')
+    assert "Mode:  0600" in quoted
+    assert "User:   100   Group:     5" in quoted
+    ping = await said("stat /usr/bin/ping")
+    assert "Mode:  04755" in ping
+    assert "Links: 2" in ping
+    assert "security.capability" in ping
+    assert await said("cat /usr/bin/ping4") == "ping"
+    assert 'Fast link dest: "usr/bin"' in await said("stat /bin")
+    assert "null" not in await said("ls /dev")
+
+
+async def test_a_disk_has_a_loader_that_starts_the_newest_kernel(tmp_path: Path) -> None:
+    raw = tmp_path / "disk.raw"
+    await disk.make(tar_of(tmp_path), raw, epoch=EPOCH)
+    listed = (await process.run(["sfdisk", "--json", str(raw)], env=ENV)).stdout
+    table = json.loads(listed)["partitiontable"]["partitions"]
+    assert [each["name"] for each in table] == ["efi", "root"]
+    loader = tmp_path / "loader"
+    drive = f"{raw}@@{disk.START}"
+    await process.run(["mcopy", "-i", drive, "::/EFI/BOOT/BOOTX64.EFI", str(loader)])
+    started = b"linux /boot/vmlinuz-6.1.0-40 root=LABEL=nospoon-root"
+    assert started in loader.read_bytes()
+    with pytest.raises(ProviderError, match="the root file system has no kernel in /boot"):
+        await disk.make(tar_of(tmp_path, kernel=False), raw, epoch=EPOCH)
+
+
+async def test_a_file_system_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="cannot be filled"):
+        await build.write(
+            tar_of(tmp_path), [Format.EXT4], tmp_path, name="n", epoch=EPOCH, size=1 << 20
+        )
+
+
+async def test_an_oci_archive_names_its_layer_by_both_digests(tmp_path: Path) -> None:
+    tar = tar_of(tmp_path)
+    (built,) = await build.write(tar, [Format.OCI], tmp_path, name="n", epoch=EPOCH)
+    blobs = dict[str, bytes]()
+    with tarfile.open(built.file) as archive:
+        for each in archive:
+            opened = archive.extractfile(each)
+            assert opened is not None
+            blobs[each.name] = opened.read()
+    for name, content in blobs.items():
+        if name.startswith("blobs/"):
+            assert name == f"blobs/sha256/{hashlib.sha256(content).hexdigest()}"
+
+    def blob(described: dict[str, str]) -> bytes:
+        return blobs["blobs/" + described["digest"].replace(":", "/")]
+
+    (listed,) = json.loads(blobs["index.json"])["manifests"]
+    manifest = json.loads(blob(listed))
+    config = json.loads(blob(manifest["config"]))
+    assert config["rootfs"]["diff_ids"] == [
+        f"sha256:{hashlib.sha256(tar.read_bytes()).hexdigest()}"
+    ]
+    assert config["config"]["Cmd"] == ["/sbin/init"]
+    (layer,) = manifest["layers"]
+    with tarfile.open(fileobj=io.BytesIO(blob(layer)), mode="r:gz") as unpacked:
+        assert "./etc/large" in unpacked.getnames()
+
+
+def test_a_wrong_time_of_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(UsageError, match="expected seconds since 1970"):
+        image._epoch()
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    assert str(image._epoch()) == os.environ["SOURCE_DATE_EPOCH"]
+    with pytest.raises(UsageError, match="--size: expected a size such as 8GiB, got '8'"):
+        image._bytes("8")
