@@ -63,15 +63,13 @@ def _epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_build_of_the_same_packages_is_the_same_and_a_container_begins_with_it(
     tmp_path: Path,
 ) -> None:
-    formats = (Format.LXC, Format.EXT4, Format.OCI)
     digests = []
     for each in ("one", "two"):
-        built = await build.build(SMALL, formats, tmp_path / each, name="small", epoch=EPOCH)
-        assert {one.file.name for one in built} == {
-            "small.tar.zst", "small.ext4", "small.oci.tar",
-        }  # fmt: skip
-        assert not [path for path in (tmp_path / each).iterdir() if path.name.startswith(".")]
-        digests.append({one.format: one.sha256 for one in built})
+        (built,) = await build.build(
+            SMALL, [Format.LXC], tmp_path / each, name="small", epoch=EPOCH
+        )
+        assert [path.name for path in (tmp_path / each).iterdir()] == ["small.tar.zst"]
+        digests.append(built.sha256)
     assert digests[0] == digests[1]
     packed = tmp_path / "one/small.tar.zst"
     assert root_facts(packed, "small", "").format == "tar"
