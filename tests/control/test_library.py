@@ -87,6 +87,19 @@ async def test_an_image_stays_until_it_is_removed_and_is_not_while_a_cluster_use
         await library.image(OWNER, "web")
 
 
+async def test_images_are_there_after_a_restart_and_count_as_their_owners(tmp_path: Path) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        image = await load(asking, "web", root(), HypervisorType.LXC)
+    async with a_control_plane(tmp_path) as asking:
+        files = asking.controller.files
+        assert await asking.controller.library.images(OWNER) == [image]
+        files.keep_only((), kept=0)
+        assert files.has(image.sha256)
+        assert files.space.used(OWNER) == len(root())
+        files.release(image.sha256, OWNER)
+        assert files.has(image.sha256), "an eject, or a cluster's end, takes no image"
+
+
 async def test_content_with_two_names_goes_with_the_last_of_them(asking: Asking) -> None:
     library, files = asking.controller.library, asking.controller.files
     for name in ("one", "two"):
