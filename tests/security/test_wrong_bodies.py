@@ -16,7 +16,14 @@ from pydantic import ValidationError
 from tests.security.asked import OWNER, Asked, a_daemon
 
 from nospoon.api.gate import MAX_SMALL
-from nospoon.api.wire import MAX_DIGESTS, MAX_FIELDS, ClusterRequest, HostsRequest, VerifyRequest
+from nospoon.api.wire import (
+    MAX_DIGESTS,
+    MAX_FIELDS,
+    PATTERNS,
+    ClusterRequest,
+    HostsRequest,
+    VerifyRequest,
+)
 from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.models import MAX_CLUSTER
 
@@ -62,6 +69,31 @@ async def test_a_text_that_does_not_fit_is_told_what_it_has_to_be(
     assert refused.status == 400
     assert f"expected {said}" in refused.json["error"]["message"]
     assert "got 'Bad Name'" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("requests/1", "the id of a recipe set, such as 1.1"), ("leases/1.1", "such as 1.1.0")],
+)
+async def test_an_id_of_another_form_is_refused_and_not_logged(
+    asked: Asked, path: str, said: str
+) -> None:
+    """It was an error of the daemon, with a traceback in its log, as often as it was asked."""
+    refused = await asked.ask(OWNER, "GET", f"/v1/{path}")
+    assert refused.status == 400
+    assert said in refused.json["error"]["message"]
+
+
+async def test_all_patterns_of_the_api_have_words(asked: Asked) -> None:
+    spec = await asked.ask(OWNER, "GET", "/openapi.json")
+    found, left = set[str](), [spec.json]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            found |= {each["pattern"]} if isinstance(each.get("pattern"), str) else set()
+        if isinstance(each, dict | list):
+            left += each.values() if isinstance(each, dict) else each
+    assert found == PATTERNS.keys()
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,15 @@ def _at_most(most: int, given: Sized, what: str) -> None:
 
 NAME, DEPLOYMENT = r"^[a-z0-9-]{1,63}$", r"^[0-9a-f]{32}$"
 SHA256 = r"^[0-9a-f]{64}$"
+SET, LEASE = r"^[0-9]{1,9}\.[0-9]{1,6}$", r"^[0-9]{1,9}\.[0-9]{1,6}\.[0-9]{1,4}$"
 PATTERNS = {
     SHA256: "the 64 hexadecimal digits of a SHA-256, with a to f in lower case",
     NAME: "1 to 63 lower-case letters, digits and hyphens",
     DEPLOYMENT: "32 digits of a hexadecimal number, with a to f in lower case",
+    SET: "the id of a recipe set, such as 1.1",
+    LEASE: "the id of a lease, such as 1.1.0",
 }
-"""Pattern of a text in a body -> what it expects."""
+"""Pattern of a text in a body or path -> what it expects."""
 Digests = Annotated[list[str], texts(MAX_DIGESTS)]
 
 

@@ -12,6 +12,8 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import MAX_EVENT
 from nospoon.api.wire import (
+    LEASE,
+    SET,
     DrainRequest,
     ExtendRequest,
     LabRequest,
@@ -22,8 +24,8 @@ from nospoon.control.labs.service import Submission
 from nospoon.errors import NotFound
 
 router = APIRouter(tags=["labs"])
-SetId = Annotated[str, Path(pattern=r"^[0-9]{1,9}\.[0-9]{1,6}$")]
-LeaseId = Annotated[str, Path(pattern=r"^[0-9]{1,9}\.[0-9]{1,6}\.[0-9]{1,4}$")]
+SetId = Annotated[str, Path(pattern=SET)]
+LeaseId = Annotated[str, Path(pattern=LEASE)]
 
 
 def _submission(body: LabRequest) -> Submission:
