@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -164,6 +166,23 @@ async def test_an_oci_archive_names_its_layer_by_both_digests(tmp_path: Path) ->
     (layer,) = manifest["layers"]
     with tarfile.open(fileobj=io.BytesIO(blob(layer)), mode="r:gz") as unpacked:
         assert "./etc/large" in unpacked.getnames()
+
+
+def test_a_build_logs_its_commands_only_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What mmdebstrap is asked for here, it does not know: it ends at once."""
+    monkeypatch.delenv("NOSPOON_LOG_LEVEL", raising=False)
+    argv = ["image", "build", str(tmp_path / "made"), "--as", "lxc", "--mirror", "nowhere://x"]
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("nospoon")), *argv],
+        check=False, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"Building with SOURCE_DATE_EPOCH={EPOCH}" in done.stderr
+    assert "mmdebstrap" in done.stderr
+    assert "[debug" not in done.stdout + done.stderr
+    assert list((tmp_path / "made").iterdir()) == []
 
 
 def test_a_wrong_time_of_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,9 @@ def build(
     """
     from nospoon.dev.images import build as images  # noqa: PLC0415
     from nospoon.dev.images.root import PACKAGES, Root  # noqa: PLC0415
+    from nospoon.runtime.logs import configure  # noqa: PLC0415
 
+    configure(connect.current_settings().log_level)
     if not NAME.match(name):
         raise UsageError(f"--name: {name!r} is not a name for an image")
     epoch = _epoch()
