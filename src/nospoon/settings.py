@@ -379,10 +379,16 @@ def _links(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
 
 def _check_parents(directory: Path) -> None:
     """Who may write to one could put another directory in the place of root's. In sticky ones, as
-    /tmp, only an entry's owner can (unlink(2), EPERM).
+    /tmp, only their owner and an entry's can (unlink(2), EPERM).
     """
     for parent in {*directory.absolute().parents, *directory.resolve().parents}:
         found = parent.stat()
+        if found.st_uid != 0:  # who may take any rights there
+            raise UsageError(
+                f"{parent} belongs to user {found.st_uid}, who can put another directory in the "
+                f"place of {directory}: root's daemon does not write there",
+                hint=f"Name another one, or: chown root {parent}",
+            )
         by_group = found.st_mode & stat.S_IWGRP and found.st_gid != 0
         if found.st_mode & stat.S_ISVTX or not (by_group or found.st_mode & stat.S_IWOTH):
             continue

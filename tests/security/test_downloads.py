@@ -249,3 +249,24 @@ async def test_a_list_of_checksums_comes_from_where_its_file_may(tmp_path: Path)
                 checksum=f"{server.url}.sha256",
             )  # fmt: skip
         assert server.asked == 0
+
+
+async def test_another_users_release_removes_no_file_that_has_just_come(tmp_path: Path) -> None:
+    """Between the thread that had fetched it and the loop, it was no one's."""
+    loop = asyncio.get_running_loop()
+
+    class Released(Files):
+        def fetch_blocking(
+            self, url: str, access: Access, transfer: Transfer, terms: Terms, *, checksum: str = ""
+        ) -> str:
+            got = Files.fetch_blocking(self, url, access, transfer, terms, checksum=checksum)
+            loop.call_soon_threadsafe(self.release, got, 2)
+            return got
+
+    files = Released.at(tmp_path, quota=100)
+    async with site(announced=b"Content-Length: 1\r\n") as server:
+        got = await files.fetch(server.url, owner=1)
+    assert files.has(got)
+    assert files.space.used(1) == 1
+    files.release(got, 1)
+    assert not files.has(got)

@@ -140,6 +140,21 @@ def test_roots_daemon_writes_in_no_directory_that_others_may_replace(
             make_directory(each, 0o711)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+@pytest.mark.parametrize("rights", [0o755, 0o1777])
+def test_roots_daemon_writes_in_no_directory_below_one_of_another_user(
+    tmp_path: Path, rights: int
+) -> None:
+    """Its owner renames what is there, and makes a directory or link of that name."""
+    parent = tmp_path / "parent"
+    directory = parent / "between" / "state"
+    directory.mkdir(parents=True)
+    parent.chmod(rights)
+    os.chown(parent, OTHER, 0)
+    with pytest.raises(UsageError, match=f"{parent} belongs to user {OTHER}.*chown root"):
+        make_directory(directory, 0o711)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user")
 @pytest.mark.parametrize("below", ["", "new"])
 @pytest.mark.parametrize("through", [False, True])

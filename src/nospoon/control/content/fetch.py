@@ -114,13 +114,15 @@ class Terms:
     """On which something is fetched. `reach`: which addresses may be connected to.
 
     `largest`: bytes, 0 for no limit. `expect` is told of bytes that are announced, `take` of those
-    that came; both may refuse them with `OutOfSpace`.
+    that came; both may refuse them with `OutOfSpace`. `keep` is called with its
+    digest when it has come.
     """
 
     reach: Reach = ANYWHERE
     largest: int = 0
     expect: Callable[[int], None] = lambda _: None
     take: Callable[[int], None] = lambda _: None
+    keep: Callable[[str], None] = lambda _: None
 
 
 FREE = Terms()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
+from threading import Lock
 from typing import IO
 from weakref import WeakValueDictionary
 
@@ -77,6 +78,7 @@ class Files:
         default_factory=WeakValueDictionary
     )
     _of_all: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS))
+    _settling: Lock = field(default_factory=Lock)
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="download")
     )
@@ -129,9 +131,10 @@ class Files:
         """
         if (owner, sha256) in self._pinned:
             return
-        self.space.release(owner, sha256)
-        if not self.space.owned(sha256):
-            self.drop(sha256)
+        with self._settling:
+            self.space.release(owner, sha256)
+            if not self.space.owned(sha256):
+                self.drop(sha256)
 
     def stored(self, digests: Collection[str]) -> None:
         """A cluster that names these is stored: the request that brought them waits no more."""
@@ -175,7 +178,7 @@ class Files:
         seconds.
         """
         since = clock.monotonic() - kept
-        pinned = {sha256 for _, sha256 in self._pinned}
+        pinned = {sha256 for _, sha256 in tuple(self._pinned)}  # the event loop changes it meanwhile
         for path in self.directory.glob("*"):
             late = self._arrived.get(path.name, since) > since
             named = path.name in digests or path.name in pinned
@@ -214,8 +217,7 @@ class Files:
                 raise UsageError(
                     f"upload is damaged: expected SHA-256 {sha256}, got {digest.hexdigest()}"
                 )
-            self._settle(part, sha256)
-        self.space.kept(owner, sha256)
+            self._settle(part, sha256, charge.keep)
 
     def drop(self, sha256: str) -> None:
         """Remove a file; one that is gone already is no error."""
@@ -241,7 +243,7 @@ class Files:
         transfer = transfer or Transfer()
         try:
             with self.space.charge(owner) as charge:
-                terms = Terms(self.reach, expect=charge.expect, take=charge.take)
+                terms = Terms(self.reach, 0, charge.expect, charge.take, charge.keep)
                 work = partial(
                     self.fetch_blocking, url, access or Access(), transfer, terms, checksum=checksum
                 )
@@ -250,7 +252,6 @@ class Files:
                 got = await fetching
         finally:
             transfer.stop()  # a thread that is still at it ends
-        self.space.kept(owner, got)
         return got
 
     async def _begun(self, owner: int | None, work: Callable[[], str]) -> Future[str]:
@@ -308,13 +309,18 @@ class Files:
             if wanted is not None:
                 part.flush()
                 refuse_other(url, wanted, Path(part.name))
-            self._settle(part, sha256)
+            self._settle(part, sha256, terms.keep)
         return sha256
 
-    def _settle(self, part: IO[bytes], sha256: str) -> None:
+    def _settle(self, part: IO[bytes], sha256: str, keep: Callable[[str], None]) -> None:
+        """It is its owner's from the moment it is there: another's `release` removes it otherwise,
+        which runs in another thread.
+        """
         part.flush()
-        self._arrived[sha256] = clock.monotonic()
-        Path(part.name).rename(self.directory / sha256)
+        with self._settling:
+            self._arrived[sha256] = clock.monotonic()
+            Path(part.name).rename(self.directory / sha256)
+            keep(sha256)
 
     @contextmanager
     def scratch(self) -> Iterator[IO[bytes]]:

@@ -42,6 +42,11 @@ class Charge:
             self.space.refuse_full(0)
             self.space.refuse_beyond(self.owner, 0)
 
+    def keep(self, name: str) -> None:
+        """It is a whole file now, and counts as one."""
+        self.taken = 0
+        self.space.kept(self.owner, name)
+
 
 @dataclass(slots=True)
 class Space:
