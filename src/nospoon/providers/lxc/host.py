@@ -130,7 +130,7 @@ class LxcHost:
 
     async def write(self, path: str, content: bytes) -> None:
         """In one step, for root alone."""
-        await self.sh(scripts.WRITE, path, stdin=content)
+        await self.sh(scripts.WRITE, path, str(len(content)), stdin=content)
 
     async def copy(self, source: str, path: str, sha256: str) -> None:
         """The daemon's own file, to that path, which it has only when it is whole."""

@@ -92,22 +92,31 @@ MAKE_POOL = """
 umask 077
 parent=$(dirname "$1")
 (umask 066; mkdir -p "$parent")
+whole() { cat >"$1" && [ "$(stat -c %s "$1")" = "$2" ]; }
 if [ ! -f "$1/pool.json" ]; then
   made=$parent/.making-$(basename "$1")
   rm -rf "$made"
   mkdir -m 711 "$made"
-  cat >"$made/pool.json"
+  whole "$made/pool.json" "$2" || { rm -rf "$made"; exit 74; }
   mv -T "$made" "$1" 2>/dev/null || { rm -rf "$made"; exit 17; }
 else
-  cat >"$1/.pool.json" && mv "$1/.pool.json" "$1/pool.json"
+  whole "$1/.pool.json" "$2" || { rm -f "$1/.pool.json"; exit 74; }
+  mv "$1/.pool.json" "$1/pool.json"
 fi
 """
 """Shell: a directory that other users may pass through, as the containers' root must. Ends with 17
-(EEXIST) where there is one that is not a pool.
+(EEXIST) where there is one that is not a pool, and as `WRITE` where its record is not whole.
 """
 
-WRITE = 'umask 077; cat >"$1.part" && mv "$1.part" "$1"'
-"""Shell: a file in one step."""
+WRITE = """
+umask 077
+cat >"$1.part" && [ "$(stat -c %s "$1.part")" = "$2" ] || { rm -f "$1.part"; exit 74; }
+mv "$1.part" "$1"
+"""
+"""Shell: a file in one step. Ends with 74 (EX_IOERR) where it is not given as many bytes as it is
+to have: the daemon was killed, or the connection by ssh was cut. The file before stays: without its
+record a container would be taken for another program's.
+"""
 
 APPEND = 'umask 077; cat >>"$1"'
 

@@ -69,7 +69,7 @@ class PoolDriver(Owned):
         if found is not None and not self.same_owner(found, tag):
             raise self.refuse(f"a pool {name}", path)
         text = record(name, tag, resource.shape)
-        done = await self.host.sh(scripts.MAKE_POOL, path, stdin=text, check=False)
+        done = await self.host.sh(scripts.MAKE_POOL, path, str(len(text)), stdin=text, check=False)
         if done.status == THERE:
             raise self.refuse(f"a directory for pool {name}", path)
         if done.status != 0:
