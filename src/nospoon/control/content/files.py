@@ -178,7 +178,8 @@ class Files:
         seconds.
         """
         since = clock.monotonic() - kept
-        pinned = {sha256 for _, sha256 in tuple(self._pinned)}  # the event loop changes it meanwhile
+        held = tuple(self._pinned)  # the event loop changes it meanwhile
+        pinned = {sha256 for _, sha256 in held}
         for path in self.directory.glob("*"):
             late = self._arrived.get(path.name, since) > since
             named = path.name in digests or path.name in pinned
