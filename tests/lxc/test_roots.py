@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import tarfile
 import threading
@@ -234,3 +235,21 @@ async def test_what_is_kept_is_readable_by_root_alone(
     await make(bench, rack.pool, rack.image, rack.blank)
     pool = Path(bench.pool_root, rack.pool.key.name)
     assert {each.name for each in pool.iterdir() if each.stat().st_mode & 0o077} == set()
+
+
+async def test_a_python_of_roots_own_is_not_what_containers_need(
+    bench: Bench,
+    place: Path,
+    images: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pyenv's is first in the PATH of who installed it, and runs for nobody else."""
+    for_root = "read -r _ outside _ </proc/self/uid_map; [ $outside = 0 ] || exit 3"
+    text = f'#!/bin/sh\n{for_root}\nexec /usr/bin/python3 "$@"\n'
+    (tmp_path / "python3").write_text(text)
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    rack = rack_of(bench, busybox_root(), place, images)
+    await make(bench, rack.pool, rack.image, rack.blank)
+    assert "busybox" in debugfs(bench, rack, "ls -p /bin")

@@ -116,8 +116,12 @@ class LxcHost:
     async def sh(
         self, script: str, *words: str, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
-        """Run a script; a failing one raises what it said last, without its text."""
-        return await self.run(["sh", "-ec", script, "sh", *words], stdin=stdin, check=check)
+        """Run a script with the system's own tools, which a container's user can run, too, as it
+        cannot a python3 of root's (pyenv). A failing one raises what it said last, without its
+        text.
+        """
+        text = scripts.SYSTEM_FIRST + script
+        return await self.run(["sh", "-ec", text, "sh", *words], stdin=stdin, check=check)
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True

@@ -65,8 +65,10 @@ has killed the container's init (PR_SET_PDEATHSIG). It starts no processes: ther
 of containers, and they are looked at all the time.
 """
 
+SYSTEM_FIRST = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH\n"
+"""Shell: what scripts begin with."""
+
 FACTS = """
-PATH=$PATH:/usr/sbin:/sbin
 for each in lxc-start lxc-stop lxc-console lxc-usernsexec mkfs.ext4 unshare python3; do
   command -v "$each" >/dev/null || echo "lacks $each"
 done
