@@ -293,3 +293,36 @@ def test_a_rollback_brings_a_container_back_with_all_that_was_on_its_root(rack: 
     assert ran("cat", "/data") == "kept"
     rack.run("down", "--yes", "--purge", name)
     assert left(rack, name) == []
+
+
+def test_killed_at_some_moment_of_up_and_of_down_containers_end_as_if_undisturbed(
+    rack: Rack,
+) -> None:
+    name = rack.name()
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+    box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+    file = rack.file(
+        f"cluster: {name}\n{rack.bmc()}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"networks: {{lan: {{}}}}\nnodes: [{{name: 'box-{{n}}', count: 4, {box}, nics: lan}}]\n",
+        f"{name}.yaml",
+    )
+
+    def made() -> int:
+        pools = rack.directory / "pool" / "lxc"
+        return len(list(pools.glob(f"nospoon-{name}-*/{name}-*/machine.json")))
+
+    rack.run("daemon", "start")
+    for moment in (0, 1, 4):
+        rack.run("up", "--yes", "--no-wait", file)
+        until(lambda: made() >= moment, f"{moment} containers")  # noqa: B023  (called at once)
+        os.kill(rack.daemon_pid(), signal.SIGKILL)
+        again = rack.run("up", "--yes", file)
+        assert made() == 4
+        nodes = [row for row in rack.json("node", "list") if row["cluster"] == name]
+        assert [row["power"] for row in nodes] == ["on"] * 4, (moment, again.stderr)
+        assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
+        rack.run("down", "--yes", "--no-wait", name)
+        until(lambda: made() <= 4 - moment, "containers gone")  # noqa: B023  (called at once)
+        os.kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.run("down", "--yes", name)
+        assert left(rack, name) == []

@@ -169,7 +169,7 @@ class Controller:
         """
         prepared = await self.planner.prepare(request, cluster)
         plan = prepared.plan
-        if plan.empty and not plan.remembers:
+        if plan.empty and not plan.remembers and not plan.starts:
             self.files.stored(prepared.seen.uploads.values())
             held = [prepared]
             del cluster, prepared

@@ -19,6 +19,9 @@ def plan_text(plan: Plan) -> str:
     lines += [_remembered_line(each) for each in plan.remembered]
     if plan.empty and plan.remembered:
         lines += ["", "Nothing to create; the changes of the file are stored."]
+    elif plan.empty and plan.starts:
+        nodes = _few(plan)
+        lines.append(f"Nothing to create. Nodes of an `up` that did not end are started: {nodes}")
     elif plan.empty and plan.remembers:
         lines.append("Nothing to create: everything is as configured. The file's text is stored.")
     elif plan.empty:
@@ -27,6 +30,10 @@ def plan_text(plan: Plan) -> str:
         lines += ["", summary(plan)]
     lines += [f"Note: {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def _few(plan: Plan) -> str:
+    return ", ".join((*plan.starts[:5], *("…" for _ in plan.starts[5:6])))
 
 
 def summary(plan: Plan) -> str:
@@ -44,7 +51,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "counts": plan.counts,
         "unchanged": plan.unchanged,
         "notes": list(plan.notes),
-        "remembers": plan.remembers,
+        "remembers": plan.remembers or bool(plan.starts),
         "remembered": [
             {"sign": r.sign, "what": r.what, "before": r.before, "after": r.after, "rule": r.rule}
             for r in plan.remembered

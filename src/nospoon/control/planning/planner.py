@@ -55,6 +55,7 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Kind, Link, Machine, Resource
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
@@ -86,6 +87,7 @@ from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
+from nospoon.store import operations as journal
 from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
@@ -397,6 +399,7 @@ class Planner:
         refuse_unknown(request.targets, names | leavers)
         kept = await self._database.call(snapshots.of_cluster, seen.id)
         nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
+        begun = await self._database.read(journal.begun_machines, seen.id)
         plan, lost = await self.workers.run(seen.uid, asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         again = self._says_something_new(request, seen)
@@ -407,6 +410,11 @@ class Planner:
             remembers=leaves or again or bool(owners),
             remembered=(*owners, *(await self._said_anew(seen) if again else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
+            starts=tuple(
+                node.name
+                for node in cluster.nodes
+                if node.name in begun and node.kind is not NodeKind.BAREMETAL
+            ),
         )
 
     def _says_something_new(self, request: Request, seen: Seen) -> bool:

@@ -89,6 +89,7 @@ class Plan:
     `holding`: services that keep an address for a machine until then, and give it up likewise.
     `remembered`: what the file says again that is made nowhere. `remembers`: its text is not that
     which is known, if only by a comment.
+    `starts`: VMs and containers of an `up` that did not end, which are started.
     `generation`: of the cluster when it was planned; 0 before it is remembered.
     """
 
@@ -102,6 +103,7 @@ class Plan:
     later: tuple[Step, ...] = ()
     holding: tuple[Key, ...] = ()
     remembered: tuple[Remembered, ...] = ()
+    starts: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
