@@ -238,18 +238,16 @@ async def test_what_is_kept_is_readable_by_root_alone(
 
 
 async def test_a_python_of_roots_own_is_not_what_containers_need(
-    bench: Bench,
-    place: Path,
-    images: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    bench: Bench, place: Path, images: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyenv's is first in the PATH of who installed it, and runs for nobody else."""
+    shims = place / "shims"
+    shims.mkdir(mode=0o755)
     for_root = "read -r _ outside _ </proc/self/uid_map; [ $outside = 0 ] || exit 3"
     text = f'#!/bin/sh\n{for_root}\nexec /usr/bin/python3 "$@"\n'
-    (tmp_path / "python3").write_text(text)
-    (tmp_path / "python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (shims / "python3").write_text(text)
+    (shims / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shims}:{os.environ['PATH']}")
     rack = rack_of(bench, busybox_root(), place, images)
     await make(bench, rack.pool, rack.image, rack.blank)
     assert "busybox" in debugfs(bench, rack, "ls -p /bin")
