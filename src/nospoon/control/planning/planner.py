@@ -412,7 +412,7 @@ class Planner:
             generation=seen.earlier.generation if seen.earlier else 0,
             starts=tuple(
                 node.name
-                for node in cluster.nodes
+                for node in (cluster.nodes if begun else ())
                 if node.name in begun and node.kind is not NodeKind.BAREMETAL
             ),
         )
