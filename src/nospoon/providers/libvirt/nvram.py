@@ -13,8 +13,9 @@ from functools import partial
 from uuid import UUID
 
 import libvirt
+import structlog
 
-from nospoon.errors import ProviderError
+from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase
@@ -34,6 +35,11 @@ from nospoon.providers.libvirt.varstore import (
     with_secure_boot,
 )
 from nospoon.providers.libvirt.volumes import file_named
+
+log = structlog.get_logger()
+
+AGAIN = (0.1, 0.4, 1.0)
+"""Seconds until what could not be read is read again."""
 
 
 def edits_for(known: Known, boot: BootPlan) -> list[Edit]:
@@ -68,7 +74,20 @@ class Nvram:
         )
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
-        """Those of secure boot, running or not; none before the firmware's first start."""
+        """Those of secure boot, running or not; none before the firmware's first start. What cannot
+        be read is read again a little later: a firmware that runs may be writing it.
+        """
+        for pause in AGAIN:
+            try:
+                return await self._read(machine)
+            except (HostUnreachable, Gone):
+                raise
+            except ProviderError as error:
+                log.info("keys are read again", machine=str(machine), why=str(error))
+                await asyncio.sleep(pause)
+        return await self._read(machine)
+
+    async def _read(self, machine: UUID) -> Sequence[KeyDatabase]:
         async with self._reading:
             return await self.hypervisor.ask(
                 lambda connect: self._databases(connect, machine), f"read the keys of {machine}"
