@@ -69,10 +69,11 @@ def test_long_lists_without_duplicates_are_read_once() -> None:
 
 @pytest.mark.parametrize("section", sorted(MOST))
 def test_a_section_has_so_many_entries(section: str) -> None:
-    entry = "simulated" if section == "hosts" else "{}"
+    entry = {"hosts": "simulated", "services": "{nodes: n}"}.get(section, "{}")
     names = ", ".join(f"x{number}: {entry}" for number in range(MOST[section] + 1))
     flavors = "flavors: {f: {}}\n" if section == "labs" else ""
-    text = f"cluster: c\n{flavors}{section}: {{{names}}}\nnodes: []\n"
+    nodes = "[{name: n, kind: vm, image: i}]" if section == "services" else "[]"
+    text = f"cluster: c\n{flavors}{section}: {{{names}}}\nnodes: {nodes}\n"
     with pytest.raises(SpecError) as caught:
         load(text, file="f")
     (problem,) = caught.value.problems
