@@ -1,6 +1,7 @@
 # Run in the cloud's namespaces, as compute_host.sh COMMAND NAME DIRECTORY ...
 #
-# set-up NAME DIRECTORY GROUP: make namespaces for a compute host, which files in DIRECTORY/ns hold:
+# set-up NAME DIRECTORY GROUP: make namespaces for a compute host. A process holds them, whose pid is in
+#   DIRECTORY/ns/pid:
 #   mounts, so that it has a libvirt of its own; a host name; control groups, so that all that it
 #   leaves there is in GROUP of each hierarchy. DIRECTORY/groups lists these, one a line: where the
 #   hierarchy is mounted, the group, and the group that its services join.
@@ -9,6 +10,7 @@
 set -eu
 command=$1 name=$2 own=$3
 shift 3
+HOLDER="sleep infinity "
 
 # "MOUNT PATH" of each hierarchy in which this process is (cgroups(7), /proc/self/cgroup)
 hierarchies() {
@@ -37,15 +39,34 @@ make_group() { # MOUNT PATH GROUP
   echo "$1 $1$2/$3 $join"
 }
 
+alive() { # its namespaces are those of a process, which does nothing else
+  [ -e "$own/ns/pid" ] && [ "$(tr '\0' ' ' < "/proc/$(cat "$own/ns/pid")/cmdline")" = "$HOLDER" ]
+} 2>/dev/null
+
+enter() {
+  nsenter --target "$(cat "$own/ns/pid")" --mount --uts --cgroup -- "$@"
+}
+
+# A mount namespace cannot be bound to a file reliably: Linux refuses one whose number is lower than
+# that of the namespace where the file is (mnt_ns_loop), and newer kernels number them by processor.
 set_up() { # GROUP
-  ! mountpoint -q "$own/ns/mnt" || return 0
-  mountpoint -q "$own/ns" || mount -n --bind "$own/ns" "$own/ns"
-  mount -n --make-private "$own/ns"
-  for each in mnt uts cgroup; do : > "$own/ns/$each"; done
+  ! alive || return 0
+  rm -f "$own/ns/pid" "$own/ns/ready"
   hierarchies | while read -r at path; do make_group "$at" "$path" "$1"; done > "$own/groups"
   while read -r at group join; do echo $$ > "$group/cgroup.procs"; done < "$own/groups"
-  unshare --mount="$own/ns/mnt" --uts="$own/ns/uts" --cgroup="$own/ns/cgroup" \
-    sh "$0" fill "$name" "$own"
+  mkfifo "$own/ns/ready"
+  unshare --mount --uts --cgroup sh "$0" hold "$name" "$own" < /dev/null > /dev/null 2>&1 &
+  pid=$!
+  read -r said < "$own/ns/ready"
+  rm "$own/ns/ready"
+  echo "$pid" > "$own/ns/pid"
+  enter sh "$0" fill "$name" "$own" || { kill "$pid"; rm "$own/ns/pid"; exit 1; }
+}
+
+hold() {
+  while read -r at group join; do echo $$ > "$join/cgroup.procs"; done < "$own/groups"
+  echo yes > "$own/ns/ready"
+  exec sleep infinity
 }
 
 fill() {
@@ -70,7 +91,7 @@ fill() {
 
 run() { # PROGRAM ...
   while read -r at group join; do echo $$ > "$join/cgroup.procs"; done < "$own/groups"
-  exec nsenter --mount="$own/ns/mnt" --uts="$own/ns/uts" --cgroup="$own/ns/cgroup" -- "$@"
+  exec nsenter --target "$(cat "$own/ns/pid")" --mount --uts --cgroup -- "$@"
 }
 
 running() {
@@ -86,14 +107,11 @@ end() {
     tries=$((tries + 1))
     sleep 0.1
   done
-  for each in mnt uts cgroup; do
-    ! mountpoint -q "$own/ns/$each" || umount -n "$own/ns/$each"
-  done
-  ! mountpoint -q "$own/ns" || umount -n "$own/ns"
+  rm -f "$own/ns/pid"
 }
 
 case $command in
   set-up) set_up "$@" ;;
-  fill | end) "$command" ;;
+  hold | fill | end) "$command" ;;
   run) run "$@" ;;
 esac
