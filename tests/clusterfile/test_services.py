@@ -58,6 +58,7 @@ def test_services_run_on_nodes_of_their_names_and_those_that_they_name() -> None
         ("  a: {nodes: 'x*'}\n", "c.yaml:10:14: services.a.nodes[0]: no node 'x*'"),
         ("  metal: {}\n", "run on nodes of kind vm and container, and 'metal' is bare metal"),
         ("  db: {after: api}\n", "services.db.after[0]: no service 'api'"),
+        ("  db: {after: api}\n  api: 5\n", "services.api: expected a mapping, got 5"),
         ("  db: {after: db}\n", "these wait for each other: service db -> service db"),
         (
             "  db: {after: api}\n  api: {after: x}\n  x: {nodes: db}\n",

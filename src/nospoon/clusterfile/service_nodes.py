@@ -45,7 +45,7 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
         *_too_much(found.values()),
         *_unreached(sections, expansion.nodes, found.values()),
     ]
-    if not wrong:
+    if not wrong and not sections.problems:  # else a service that others are after may be missing
         found, wrong = _ordered(found)
     expansion.complaints += wrong
     if not wrong:

@@ -66,8 +66,8 @@ async def free_space(runner: Runner, path: str) -> int:
     """Bytes free on the file system of a path, or of the nearest directory above it."""
     parents = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)]
     done = await runner.run(["df", "-B1", "--output=avail", *reversed(parents)], check=False)
-    told = [line.strip() for line in lines_of(done) if line.strip().isdecimal()]
-    return int(told[-1]) if told else 0
+    numbers = [line.strip() for line in lines_of(done) if line.strip().isdecimal()]
+    return int(numbers[-1]) if numbers else 0
 
 
 async def _links(runner: Runner) -> dict[str, Link]:

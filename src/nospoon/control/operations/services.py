@@ -6,7 +6,7 @@ from typing import Any
 
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.owned import owned
-from nospoon.control.operations.health import HealthChecks
+from nospoon.control.operations.health import AT_ONCE, HealthChecks
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
 from nospoon.model.machine import PowerState
@@ -18,11 +18,9 @@ from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
-AT_ONCE = 8
-
 
 class Services:
-    """Tells what runs where, and whether it is healthy."""
+    """What runs where, and whether it is healthy."""
 
     def __init__(
         self,

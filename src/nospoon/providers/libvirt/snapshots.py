@@ -121,11 +121,11 @@ class DomainSnapshots:
         argv = ["qemu-img", "info", "--output=json", "--force-share", disk]
         done = await self.runner.run(argv, check=False)
         self._refuse(done, f"list the snapshots of {disk}")
-        told = await value_in(done, done.stdout)
+        listed = await value_in(done, done.stdout)
         try:
             return {
                 each["name"].removeprefix(PREFIX): KeptState(float(each["date-sec"]), on=_ran(each))
-                for each in told.get("snapshots", ())
+                for each in listed.get("snapshots", ())
                 if each["name"].startswith(PREFIX)
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
