@@ -33,6 +33,7 @@ from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.section import Flag, shown
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.errors import Problem
+from nospoon.model.boot import OTHER_DEVICES
 from nospoon.model.names import MAX_NAME, NAME_PATTERN
 
 M = TypeVar("M", bound=BaseModel)
@@ -272,10 +273,6 @@ _MEANT = {
 """What people write for flags, and YAML 1.1 takes for them (yaml.org/type/bool.html)."""
 
 
-_OTHER_WORDS = {"pxe": "network", "hd": "disk", "hdd": "disk", "cd": "cdrom", "dvd": "cdrom"}
-"""Other tools' names of boot devices."""
-
-
 def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     got = "something else" if secret else shown(detail["input"])
     kind, context = detail["type"], detail.get("ctx", {})
@@ -290,7 +287,7 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     if kind in ("enum", "literal_error"):
         expected = str(context["expected"]).replace("'", "")
         choices = expected.replace(" or ", ", ").split(", ")
-        other = _OTHER_WORDS.get(str(detail["input"]).lower(), "")
+        other = OTHER_DEVICES.get(str(detail["input"]).lower(), "")
         hint = f"Write {other!r}" if other in choices else _nearest(detail["input"], choices)
         return f"expected one of {expected}, got {got}", hint
     if kind == "string_pattern_mismatch":

@@ -34,6 +34,20 @@ class BootDevice(StrEnum):
     SETUP = "setup"
 
 
+OTHER_DEVICES = {
+    "pxe": "network",
+    "net": "network",
+    "uefihttp": "http",
+    "hd": "disk",
+    "hdd": "disk",
+    "cd": "cdrom",
+    "dvd": "cdrom",
+    "bios": "setup",
+    "biossetup": "setup",
+}
+"""ipmitool's and Redfish's names of boot devices, in lower case -> nospoon's."""
+
+
 class OverrideEnabled(StrEnum):
     """How long an override holds; the values are Redfish's `BootSourceOverrideEnabled`."""
 

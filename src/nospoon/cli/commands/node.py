@@ -16,24 +16,10 @@ from nospoon.cli.files import upload
 from nospoon.cli.numbers import FINITE, FiniteRange
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
-from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
+from nospoon.model.boot import OTHER_DEVICES, BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
 
 COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
-
-
-_OTHER_WORDS = {
-    "pxe": "network",
-    "net": "network",
-    "hd": "disk",
-    "hdd": "disk",
-    "cd": "cdrom",
-    "dvd": "cdrom",
-    "bios": "setup",
-    "biossetup": "setup",
-    "uefihttp": "http",
-}
-"""ipmitool's and Redfish's names of boot devices -> nospoon's."""
 
 
 class _BootTarget(click.Choice[str]):
@@ -44,7 +30,7 @@ class _BootTarget(click.Choice[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         word = value.lower()
-        return super().convert(_OTHER_WORDS.get(word, word), param, ctx)
+        return super().convert(OTHER_DEVICES.get(word, word), param, ctx)
 
 
 @click.group("node")

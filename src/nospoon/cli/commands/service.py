@@ -90,7 +90,10 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
         done = subprocess.run(ssh_argv(_login(client, row), user, argv), check=False)
         if done.returncode:
             what = f"unit {row['unit']} was not restarted on {row['node']}"
-            raise NospoonError(f"{what}: status {done.returncode}")
+            raise NospoonError(
+                f"{what}: status {done.returncode}",
+                hint="Name a user who may with -l: root, or one with sudo without a password.",
+            )
         _wait(client, row)
         echo(f"{row['cluster']}/{row['node']}: {row['unit']} restarted", err=True)
 
