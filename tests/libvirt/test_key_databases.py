@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from uuid import UUID
+from typing import Any, cast
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from virt.firmware.varstore.edk2 import Edk2VarStore
 
+from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.secure_boot import KeyDatabase, Signature
 from nospoon.providers.libvirt.key_databases import (
     DATABASES,
@@ -17,6 +20,7 @@ from nospoon.providers.libvirt.key_databases import (
     signatures,
     with_keys_of,
 )
+from nospoon.providers.libvirt.nvram import AGAIN, Nvram
 from nospoon.providers.libvirt.varstore import (
     GLOBAL,
     LARGEST,
@@ -80,3 +84,34 @@ def test_garbage_is_read_or_refused_and_nothing_else(data: bytes) -> None:
     except BadVariables:
         return
     assert bool(found) <= bool(data)
+
+
+NAMES: Sequence[Any] = ("PK",)
+
+
+class Written:
+    """A hypervisor whose firmware is writing the file at the first looks."""
+
+    def __init__(self, *said: Exception) -> None:
+        self.said = list(said)
+
+    async def ask(self, work: object, what: str) -> Sequence[Any]:
+        del work, what
+        if self.said:
+            raise self.said.pop(0)
+        return NAMES
+
+
+def nvram(hypervisor: Written) -> Nvram:
+    return Nvram(cast("Any", hypervisor), cast("Any", None), cast("Any", None))
+
+
+async def test_what_a_firmware_is_writing_is_read_again() -> None:
+    broken = ProviderError("UEFI variables: no end")
+    assert await nvram(Written(broken, broken)).key_databases(uuid4()) == NAMES
+    with pytest.raises(ProviderError, match="no end"):
+        await nvram(Written(*[broken] * (len(AGAIN) + 1))).key_databases(uuid4())
+    away = Written(HostUnreachable("away"), broken)
+    with pytest.raises(HostUnreachable):
+        await nvram(away).key_databases(uuid4())
+    assert away.said == [broken], "nothing is asked twice of a host that is away"
