@@ -22,13 +22,14 @@ from nospoon.bmc.messages import (
     FaultsChanged,
     IdentifyRequested,
     MachineReported,
+    OverrideRequested,
     Persist,
     PowerRequested,
     Verdict,
     WatchdogRequested,
     WatchdogReset,
 )
-from nospoon.bmc.power import ANSWER_WITHIN, SHUTDOWN_PATIENCE
+from nospoon.bmc.power import ANSWER_WITHIN, CAUSE_CHASSIS_CONTROL, SHUTDOWN_PATIENCE
 from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
@@ -37,6 +38,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 PLAN = BootPlan(ORDER, ORDER)
 NODE = UUID(int=7)
+ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE)
 ON, OFF, CYCLE = PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE
 
 
@@ -92,10 +94,37 @@ def test_an_early_failure_is_told_with_its_reason() -> None:
     assert effects[-1] == Answer(1, Verdict.FAILED, "no memory left")
 
 
-def test_what_is_so_already_is_done_without_a_command() -> None:
-    assert hear(bmc(PowerState.ON), PowerRequested(ON, 1)) == [Answer(1, Verdict.DONE)]
-    for command in (OFF, PowerCommand.SOFT):
-        assert hear(bmc(), PowerRequested(command, 1)) == [Answer(1, Verdict.DONE)]
+@pytest.mark.parametrize(
+    ("power", "command"),
+    [(PowerState.ON, ON), (PowerState.OFF, OFF), (PowerState.OFF, PowerCommand.SOFT)],
+)
+def test_what_is_so_already_is_asked_of_the_machine_and_changes_nothing(
+    power: PowerState, command: PowerCommand
+) -> None:
+    subject = bmc(power)
+    hear(subject, OverrideRequested(ONCE, 9))
+    assert hear(subject, PowerRequested(command, 1)) == [
+        Drive(command, BootPlan(ORDER[::-1], ORDER), believed=True)
+    ]
+    before = subject.runtime
+    ended = hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    assert ended == [Answer(1, Verdict.DONE)]
+    assert subject.runtime == before, "no boot followed, so the override is still there"
+
+
+def test_what_others_did_is_found_out_by_a_command() -> None:
+    """It was switched on by others; that is no boot which the BMC caused."""
+    subject = bmc(PowerState.OFF)
+    hear(subject, OverrideRequested(ONCE, 9))
+    hear(subject, PowerRequested(ON, 1))
+    hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    assert subject.is_on
+    assert subject.runtime.override == ONCE
+    assert subject.runtime.restart_cause != CAUSE_CHASSIS_CONTROL
+    hear(subject, PowerRequested(OFF, 2))
+    hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
+    hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    assert not subject.is_on
 
 
 def test_reset_cycle_and_diag_need_a_running_machine() -> None:

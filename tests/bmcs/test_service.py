@@ -278,9 +278,9 @@ class SlowToLearn(MemoryMachines):
         self.heard.append("boot")
         await super().set_boot(machine, boot)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         self.heard.append(str(command))
-        await super().power(machine, command, boot)
+        return await super().power(machine, command, boot)
 
 
 async def test_a_power_command_does_not_overtake_a_boot_order() -> None:

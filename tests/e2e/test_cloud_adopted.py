@@ -105,6 +105,9 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     rack.ipmitool(bmc, "power", "on")
     rack.run("node", "power", "theirs/c", "on")
     assert server(cloud, "controller")["status"] == "ACTIVE"
+    server(cloud, "controller")["status"] = "SHUTOFF"  # by others, and it was not looked at since
+    rack.ipmitool(bmc, "power", "on")
+    assert server(cloud, "controller")["status"] == "ACTIVE"
     server(cloud, "lab-1")["status"] = "SHELVED_OFFLOADED"
     rack.run("node", "power", "theirs/lab-1", "on")
     assert server(cloud, "lab-1")["status"] == "ACTIVE"

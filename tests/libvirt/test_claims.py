@@ -11,6 +11,7 @@ import libvirt
 import pytest
 
 from nospoon.errors import Gone, NotOurs
+from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt import LibvirtConnection
@@ -99,6 +100,35 @@ async def test_a_machine_whose_tag_another_process_removes_is_not_powered(
     async with asyncio.timeout(20):
         with pytest.raises(Gone):
             await powered()
+
+
+async def test_on_lets_a_machine_go_on_that_its_owner_paused_or_saved_and_boots_nothing(
+    connection: LibvirtConnection, domain: Any
+) -> None:
+    """It keeps its memory, even where the next boot shall be another."""
+    driver, machine = connection.machine_driver, await seen(connection)
+    await driver.claim(node(machine), ONE)
+    once = BootPlan((BootDevice.NETWORK,), (BootDevice.DISK,))
+    assert await driver.power(machine.uuid, PowerCommand.ON, PLAN)
+    process = domain.ID()
+    domain.suspend()
+    assert not await driver.power(machine.uuid, PowerCommand.ON, once)
+    assert (domain.state()[0], domain.ID()) == (libvirt.VIR_DOMAIN_RUNNING, process)
+    events = driver.watch()
+    async with asyncio.timeout(20):
+        assert (await anext(events)).change is MachineChange.OBSERVED
+        domain.managedSave(0)
+        while (await anext(events)).power is not PowerState.OFF:
+            pass
+        assert not await driver.power(machine.uuid, PowerCommand.ON, once)
+        while (event := await anext(events)).power is not PowerState.ON:
+            pass
+    assert event.change is MachineChange.OBSERVED
+    state, why = domain.state()
+    assert (state, why) == (
+        libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_RESTORED,
+    )  # fmt: skip
+    assert not domain.hasManagedSaveImage()
 
 
 async def test_what_a_machine_does_whose_owner_defined_it_without_the_tag_is_not_guessed(

@@ -90,6 +90,31 @@ async def test_one_that_was_put_away_is_started_before_it_is_rescued(
     assert (server["status"], cloud.acted) == ("RESCUE", ["unshelve", "rescue"])
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "done"),
+    [
+        (ON, "ACTIVE", ["unpause"]),
+        (OFF, "SHUTOFF", ["unpause", "os-stop"]),
+        (RESET, "ACTIVE", ["unpause", "reboot"]),
+    ],
+)
+async def test_one_that_its_owner_paused_runs_on_before_it_obeys(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    server: dict[str, Any],
+    command: PowerCommand,
+    status: str,
+    done: list[str],
+) -> None:
+    """Nova stops no server that is paused."""
+    resource = await claimed(connection)
+    assert isinstance(resource.shape, Machine)
+    server["status"] = "PAUSED"
+    changed = await connection.machine_driver.power(resource.shape.uuid, command, DISK)
+    assert (server["status"], cloud.acted) == (status, done)
+    assert changed is (command is not ON)
+
+
 async def test_a_guest_that_ended_in_its_rescue_is_off_and_can_be_started(
     cloud: FakeCloud, connection: OpenStackConnection, server: dict[str, Any]
 ) -> None:

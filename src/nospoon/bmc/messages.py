@@ -245,11 +245,15 @@ class BootTold:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded:
-    """The command under way ended; `verdict` DONE, or why not. `lied`: DONE, and nothing was."""
+    """The command under way ended; `verdict` DONE, or why not. `lied`: DONE, and nothing was.
+
+    `changed`: not where the machine was so already, or goes on without a boot.
+    """
 
     verdict: Verdict
     reason: str = ""
     lied: bool = False
+    changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +320,14 @@ class Erase:
 class Drive:
     """Give the machine this command; tell `CommandEnded` when its outcome is known.
 
-    `unplugs`: no BMC has a say in it, AC power is gone.
+    `unplugs`: no BMC has a say in it, AC power is gone. `believed`: as far as is known the machine
+    is so already, and only one that is not changes.
     """
 
     command: PowerCommand
     boot: BootPlan
     unplugs: bool = False
+    believed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ Rules:
   is busy.
 - It is answered when its outcome is known, but after 250 ms at the latest, then as accepted; a
   failure that comes later shows as power fault. On of a running machine and off of a stopped one
-  are done already; reset, cycle and diag need a running one (IPMI 2.0 §28.3, code D5h).
+  change nothing, but are given to it nevertheless: what is known of it may be some seconds old,
+  and one that its owner paused runs on. Reset, cycle and diag need a running one (IPMI 2.0 §28.3,
+  code D5h).
 - A graceful restart is a soft power-off, and on once the guest has shut down; a guest that does
   not within three minutes is a power fault.
 - When AC power is lost the machine is driven off, after whatever is under way; when it returns the
@@ -78,7 +80,8 @@ _RESTORES = frozenset({CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS})
 class _Pending:
     """A command under way: who still waits for an answer, and until when.
 
-    `edition`: of the override with which it was driven; `plan`: what was told then.
+    `edition`: of the override with which it was driven; `plan`: what was told then; `before`: the
+    power as it was seen then.
     `booted`: the boot that it causes was seen. `reported`: the machine told its power since, so
     that the outcome need not be inferred.
     """
@@ -88,6 +91,7 @@ class _Pending:
     waiting: dict[int, float]
     cause: int
     plan: BootPlan
+    before: PowerState
     booted: bool = False
     reported: bool = False
 
@@ -194,13 +198,14 @@ class Power:
                 self._then = None  # the last command counts
             self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
             return
-        if self._is_so_already(event.command):
-            if event.command is not PowerCommand.ON:  # its host may have rebooted a moment ago
-                yield from self._state.persist(replace(self._state.runtime, on=False))
+        believed = self._is_so_already(event.command)
+        if believed and event.command is not PowerCommand.ON:  # its host may have rebooted just now
+            yield from self._state.persist(replace(self._state.runtime, on=False))
+        if believed and self._lie is not None:
             yield Answer(event.ticket, Verdict.DONE)
             return
-        waiting = {event.ticket: now + ANSWER_WITHIN}
-        yield self._drive(self._command_for(event.command), CAUSE_CHASSIS_CONTROL, waiting)
+        waiting, command = {event.ticket: now + ANSWER_WITHIN}, self._command_for(event.command)
+        yield self._drive(command, CAUSE_CHASSIS_CONTROL, waiting, believed=believed)
 
     def _meant(self, event: PowerRequested) -> PowerRequested:
         """A machine that is off in the middle of its cycle is none to be switched on."""
@@ -216,13 +221,20 @@ class Power:
         if self._pending is None and self._state.power in RUNNING:
             yield self._drive(command, cause, {})
 
-    def _drive(self, command: PowerCommand, cause: int, waiting: dict[int, float]) -> Drive:
-        plan = self._boot.plan
-        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan)
+    def _drive(
+        self,
+        command: PowerCommand,
+        cause: int,
+        waiting: dict[int, float],
+        *,
+        believed: bool = False,
+    ) -> Drive:
+        plan, before = self._boot.plan, self._state.power
+        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan, before)
         self._unseen_until = None
         again = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
         told = PowerCommand.CYCLE if again else command
-        return Drive(told, plan, unplugs=self._pending.unplugs)
+        return Drive(told, plan, unplugs=self._pending.unplugs, believed=believed)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
         state = self._state
@@ -267,6 +279,8 @@ class Power:
             return
         if event.lied:
             yield from self._lied(pending, now)
+        elif event.verdict is Verdict.DONE and not event.changed:
+            yield from self._was_so(pending, now)
         elif event.verdict is Verdict.DONE:
             yield from self._succeeded(pending, now)
         else:
@@ -288,6 +302,22 @@ class Power:
         if not pending.reported and pending.command in _LEADS_TO:
             self._truth = self._truth or (state.power, state.reason)
             yield from state.see(_LEADS_TO[pending.command], "", now)
+
+    def _was_so(self, pending: _Pending, now: float) -> Iterator[Effect]:
+        """The machine was as it was to be, for longer than was known: no boot follows from it."""
+        state = self._state
+        if not pending.reported and pending.command in _LEADS_TO:
+            self._truth = None
+            yield from state.see(_LEADS_TO[pending.command], "", now)
+        event, on = state.runtime.last_power_event, state.runtime.on or state.power in RUNNING
+        if pending.before in STOPPED and state.power in RUNNING:
+            event = switched_on(event, by_command=False)
+        elif pending.before in RUNNING and state.power in STOPPED:
+            event = self._switched_off(event)
+        after = replace(state.runtime, power_fault="", last_power_event=event, on=on)
+        if pending.command is PowerCommand.OFF:
+            after = replace(after, on=False)
+        yield from state.persist(after)
 
     def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
         """What the command leads to is so, even if the machine's event is still on its way."""

@@ -93,14 +93,18 @@ class MachineDriver(Driver, Protocol):
     @property
     def adoption(self) -> Adoption | None: ...
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         """Do what the command says; return when its outcome is observed.
+
+        Returns False where no boot or stop follows from it: for ON of a running machine, which
+        runs on if another paused it, or of one that another saved, and for OFF and SOFT of a
+        stopped one.
 
         `boot.now` is the order of a boot that the command causes, `boot.after` of every later
         one, also those that the guest causes by itself and also while the daemon is dead; a
         machine that boots by script asks for it instead.
-        SOFT returns when the request was delivered. ON of a running and OFF of a stopped machine
-        change nothing. Raises `Gone`, `HostUnreachable` or `ProviderError` with the reason.
+        SOFT returns when the request was delivered. Raises `Gone`, `HostUnreachable` or
+        `ProviderError` with the reason.
         """
 
     async def machines(self) -> Sequence[MachineEvent]:

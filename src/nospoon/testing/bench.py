@@ -51,12 +51,17 @@ class MemoryMachines:
         power = self.seen.get(machine, PowerState.OFF)
         return MachineEvent(machine, MachineChange.OBSERVED, power)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         self.told.append((machine, command, boot))
         await asyncio.sleep(self.delay)
         if self.error is not None:
             raise self.error
-        self.report(machine, *_OUTCOMES[command])
+        change, power = _OUTCOMES[command]
+        starts = command is PowerCommand.ON or power is PowerState.OFF
+        if starts and self.last(machine).power is power:
+            return False
+        self.report(machine, change, power)
+        return True
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.orders.append((machine, boot))

@@ -428,20 +428,21 @@ class DriverPromises:
         driver = bench.connection.machine_driver
         async with events_of(bench, rack.uuid) as queue:
             assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
-            await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            assert await driver.power(rack.uuid, PowerCommand.ON, PLAN)
             assert await self.power_of(bench, rack.uuid) is PowerState.ON
             started = await until(queue, MachineChange.STARTED, bench.patience)
             assert started.power is PowerState.ON
             assert (await found(bench, rack.machine)).running
-            await driver.power(rack.uuid, PowerCommand.ON, PLAN)
-            await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+            assert not await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            assert await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
             await until(queue, MachineChange.RESET, bench.patience)
             await driver.power(rack.uuid, PowerCommand.CYCLE, PLAN)
             await until(queue, MachineChange.STARTED, bench.patience)
-            await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+            assert await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
             assert await self.power_of(bench, rack.uuid) is PowerState.OFF
             await until(queue, MachineChange.STOPPED, bench.patience)
-            await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+            for command in (PowerCommand.OFF, PowerCommand.SOFT):
+                assert not await driver.power(rack.uuid, command, PLAN)
 
     async def test_a_machine_that_is_off_cannot_be_reset(self, bench: Bench, rack: AnyRack) -> None:
         await make(bench, *rack.all)

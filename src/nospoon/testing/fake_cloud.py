@@ -283,6 +283,7 @@ class FakeCloud:
             "reboot": (ON, ON),
             "unshelve": ("SHELVED_OFFLOADED", ON),
             "resume": ("SUSPENDED", ON),
+            "unpause": ("PAUSED", ON),
             "rescue": (f"{ON} {OFF}", RESCUED),
             "unrescue": (RESCUED, ON),
         }

@@ -155,8 +155,8 @@ class Hosts:
             changed.clear()
             await changed.wait()
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        await self.driver(machine).power(machine, command, boot)
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+        return await self.driver(machine).power(machine, command, boot)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         order = self.driver(machine).boot_order

@@ -7,12 +7,16 @@ read it, told `after`, and let go. A daemon that dies in between leaves a machin
 
 A boot into setup is none of an order: UEFI firmware enters it when a variable says so, which is
 written before the start. SeaBIOS has no setup, and boots the rest of the order.
+
+A machine whose owner saved it boots nothing: it goes on, and an order that waits for its next boot
+goes on waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from enum import Enum
 from uuid import UUID
 
 import libvirt
@@ -39,6 +43,15 @@ RESET_SECONDS = 10.0
 """A reset of a paused machine takes milliseconds; its event may come late on a busy host."""
 
 
+class Started(Enum):
+    """How a machine was started: it began with its firmware, or its owner had saved it
+    (virDomainManagedSave) and it goes on from there, whatever it is to boot.
+    """
+
+    BOOTED = "booted"
+    RESTORED = "restored"
+
+
 @dataclass(frozen=True, slots=True)
 class Boots:
     """Starts machines of one host. `pending`: what is to be set once a reset has settled."""
@@ -50,31 +63,37 @@ class Boots:
     added: Added
     pending: dict[UUID, tuple[BootDevice, ...]]
 
-    async def start_if_off(self, machine: UUID, boot: BootPlan) -> bool:
-        """Start a machine, in one job, if it is off and boots by its persistent order; whether that
-        was so. Most starts are: a look of its own, and a job for each step, took six.
+    async def start_if_off(self, machine: UUID, boot: BootPlan) -> Started | None:
+        """Start a machine, in one job, if it is off and boots by its persistent order or goes on
+        where it was saved; None where neither was so. Most starts are: a look of its own, and a job
+        for each step, took six.
         """
         self.pending.pop(machine, None)
         return await self.hypervisor.work(
             lambda connect: self._start_if_off(connect, machine, boot), f"start {machine}"
         )
 
-    def _start_if_off(self, connect: Connect, machine: UUID, boot: BootPlan) -> bool:
+    def _start_if_off(self, connect: Connect, machine: UUID, boot: BootPlan) -> Started | None:
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
         assert known is not None, "find raises Gone for other machines"
         by_order = known.script or (boot.now, boot.after) == (known.order, known.order)
         prepared = boot.reset_keys or enters_setup(boot) or bool(edits_for(known, boot))
-        if domain.state()[0] != libvirt.VIR_DOMAIN_SHUTOFF or not by_order or prepared:
-            return False
+        if domain.state()[0] != libvirt.VIR_DOMAIN_SHUTOFF:
+            return None
+        if domain.hasManagedSaveImage():
+            start_domain(domain)
+            return Started.RESTORED
+        if not by_order or prepared:
+            return None
         self.nvram.drop_former(connect, machine)
         self.added.apply(connect, machine, boot.volumes)
         start_domain(domain)
-        return True
+        return Started.BOOTED
 
     async def start(self, machine: UUID, boot: BootPlan) -> None:
         """Start a machine that is off; returns when it runs."""
-        if await self.start_if_off(machine, boot):
+        if await self.start_if_off(machine, boot) is not None:
             return
         known = await self._look(machine)
         await self.nvram.leave_former(machine)

@@ -26,7 +26,7 @@ from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
-from nospoon.providers.libvirt.boots import Boots
+from nospoon.providers.libvirt.boots import Boots, Started
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
@@ -361,20 +361,23 @@ class MachineDriver:
         self._roster.forget(machine.uuid)
         return whole
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         await self._presence.ready()
         async with self._locks[machine]:
-            if command is PowerCommand.ON and await self._boots.start_if_off(machine, boot):
-                return
+            if command is PowerCommand.ON:
+                started = await self._boots.start_if_off(machine, boot)
+                if started is not None:
+                    return started is Started.BOOTED
             power = await self._power(machine)
             on = power is PowerState.ON
             match command, on:
                 case (PowerCommand.OFF | PowerCommand.SOFT, False) if power is PowerState.OFF:
-                    return
+                    return False
                 case (PowerCommand.OFF, _):
                     await self._switch_off(machine)
                 case (PowerCommand.ON, True):
                     await self._resume(machine)
+                    return False
                 case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
                     if power is not PowerState.OFF:
                         await self._stop(machine)
@@ -394,6 +397,7 @@ class MachineDriver:
                         f"host {self._hypervisor.host}: machine {machine} is {power}: "
                         f"it cannot do {command}"
                     )
+        return True
 
     async def _power(self, machine: UUID) -> PowerState:
         def look(connect: Connect) -> PowerState:

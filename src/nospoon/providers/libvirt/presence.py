@@ -255,7 +255,9 @@ class Presence:
                 _cancel(self._settling, raw.uuid)
                 self.publish(raw.uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
             case libvirt.VIR_DOMAIN_EVENT_STARTED:
-                self.publish(raw.uuid, MachineChange.STARTED, PowerState.ON)
+                restored = raw.detail == libvirt.VIR_DOMAIN_EVENT_STARTED_RESTORED
+                change = MachineChange.OBSERVED if restored else MachineChange.STARTED
+                self.publish(raw.uuid, change, PowerState.ON)
             case libvirt.VIR_DOMAIN_EVENT_SHUTDOWN:
                 self._start(self._ending, raw.uuid, self._see_end(raw))
             case libvirt.VIR_DOMAIN_EVENT_STOPPED:

@@ -139,7 +139,7 @@ class MachineDriver(Owned):
     async def _exists(self, path: str) -> bool:
         return (await self.host.runner.run(["test", "-e", path], check=False)).status == 0
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         """A container boots its root whatever `boot` says."""
         del boot
         async with self._locks[machine]:
@@ -147,7 +147,7 @@ class MachineDriver(Owned):
             directory = self.host.path(path)
             match command, running is not None:
                 case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                    return
+                    return False
                 case (PowerCommand.ON | PowerCommand.CYCLE, False):
                     await self._start(directory, shape, name)
                 case (PowerCommand.OFF, True):
@@ -167,6 +167,7 @@ class MachineDriver(Owned):
                         f"it cannot do {command}"
                     )
         await self._look()
+        return True
 
     async def _find(self, machine: UUID) -> tuple[str, Machine, str, Running | None]:
         """Its directory below that of pools, shape, node, and processes. Raises `Gone`."""

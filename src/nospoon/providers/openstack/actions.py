@@ -22,6 +22,7 @@ RESTLESS = 60.0
 """Seconds for which a server may still change after a command."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
+PAUSED = "PAUSED"
 STARTED_BY = {"SHELVED": "unshelve", "SHELVED_OFFLOADED": "unshelve", "SUSPENDED": "resume"}
 """Status of a server that others put away -> action that starts it."""
 
@@ -80,6 +81,16 @@ class Actions:
                 hint="`nospoon up` makes it again.",
             )
         return server
+
+    async def going_on(self, machine: UUID) -> Server:
+        """The server of a machine; one that another paused runs on first: Nova stops none that is
+        paused. Raises `Gone`.
+        """
+        server = await self.must(machine)
+        if server.status != PAUSED:
+            return server
+        await self.act(machine, {"unpause": None})
+        return await self.until(machine, lambda each: each.status != PAUSED, POWER)
 
     async def until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
         """Once the server is so, and Nova does nothing with it."""

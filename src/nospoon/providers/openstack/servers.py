@@ -308,15 +308,16 @@ class ServerDriver:
         except Gone:
             return
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         """`boot` is not needed where a boot image asks for it: a server of others boots its disk,
         or is rescued with the boot image.
         """
         await self._read_console(machine)
-        server = await self._actions.must(machine)
+        server = await self._actions.going_on(machine)
         on = server.power is PowerState.ON
         if server.shape.adopted:
-            asks = command in BOOTING and boot.now[:1] not in {(), (DISK,)}
+            boots = command in BOOTING and not (on and command is PowerCommand.ON)
+            asks = boots and boot.now[:1] not in {(), (DISK,)}
             if asks and not server.shape.boot_iso:
                 raise of_its_owner(
                     server.shape.adopted,
@@ -325,11 +326,10 @@ class ServerDriver:
                     "disk`.",
                 )
             if server.shape.boot_iso and (asks or server.is_rescued):
-                await self._power_by_rescue(server, command, asks=asks)
-                return
+                return await self._power_by_rescue(server, command, asks=asks)
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                return
+                return False
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
                 await self._power_on(machine)
             case (PowerCommand.OFF, True):
@@ -350,13 +350,14 @@ class ServerDriver:
                 await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+        return True
 
-    async def _power_by_rescue(self, server: Server, command: PowerCommand, *, asks: bool) -> None:
+    async def _power_by_rescue(self, server: Server, command: PowerCommand, *, asks: bool) -> bool:
         """Of a server of others that boots our image, or does when it `asks` what to boot."""
         machine, on = server.machine, server.power is PowerState.ON
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                return
+                return False
             case (PowerCommand.OFF | PowerCommand.SOFT, True):
                 await self._rescue.leave(machine)
                 await self._power_off(machine)
@@ -369,6 +370,7 @@ class ServerDriver:
                 await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+        return True
 
     async def _power_on(self, machine: UUID) -> None:
         """A start that fails on its host leaves the server off without a word, such as where Nova

@@ -107,12 +107,13 @@ class SimulatedMachines(SimulatedDriver):
             self._end_guest(observed.shape.uuid)
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         """What the machine says at it is in its record when this returns, if the disk has space."""
-        await self._power(machine, command, boot)
+        changed = await self._power(machine, command, boot)
         await self._recorder.tried()
+        return changed
 
-    async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
+    async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
         self.around.begin(f"power {command}")
         state = self.around.state(machine)
         if self._chance.random() < self.around.simulation.power_failures:
@@ -120,7 +121,8 @@ class SimulatedMachines(SimulatedDriver):
         on = state.power is PowerState.ON
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                return
+                state.paused = False
+                return False
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
                 await self._start(machine, boot)
             case (PowerCommand.OFF, True):
@@ -137,6 +139,7 @@ class SimulatedMachines(SimulatedDriver):
                 self._port(machine).say(b"NMI received\r\n")
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
+        return True
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.around.begin("set_boot")

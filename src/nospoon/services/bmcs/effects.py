@@ -198,11 +198,13 @@ class Effects:
                 raise AssertionError("these wait")
 
     async def _drive(self, served: Served, effect: Drive) -> None:
-        verdict, reason, lied = Verdict.DONE, "", False
+        verdict, reason, lied, changed = Verdict.DONE, "", False, False
+        command = effect.command
         try:
-            lied = not effect.unplugs and await self._lies(served, effect.command)
+            acts = not effect.unplugs and not effect.believed
+            lied = acts and await self._lies(served, command)
             if not lied:
-                await self._machines.power(served.bmc.uuid, effect.command, effect.boot)
+                changed = await self._machines.power(served.bmc.uuid, command, effect.boot)
         except Gone as error:
             verdict, reason = Verdict.GONE, str(error)
         except HostUnreachable as error:
@@ -217,7 +219,7 @@ class Effects:
                 machine=str(served.config.machine.uuid),
                 why=reason,
             )
-        self.feed(served, CommandEnded(verdict, reason, lied=lied))
+        self.feed(served, CommandEnded(verdict, reason, lied=lied, changed=changed))
 
     async def _lies(self, served: Served, command: PowerCommand) -> bool:
         """A fault on demand: whether nothing is to be done, and that be called success."""

@@ -42,8 +42,8 @@ class Machines(Protocol):
     def last(self, machine: UUID) -> MachineEvent | None:
         """The last event of a machine: its state without asking anybody."""
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> None:
-        """As `MachineDriver.power`: returns when the outcome is observed."""
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+        """As `MachineDriver.power`: returns when the outcome is observed, and whether it is new."""
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         """As `MachineDriver.set_boot`."""
