@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -70,6 +72,59 @@ class Machines:
 
 
 @dataclass
+class Death:
+    """A daemon dies at this call of its store, before or `after` it was carried out, and does
+    nothing more.
+    """
+
+    at: int
+    after: bool
+    calls: int = 0
+    dead: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def alive(self) -> None:
+        """Never returns once it is dead."""
+        if self.dead.is_set():
+            await asyncio.Event().wait()
+
+    def threaten(self, database: Database) -> None:
+        for name in ("call", "read"):
+            setattr(database, name, partial(self._called, getattr(database, name)))
+
+    async def _called(self, whole: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        await self.alive()
+        self.calls += 1
+        is_last = self.calls == self.at
+        if is_last and not self.after:
+            self.dead.set()
+        await self.alive()
+        done = await whole(*args, **kwargs)
+        if is_last:
+            self.dead.set()
+        await self.alive()
+        return done
+
+
+@dataclass
+class Mortals(Machines):
+    """As long as the daemon that works on them lives."""
+
+    death: Death = field(default_factory=lambda: Death(0, after=False))
+
+    async def build(self, found: RecipeSet, known: KnownLab) -> None:
+        await self.death.alive()
+        await super().build(found, known)
+
+    async def remove(self, found: RecipeSet, known: KnownLab) -> str:
+        await self.death.alive()
+        return await super().remove(found, known)
+
+    async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
+        await self.death.alive()
+        return await super().stop(found, known)
+
+
+@dataclass
 class Place:
     """Where daemons come and go."""
 
@@ -93,6 +148,8 @@ class Place:
                 racks=self.machines,  # type: ignore[arg-type]  # a double of it
             )  # fmt: skip
             board.put(self.cluster, 7, "c", [self.lab])
+            if isinstance(self.machines, Mortals):
+                self.machines.death.threaten(database)
             await board.start()
             yield board
         database.close()
@@ -143,6 +200,65 @@ async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> Non
         assert [event for _, _, event, _ in found[2]] == [
             "queued", "starting", "started", "ready", "released", "ended",
         ]  # fmt: skip
+
+
+async def live(board: Board, place: Place) -> str:
+    """One set from its request to its end, or what is left of that; its id."""
+    (found,) = await board.submit([wanted(board)], "key")
+    sets = board.scheduler.sets
+
+    def is_there() -> bool:
+        return found.id not in sets or sets[found.id].state is not SetState.STARTING
+
+    await until(is_there)
+    if found.id in sets and sets[found.id].state is SetState.RUNNING:
+        await board.do(lambda: board.scheduler.release(found.id, None, place.now))
+    await until(lambda: found.id not in sets)
+    return found.id
+
+
+async def killed_once(place: Place, death: Death) -> bool:
+    """Whether the daemon died before all was done."""
+    place.machines = Mortals(death=death)
+    place.machines.hold.set()
+
+    async def lived() -> None:
+        async with place.daemon() as board:
+            await live(board, place)
+
+    async with Tasks("lives") as tasks:
+        life = tasks.start(lived(), name="daemon")
+        end = tasks.start(death.dead.wait(), name="its death")
+        await asyncio.wait({life, end}, return_when=asyncio.FIRST_COMPLETED)
+        if not death.dead.is_set():
+            await life
+            return False
+    return True
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_daemon_killed_at_any_call_of_its_store_loses_no_set_and_leaves_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(module, "AGAIN", 0.01)
+    for at in itertools.count(1):
+        directory = tmp_path / str(at)
+        directory.mkdir()
+        place = Place(directory, Cipher.from_file(directory / "key"))
+        if not await killed_once(place, Death(at, after=when == "after")):
+            break
+        former = place.machines
+        place.machines = Machines(former.made, former.removed)
+        place.machines.hold.set()
+        async with place.daemon() as board:
+            assert await live(board, place) == "1.1", f"asked again after call {at}"
+            found = await board.find("1.1")
+            assert found is not None
+            assert (found[0].state, found[0].result) == (SetState.ENDED, "completed"), at
+            assert set(place.machines.made) == set(place.machines.removed) == {"1.1"}, at
+            await board.submit([wanted(board)], "")
+            await until(partial(place.machines.made.count, "2.1"))
+    assert at > 8, "of the calls of one life"
 
 
 async def test_a_lease_that_ran_out_while_no_daemon_ran_ends(place: Place) -> None:
