@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from nospoon.errors import HostUnreachable, ProviderError
+from nospoon.model.cluster import Arch
+from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag
 from nospoon.providers import linux
 from nospoon.providers.libvirt import openvswitch
 from nospoon.providers.libvirt.tunnels import Tunnels
@@ -24,6 +28,9 @@ from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import Runner, SshRunner
 from nospoon.services.consoles.mirror import Mirror
 from nospoon.services.consoles.records import Records
+from nospoon.services.netboot.ports import BootAuthority
+from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
+from nospoon.services.netboot.tree import Saved
 
 
 @pytest.fixture
@@ -155,3 +162,41 @@ async def test_long_lists_are_decoded_beside_the_event_loop() -> None:
         await rows_of(Finished(("ip",), 0, "[" + " " * LONGEST + "]", ""))
     with pytest.raises(ProviderError, match="`df` printed what is not expected of it"):
         lines_of(Finished(("df",), 0, "x" * (LONGEST_LINES + 1), ""))
+
+
+def served_by(runner: Runner, here: Path) -> RemoteNetbootDriver:
+    async def find_grub(_: Arch) -> Path:
+        return here
+
+    return RemoteNetbootDriver(
+        place=Place(here, PurePosixPath("/var/lib/nospoon/netboot/mine")),
+        deployment="mine",
+        runner=runner,
+        authority=cast("BootAuthority", None),
+        find_grub=find_grub,
+    )
+
+
+@pytest.mark.parametrize("name", ["/../../../../victim", "n/../../../../victim"])
+async def test_records_of_network_boot_lead_to_no_other_directory(
+    tmp_path: Path, name: str
+) -> None:
+    """A directory of the daemon's machine was written to, and removed by the next `down`."""
+    here, cluster = tmp_path / "netboot-of-hosts" / "x", uuid4()
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    shape = NetbootService(bridge="b", address="", range=("", ""), reservations=())
+    saved = Saved(Key(Kind.NETBOOT, "h", name), shape, OwnerTag("mine", cluster))
+    packed = b64encode(msgspec.json.encode(saved)).decode()
+    place = f"/var/lib/nospoon/netboot/mine/{cluster}/h@{name}"
+    driver = served_by(cast("Runner", Odd(f"1 2 2 {place} {packed}\n")), here)
+    for each in await driver.observe(None):
+        await driver.delete(each)
+    assert victim.is_dir()
+    assert not list(tmp_path.rglob("service.json"))
+
+
+@pytest.mark.parametrize("said", ["x\n", "1 2 3\n", "1 2 3 /x/y AA==\n", "1 2 3 4 5 6 7\n"])
+async def test_odd_lines_about_network_boot_are_no_services(tmp_path: Path, said: str) -> None:
+    """Each was an internal error of `plan`."""
+    assert not await served_by(cast("Runner", Odd(said)), tmp_path).observe(None)

@@ -33,7 +33,9 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
+from nospoon.model.visible import visible
 from nospoon.protocols.ipxe.dnsmasq import without_left
+from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.users import GroupOf, group_of_nobody
@@ -149,20 +151,27 @@ class RemoteNetbootDriver:
         """
         packed = await self._sh(READ, str(tree.there))
         if packed:
-            return _read(packed) or saved
+            found = await asyncio.to_thread(_read, packed)
+            alike = found is not None and (found.tag, found.key) == (saved.tag, saved.key)
+            return found if alike else saved
         await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
         return None
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
-        return [await self._observed(*line.split()) for line in done.splitlines()]
+        lines = await asyncio.to_thread(_rows, done)  # the host may print 64 MiB
+        found = [await self._observed(*line) async for line in paced(lines)]
+        return [each for each in found if each is not None]
 
     async def _observed(
-        self, pid: str, bridge: str, then: str, place: str, packed: str = ""
-    ) -> Observed:
-        saved = _read(packed)
+        self, pid: str, bridge: str, then: str, place: str, packed: str
+    ) -> Observed | None:
+        saved = await asyncio.to_thread(_read, packed)
         if saved is None:
             return self._half_copied(PurePosixPath(place))
+        if str(self._tree(saved.tag.cluster, saved.key).there) != place:
+            log.warning("a record of network boot is of another place", place=visible(place))
+            return None
         tree = self._tree(saved.tag.cluster, saved.key)
         if tree.load() is None:
             async with self._copying:  # another look may be at it
@@ -174,13 +183,17 @@ class RemoteNetbootDriver:
             fault = f"the bridge {saved.shape.bridge} was recreated since, or is gone"
         return Observed(key=saved.key, shape=saved.shape, tag=saved.tag, fault=fault)
 
-    def _half_copied(self, place: PurePosixPath) -> Observed:
+    def _half_copied(self, place: PurePosixPath) -> Observed | None:
         """A service whose files did not all get there: its directory tells whose it is."""
         host, _, network = place.name.partition("@")
+        try:
+            cluster = UUID(place.parent.name)
+        except ValueError:
+            return None
         return Observed(
             key=Key(Kind.NETBOOT, unquote(host), unquote(network)),
             shape=NetbootService(bridge="", address="", range=("", ""), reservations=()),
-            tag=OwnerTag(self._deployment, UUID(place.parent.name)),
+            tag=OwnerTag(self._deployment, cluster),
             fault="its files are not whole",
         )
 
@@ -260,7 +273,8 @@ class RemoteNetbootDriver:
 
         async def left(first: str) -> tuple[str, str]:
             there = await self._sh(f"d=$1\n{first}\n{look}", str(tree.there))
-            return there, without_left(there, before, tree.reserved())
+            now = tree.reserved()
+            return there, await asyncio.to_thread(without_left, there, before, now)
 
         there, wanted = await left("")
         if there == wanted:
@@ -298,7 +312,9 @@ class RemoteNetbootDriver:
         return done.stdout
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        name = f"{quote(key.host)}@{quote(key.name)}"
+        name = (
+            f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # one name, whatever is in it
+        )
         here = self._place.here / str(cluster) / name
         there = self._place.there / str(cluster) / name
         return Tree(here, there=there, group=self._group)
@@ -346,6 +362,18 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
+
+
+def _rows(text: str) -> list[tuple[str, str, str, str, str]]:
+    """What LOOK prints, by its words; other lines are not its own."""
+    found = list[tuple[str, str, str, str, str]]()
+    for line in text.splitlines():
+        match line.split():
+            case [pid, bridge, then, place, packed]:
+                found.append((pid, bridge, then, place, packed))
+            case [pid, bridge, then, place]:  # service.json is empty
+                found.append((pid, bridge, then, place, ""))
+    return found
 
 
 def _read(packed: str) -> Saved | None:
