@@ -5,13 +5,14 @@ that they fit also on several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Network, ip_address, ip_interface
+from ipaddress import IPv4Network, IPv6Address, ip_address, ip_interface, ip_network
 from itertools import islice
 
 from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
 
+_THIS_HOST = ip_network("0.0.0.0/8")  # Linux takes it for loopback (RFC 1122 §3.2.1.3)
 DHCP = "dhcp"
 """What a NIC's `address` is in the file where it is not static."""
 
@@ -54,7 +55,8 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
 
 def looked_at(cluster: Cluster, allocations: Allocations) -> dict[str, str]:
     """Node -> the first of its addresses at which its host may look for a service: on a network on
-    which the host has an address, too, or that nospoon did not make. Others would lead elsewhere.
+    which the host has an address, too, or that nospoon did not make. Others would lead elsewhere,
+    as loopback and link-local ones do.
     """
     networks = {network.name: network for network in cluster.networks}
     nics = {node.name: node.nics for node in cluster.nodes}
@@ -62,9 +64,23 @@ def looked_at(cluster: Cluster, allocations: Allocations) -> dict[str, str]:
     for (node, index), address in sorted(known_addresses(cluster, allocations).items()):
         network = networks[nics[node][index].network]
         inside = network.existing or (network.addressed and _holds(allocations, network, address))
-        if inside:
+        if inside and _of_a_guest(address):
             found.setdefault(node, address)
     return found
+
+
+def _of_a_guest(address: str) -> bool:
+    """Not one at which the host finds itself, or the metadata of the cloud that it is in."""
+    there = ip_address(address)
+    meant = (isinstance(there, IPv6Address) and there.ipv4_mapped) or there
+    return not (
+        meant.is_loopback
+        or meant.is_link_local
+        or meant.is_multicast
+        or meant.is_unspecified
+        or meant.is_reserved
+        or meant in _THIS_HOST
+    )
 
 
 def _holds(allocations: Allocations, network: Network, address: str) -> bool:
