@@ -395,6 +395,11 @@ def test_what_hosts_lack_for_networks_of_containers_is_said_of_those_that_make_t
     beside = replace(FACTS, managed_networks=False)
     _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
     assert "network lan: containers are not filtered there" in " ".join(reasons)
+    facts = {"here": first, "here:lxc": replace(beside, anti_spoofing=True)}
+    assert place(cluster, {}, facts, {})[1] == []
+    made = resources(cluster, ROOT)[Key(Kind.MACHINE, "here:lxc", "box")]
+    assert isinstance(made, Machine)
+    assert made.nics[0].sends_from, "the address that DHCP gives it"
     text = BESIDE.replace("netboot: builtin, nat: true", "bridge: br9")
     cluster = read(f"{text}nodes: [{{name: box, kind: container, image: root.tar}}]")
     first = replace(FACTS, links=frozenset({"br0"}))

@@ -417,7 +417,9 @@ class _Resolver:
         network = self.networks[node.nics[index].network]
         if not network.anti_spoofing or not host.declares.has_networks:
             return None
-        if network.netboot is not Netboot.BUILTIN or not host.declares.has_bridges:
+        declares = host.declares
+        ours = declares.has_bridges or declares.shares_networks
+        if network.netboot is not Netboot.BUILTIN or not ours:
             return ""
         if network.name not in self._senders:
             self._senders[network.name] = {

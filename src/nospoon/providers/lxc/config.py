@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic
+from nospoon.providers.lxc import filters
 
 DROPPED = (
     "audit_control", "audit_read", "block_suspend", "mac_admin", "mac_override", "sys_module",
@@ -59,7 +60,7 @@ def render(
         ("console.size", str(RECORD)),
         ("console.rotate", "1"),
         *_limits(machine, cgroups),
-        *_nics(machine),
+        *_nics(machine, directory),
     ]
     return "".join(f"lxc.{key} = {value}\n" for key, value in lines)
 
@@ -87,7 +88,7 @@ def _limits(machine: Machine, cgroups: Cgroups) -> Iterator[tuple[str, str]]:
             yield from ((f"{version}.{key}", value) for key, value in settings)
 
 
-def _nics(machine: Machine) -> Iterator[tuple[str, str]]:
+def _nics(machine: Machine, directory: str) -> Iterator[tuple[str, str]]:
     """One without NICs has a network namespace all the same: it would have its host's."""
     if not machine.nics:
         yield "net.0.type", "empty"
@@ -104,6 +105,9 @@ def _nics(machine: Machine) -> Iterator[tuple[str, str]]:
         yield f"{prefix}.flags", "up"
         if nic.switch is Switch.OVS:
             yield from _vlans(prefix, nic)
+        if nic in filters.filtered(machine):
+            for key, value in filters.settings(directory, nic):
+                yield f"{prefix}.{key}", value
 
 
 def _vlans(prefix: str, nic: MachineNic) -> Iterator[tuple[str, str]]:

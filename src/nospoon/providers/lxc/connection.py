@@ -79,6 +79,7 @@ class LxcConnection:
             tpm=False,
             managed_networks=False,
             accelerator="container",
+            anti_spoofing=await self._host.has_filters(),
             cpus=facts.cpus,
             memory=facts.memory,
             identity=facts.name,

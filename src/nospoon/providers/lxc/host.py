@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nospoon.errors import MissingTool, ProviderError
-from nospoon.providers.lxc import scripts
+from nospoon.providers.lxc import filters, scripts
 from nospoon.providers.lxc.config import Cgroups, Ids
 from nospoon.providers.lxc.records import Seen, parse
 from nospoon.runtime.process import Finished, said_by
@@ -57,6 +57,7 @@ class LxcHost:
         self.is_here = isinstance(runner, LocalRunner)
         self._idmap = idmap
         self._facts: LxcFacts | None = None
+        self._has_filters = False
         self._asking = asyncio.Lock()
         self._next: _Look | None = None
         self._busy = asyncio.Lock()
@@ -67,6 +68,12 @@ class LxcHost:
             if self._facts is None or self._facts.lacks or not self._facts.users:
                 self._facts = parse_facts((await self.sh(scripts.FACTS)).stdout)
             return self._facts
+
+    async def has_filters(self) -> bool:
+        """Whether libvirt there can filter NICs; asked again as long as it cannot."""
+        if not self._has_filters:
+            self._has_filters = (await self.sh(filters.AVAILABLE, check=False)).status == 0
+        return self._has_filters
 
     async def ids(self) -> Ids:
         """Raises `MissingTool` where liblxc is not there, `ProviderError` where the host reserves

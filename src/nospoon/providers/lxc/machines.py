@@ -17,7 +17,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, Pow
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.feed import EventFeed
-from nospoon.providers.lxc import links, scripts
+from nospoon.providers.lxc import filters, links, scripts
 from nospoon.providers.lxc.config import Ids, render
 from nospoon.providers.lxc.console import LxcConsole
 from nospoon.providers.lxc.host import LxcHost
@@ -74,7 +74,8 @@ class MachineDriver(Owned):
             live = seen.records.get(f"{directory}/live.json") if running else None
             observed = self.observed(each, each.machine)
             found.append(replace(observed, running=running, live=_differing(live, each.machine)))
-        return await links.seen(self.host.runner, found)
+        plugged = await links.seen(self.host.runner, found)
+        return await filters.seen(self.host.runner, plugged)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         machine, name = resource.shape, resource.key.name
@@ -119,7 +120,7 @@ class MachineDriver(Owned):
             raise self.refuse(f"a container {observed.key.name}", directory)
         async with self._locks[machine.uuid]:
             await self.host.sh(scripts.KILL, directory)
-            await self._unplug(machine)
+            await self._unplug(directory, machine)
             await self.host.sh(scripts.REMOVE, directory)
         await self._look()
 
@@ -190,10 +191,13 @@ class MachineDriver(Owned):
         root = seen.records.get(f"{self._relative(volume)}.json")
         ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
         log = self.console_record(machine.uuid)
-        text = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
-        await self.host.write(f"{directory}/config", text.encode())
+        config = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
+        await self.host.write(f"{directory}/config", config.encode())
         await self.host.sh(scripts.KILL, directory)  # what one that was killed has left
-        await self._unplug(machine)
+        await self._unplug(directory, machine)
+        for nic in filters.filtered(machine):
+            text = filters.render(machine, name, nic)
+            await self.host.write(filters.path_of(directory, nic), text)
         words = (volume, str(ids.first), str(ids.count), scripts.PUT_SEED, self._records)
         self._known.starting.add(machine.uuid)
         try:
@@ -212,10 +216,11 @@ class MachineDriver(Owned):
     async def _stop(self, directory: str, machine: Machine) -> None:
         self._known.stopped.add(machine.uuid)
         await self.host.sh(scripts.KILL, directory)
-        await self._unplug(machine)
+        await self._unplug(directory, machine)
 
-    async def _unplug(self, machine: Machine) -> None:
-        """Links and ports that a monitor left which was killed."""
+    async def _unplug(self, directory: str, machine: Machine) -> None:
+        """Filters, links and ports that a monitor left which was killed."""
+        await self.host.sh(filters.REMOVE, directory)
         ports = [nic.port for nic in machine.nics if nic.port]
         await self.host.sh(scripts.UNPLUG, *ports)
 
