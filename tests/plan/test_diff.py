@@ -212,6 +212,15 @@ def test_removal_goes_from_the_top_down() -> None:
     assert max(order.index(MACHINE), order.index(NETBOOT)) < order.index(LINK)
 
 
+def test_removed_nodes_are_listed_in_the_order_in_which_people_count() -> None:
+    names = ["n1", "n2", "n10"]
+    found = [Observed(Key(Kind.MACHINE, "h", each), SERVER, TAG) for each in reversed(names)]
+    plan = removal(cluster="c", cluster_id=CLUSTER, observed=found)
+    assert [step.key.name for step in plan.steps] == names
+    gone = [step for step in plan_for([*seen(), *found]).steps if step.action is Action.DELETE]
+    assert [step.key.name for step in gone] == names
+
+
 def test_what_only_a_running_machine_has_is_removed_after_it() -> None:
     disk = Observed(Key(Kind.VOLUME, "h", "n0-1"), Volume("p", 1 << 20), TAG)
     was = replace(SERVER, disks=(*SERVER.disks, MachineDisk("n0-1", "virtio", "t")))

@@ -19,7 +19,7 @@ from nospoon.plan.addresses.notes import described, read
 from nospoon.plan.diff.blank import deployed_anew, orphaned
 from nospoon.plan.diff.held import held, with_addresses
 from nospoon.plan.diff.in_ironic import KEPT, firmware_changes, told, undeployed
-from nospoon.plan.diff.relocate import deletions, moved
+from nospoon.plan.diff.relocate import deletions, moved, reading_order
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.steps import Action, FieldChange, Plan, Step
 from nospoon.plan.words import HIDDEN, both_texts, listed
@@ -147,7 +147,7 @@ def removal(
     """The plan that removes everything observed."""
     steps = (
         Step(Action.DELETE, each.key, why, observed=each)
-        for each in sorted(observed, key=lambda each: each.key)
+        for each in sorted(observed, key=lambda each: reading_order(each.key))
     )
     return Plan(cluster=cluster, cluster_id=cluster_id, steps=tuple(told(steps, refused=KEPT)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from nospoon.model.names import natural
 from nospoon.model.resources import Key, Kind, Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.steps import Action, Step
@@ -40,11 +41,16 @@ def _move(step: Step, observed: Observed, reason: str) -> Step:
 
 def deletions(gone: Iterable[Observed], desired: Iterable[Key]) -> list[Step]:
     """Steps for what nobody desires any more where it is."""
-    listed = sorted(gone, key=lambda each: each.key)
+    listed = sorted(gone, key=lambda each: reading_order(each.key))
     now = {(key.kind, key.name): key.host for key in desired} if listed else {}
     return [
         Step(Action.DELETE, each.key, _why_gone(each.key, now), observed=each) for each in listed
     ]
+
+
+def reading_order(key: Key) -> tuple[Kind, tuple[str | int, ...], tuple[str | int, ...]]:
+    """A key for `sorted`: by kind, host and name, node-2 before node-10."""
+    return key.kind, natural(key.host), natural(key.name)
 
 
 def _why_gone(key: Key, now: Mapping[tuple[Kind, str], str]) -> str:
