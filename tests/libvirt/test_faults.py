@@ -40,6 +40,15 @@ def test_an_absent_libvirtd_comes_with_the_command_that_starts_it() -> None:
     assert "systemctl start libvirtd" in str(error)
 
 
+def test_a_disk_below_a_closed_directory_comes_with_the_setting_that_moves_it() -> None:
+    text = "Cannot access storage file '/root/p/n0.qcow2' (as uid:64055, gid:64055): "
+    hints = [
+        translate(Fault(libvirt.VIR_ERR_SYSTEM_ERROR, text + why), host="h", doing="start m0").hint
+        for why in ("Permission denied", "No such file or directory")
+    ]
+    assert ["NOSPOON_POOL_DIR" in each for each in hints] == [True, False]
+
+
 def test_the_numbers_are_those_of_libvirt() -> None:
     ours = {name: value for name, value in vars(faults).items() if isinstance(value, int)}
     assert {name: getattr(libvirt, f"VIR_ERR_{name}") for name in ours} == ours

@@ -59,6 +59,13 @@ HINTS: dict[type[NospoonError], str] = {
 
 
 HINTS_BY_TEXT = (
+    (
+        "): permission denied",  # … storage file 'F' (as uid:64055, gid:64055): Permission denied
+        (
+            "QEMU runs as another user, which must be able to enter every directory above it. "
+            "Run `chmod o+x` on them, or set NOSPOON_POOL_DIR to a place outside of homes."
+        ),
+    ),
     ("no connection driver", "Write a URI such as qemu:///system or qemu+ssh://HOST/system."),
     ("ssh", "Try it by hand, with the user that runs the daemon: ssh HOST virsh list."),
     ("could not resolve", "Is the host's name right?"),
