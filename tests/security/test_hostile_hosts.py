@@ -10,14 +10,22 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 
 from nospoon.errors import HostUnreachable, ProviderError
+from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    NetbootService,
+    OwnerTag,
+    Reservation,
+    Resource,
+)
 from nospoon.providers import linux
 from nospoon.providers.libvirt import openvswitch
 from nospoon.providers.libvirt.tunnels import Tunnels
@@ -28,7 +36,7 @@ from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import Runner, SshRunner
 from nospoon.services.consoles.mirror import Mirror
 from nospoon.services.consoles.records import Records
-from nospoon.services.netboot.ports import BootAuthority
+from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedProfile
 from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
 from nospoon.services.netboot.tree import Saved
 
@@ -164,7 +172,19 @@ async def test_long_lists_are_decoded_beside_the_event_loop() -> None:
         lines_of(Finished(("df",), 0, "x" * (LONGEST_LINES + 1), ""))
 
 
-def served_by(runner: Runner, here: Path) -> RemoteNetbootDriver:
+class Scripts:
+    """Every machine boots something from the network, with a secret of its own."""
+
+    def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
+        assert uuid is not None
+        assert not mac
+        profile = ServedProfile("p", "http://h/k", ("http://h/i",), f"secret-of-{uuid}")
+        return BootAnswer(uuid, BootDevice.NETWORK, profile)
+
+
+def served_by(
+    runner: Runner, here: Path, is_there: Callable[[UUID], bool] = lambda _: True
+) -> RemoteNetbootDriver:
     async def find_grub(_: Arch) -> Path:
         return here
 
@@ -172,8 +192,9 @@ def served_by(runner: Runner, here: Path) -> RemoteNetbootDriver:
         place=Place(here, PurePosixPath("/var/lib/nospoon/netboot/mine")),
         deployment="mine",
         runner=runner,
-        authority=cast("BootAuthority", None),
+        authority=cast("BootAuthority", Scripts()),
         find_grub=find_grub,
+        is_there=is_there,
     )
 
 
@@ -194,6 +215,23 @@ async def test_records_of_network_boot_lead_to_no_other_directory(
         await driver.delete(each)
     assert victim.is_dir()
     assert not list(tmp_path.rglob("service.json"))
+
+
+async def test_a_host_gets_the_boot_scripts_of_its_own_machines_alone(tmp_path: Path) -> None:
+    """It could name any machine in its record, and got the command line of that one's kernel."""
+    own, other = uuid4(), uuid4()
+    shape = NetbootService(
+        "b", "10.0.0.1/24", ("", ""),
+        tuple(
+            Reservation(f"52:54:00:00:00:0{place}", f"10.0.0.{place}", f"m{place}", uuid)
+            for place, uuid in ((2, own), (3, other))
+        ),
+    )  # fmt: skip
+    driver = served_by(cast("Runner", Odd("")), tmp_path, lambda uuid: uuid == own)
+    await driver.create(Resource(Key(Kind.NETBOOT, "h", "n"), shape), OwnerTag("mine", uuid4()))
+    copied = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert f"secret-of-{own}".encode() in copied
+    assert f"secret-of-{other}".encode() not in copied
 
 
 @pytest.mark.parametrize("said", ["x\n", "1 2 3\n", "1 2 3 /x/y AA==\n", "1 2 3 4 5 6 7\n"])

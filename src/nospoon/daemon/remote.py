@@ -89,6 +89,7 @@ class Remotes:
             runner=runner,
             authority=authority,
             find_grub=find_grub,
+            is_there=lambda machine: hosts.is_on(ssh, machine),
         )
         return Remote(runner, mirror, netboot)
 

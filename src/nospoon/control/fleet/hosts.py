@@ -144,6 +144,11 @@ class Hosts:
         """The machines that live where this `ssh` setting leads."""
         return {machine for machine, home in self._homes.items() if home.host.ssh == ssh}
 
+    def is_on(self, ssh: str, machine: UUID) -> bool:
+        """Whether this machine does."""
+        home = self._homes.get(machine)
+        return home is not None and home.host.ssh == ssh
+
     def last(self, machine: UUID) -> MachineEvent | None:
         """The last event of a machine: its state without asking anybody."""
         return self._last.get(machine)

@@ -13,7 +13,7 @@ import io
 import shutil
 import tarfile
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
@@ -113,7 +113,9 @@ class Place:
 
 
 class RemoteNetbootDriver:
-    """The `Driver` of `Kind.NETBOOT` of one host over ssh."""
+    """The `Driver` of `Kind.NETBOOT` of one host over ssh. `is_there`: whether a machine lives on
+    the host: what others boot is not for it to know, whatever its records say.
+    """
 
     def __init__(
         self,
@@ -123,11 +125,13 @@ class RemoteNetbootDriver:
         runner: Runner,
         authority: BootAuthority,
         find_grub: FindGrub,
+        is_there: Callable[[UUID], bool],
         group: GroupOf = group_of_nobody,
     ) -> None:
         self._group = group
         self._place, self._deployment, self._runner = place, deployment, runner
         self._authority, self._find_grub = authority, find_grub
+        self._is_there = is_there
         self._copying = asyncio.Lock()
 
     @property
@@ -262,7 +266,8 @@ class RemoteNetbootDriver:
         await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
-        where, given = saved.shape.host, saved.shape.reservations
+        where = saved.shape.host
+        given = [each for each in saved.shape.reservations if self._is_there(each.uuid)]
         instructions.write(tree, given, self._authority, address=where)
 
     async def _drop_leases(self, tree: Tree, before: Sequence[str]) -> None:
