@@ -108,7 +108,7 @@ def test_what_is_so_already_is_asked_of_the_machine_and_changes_nothing(
     ]
     before = subject.runtime
     ended = hear(subject, CommandEnded(Verdict.DONE, changed=False))
-    assert ended == [Answer(1, Verdict.DONE)]
+    assert ended == [Answer(1, Verdict.DONE, changed=False)]
     assert subject.runtime == before, "no boot followed, so the override is still there"
 
 
@@ -324,7 +324,7 @@ def deadline(subject: Bmc) -> float | None:
 def test_a_lie_is_believed_until_the_fault_is_cleared() -> None:
     subject = lying()
     assert is_on(subject)
-    assert hear(subject, PowerRequested(ON, 2)) == [Answer(2, Verdict.DONE)]
+    assert hear(subject, PowerRequested(ON, 2)) == [Answer(2, Verdict.DONE, changed=False)]
     subject.state.faults = None
     assert hear(subject, FaultsChanged()) == []
     assert not is_on(subject)

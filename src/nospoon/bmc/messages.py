@@ -31,11 +31,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To the request with this ticket. `reason` is for people, "" when all is well."""
+    """To the request with this ticket. `reason` is for people, "" when all is well. `changed`: as
+    `CommandEnded` has it.
+    """
 
     ticket: int
     verdict: Verdict
     reason: str = ""
+    changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

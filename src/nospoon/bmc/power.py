@@ -202,7 +202,7 @@ class Power:
         if believed and event.command is not PowerCommand.ON:  # its host may have rebooted just now
             yield from self._state.persist(replace(self._state.runtime, on=False))
         if believed and self._lie is not None:
-            yield Answer(event.ticket, Verdict.DONE)
+            yield Answer(event.ticket, Verdict.DONE, changed=False)
             return
         waiting, command = {event.ticket: now + ANSWER_WITHIN}, self._command_for(event.command)
         yield self._drive(command, CAUSE_CHASSIS_CONTROL, waiting, believed=believed)
@@ -287,7 +287,7 @@ class Power:
             self._restart_until = None
             yield from self._failed(event.reason or str(event.verdict), now)
         for ticket in pending.waiting:
-            yield Answer(ticket, event.verdict, event.reason)
+            yield Answer(ticket, event.verdict, event.reason, changed=event.changed)
         yield from self.doubted(now)
         if pending.cause not in _RESTORES:
             yield from self._host_confirmed(now)

@@ -23,7 +23,7 @@ from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
-from nospoon.services.bmcs.service import BmcService
+from nospoon.services.bmcs.service import UNCHANGED, BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import Account
@@ -31,10 +31,10 @@ from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 AS_FILED = "as configured"
-UNCHANGED = {
-    (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
-    (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
-    (PowerCommand.SOFT, PowerState.OFF): "already off, nothing changed",
+NO_EFFECT = {
+    PowerCommand.ON: "already on, nothing changed; `cycle` or `reset` boots again",
+    PowerCommand.OFF: "already off, nothing changed",
+    PowerCommand.SOFT: "already off, nothing changed",
 }
 """What is shown for a command that has no effect (IPMI and Redfish accept it as well)."""
 
@@ -91,10 +91,9 @@ class Nodes:
     async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
         """A chassis command through the node's BMC: {"node", "result"}."""
         member = self.fleet.find(uid, reference)
-        before = self.power_of(member)
         result = await self.bmcs.power(member.uuid, command)
-        if result == "done":
-            result = UNCHANGED.get((command, before), result)
+        if result == UNCHANGED:
+            result = NO_EFFECT.get(command, "done")
         return {"node": member.path, "result": result}
 
     async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:

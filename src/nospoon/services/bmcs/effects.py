@@ -203,8 +203,8 @@ class Effects:
         try:
             acts = not effect.unplugs and not effect.believed
             lied = acts and await self._lies(served, command)
-            if not lied:
-                changed = await self._machines.power(served.bmc.uuid, command, effect.boot)
+            power = self._machines.power
+            changed = lied or await power(served.bmc.uuid, command, effect.boot)
         except Gone as error:
             verdict, reason = Verdict.GONE, str(error)
         except HostUnreachable as error:

@@ -75,6 +75,8 @@ log = structlog.get_logger()
 
 START_PATIENCE = 120.0
 """Seconds that an operation waits for a machine that starts; a BMC answers its client before."""
+UNCHANGED = "unchanged"
+"""Result of a command to a machine that was so already."""
 ERRORS: dict[Verdict, type[NospoonError]] = {
     Verdict.BUSY: Conflict,
     Verdict.WRONG_STATE: UsageError,
@@ -376,9 +378,11 @@ class BmcService:
             self.feed(served, BootObserved())
 
     async def power(self, uuid: UUID, command: PowerCommand) -> str:
-        """A chassis command; 'done' or 'accepted'. Raises what `ERRORS` says."""
+        """A chassis command; 'done', 'unchanged' or 'accepted'. Raises what `ERRORS` says."""
         served = self._known(uuid)
-        return _result(await self.ask(served, lambda t: PowerRequested(command, t)))
+        answer = await self.ask(served, lambda t: PowerRequested(command, t))
+        result = _result(answer)
+        return UNCHANGED if answer.verdict is Verdict.DONE and not answer.changed else result
 
     async def start(self, uuid: UUID) -> str:
         """Power a machine on, and wait until that is over, for `START_PATIENCE` at most: why it
