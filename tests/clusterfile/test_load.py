@@ -381,3 +381,10 @@ def test_what_no_hypervisor_takes_is_an_error_of_the_file(field: str, message: s
 def test_what_other_tools_would_take_is_answered_with_what_to_write(node: str, hint: str) -> None:
     (said,) = problems(f"cluster: c\nnodes: [{{{node}}}]\n")
     assert said.endswith(hint)
+
+
+def test_of_a_value_that_is_none_nothing_else_is_said() -> None:
+    with pytest.raises(SpecError) as refused:
+        load("cluster: c\nhosts: {h: simulated}\nnodes: [{name: a, cpus: !!int '2'}]\n", file="f")
+    (problem,) = refused.value.problems
+    assert "nodes[0].cpus: unknown tag '!!int'" in str(problem)

@@ -6,7 +6,7 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 from itertools import chain, islice
@@ -52,6 +52,17 @@ DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
 
 
+def _in_order(document: Document, problems: Iterable[Problem]) -> list[Problem]:
+    """By place, each once. Of a value that is no value, as one with a tag, nothing else is said."""
+
+    def where(problem: Problem) -> tuple[int, int, str]:
+        return problem.line, problem.column, problem.path
+
+    refused = {where(each) for each in document.problems}
+    said = [each for each in problems if where(each) not in refused]
+    return sorted(dict.fromkeys((*document.problems, *said)), key=where)
+
+
 def load(
     text: str,
     *,
@@ -76,9 +87,7 @@ def load(
     complaints = islice(found, MAX_PROBLEMS)
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
     if problems:
-        raise SpecError(
-            sorted(dict.fromkeys(problems), key=lambda each: (each.line, each.column, each.path))
-        )
+        raise SpecError(_in_order(document, problems))
     return Cluster(
         name=sections.cluster,
         hosts=_hosts(sections, default_uri),
