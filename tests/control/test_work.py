@@ -145,6 +145,17 @@ async def test_down_leaves_nothing_here_or_there(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
+async def test_down_of_no_cluster_says_which_one_may_be_meant(tmp_path: Path) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(file_of("a", cluster="rack-one"))
+        ended = await asking.down("rack-oen")
+        assert (ended.state, ended.message) == (
+            OperationState.DONE,
+            "no cluster rack-oen: nothing to remove. Did you mean 'rack-one'?",
+        )
+        assert asking.made()
+
+
 async def test_a_down_that_fails_keeps_what_it_needs_to_go_on(tmp_path: Path) -> None:
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a", "b"))

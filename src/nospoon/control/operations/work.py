@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import structlog
 
+from nospoon.clusterfile.nearest import nearest
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.fleet.enrolment import FORGET
 from nospoon.control.fleet.fleet import Fleet
@@ -127,6 +128,13 @@ class Work:
         state = OperationState.PARTLY if unstarted else OperationState.DONE
         return Ended(state, "; ".join((said, *unstarted, *late)))
 
+    async def _nothing(self, uid: int, name: str) -> str:
+        """That a cluster is not there, and which one its user may have meant."""
+        names = [each for _, each, _ in await self._database.read(stored.listed, uid=uid)]
+        near = nearest(name, names)
+        meant = f". Did you mean {near!r}?" if near else ""
+        return f"no cluster {name}: nothing to remove{meant}"
+
     async def down(
         self, running: Running, row: ClusterRow | None, *, uid: int, name: str, how: Removal
     ) -> Ended:
@@ -135,7 +143,7 @@ class Work:
         if row is None:
             if purge:
                 await self._records.purge(record_group(uid, name))
-            return Ended(OperationState.DONE, f"no cluster {name}: nothing to remove")
+            return Ended(OperationState.DONE, await self._nothing(uid, name))
         plan, drivers, away = await self.removal(row, how)
         if PLACE in away:
             why = f"nothing is removed: {away[PLACE].rstrip('.')}. {FORGET}"
