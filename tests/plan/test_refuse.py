@@ -147,6 +147,14 @@ def test_a_tunnel_needs_two_machines_with_addresses() -> None:
         assert expected in reason
 
 
+def test_a_host_whose_disks_qemu_cannot_reach_is_named_before_machines_are_made() -> None:
+    cluster = read("nodes: [{name: a}]")
+    facts = {"here": replace(FACTS, closed="/root"), "elsewhere": replace(FACTS, closed="/home")}
+    (caution,) = cautions(cluster, decided(cluster), facts)
+    assert caution.startswith("host here: QEMU runs there as another user")
+    assert "chmod o+x /root" in caution
+
+
 def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:
     text = "nodes: [{memory: 128MiB, name: u}, {memory: 128MiB, firmware: bios, name: b}]"
     cluster = read(text)

@@ -77,6 +77,7 @@ class HostFacts:
     `identity`: hosts of one identity are one machine with several connections, counted once.
     `anti_spoofing`: it can keep NICs to their own MAC and address.
     `away`: why nobody could ask it, "" for one that answers.
+    `closed`: a directory above its pools that QEMU may not enter, "" for none or unknown.
     `boot_ports`: UDP ports of network boot that other servers have, and which, "" for unknown.
     `machines`: those of others, None where nobody looked for them or there can be none.
     `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
@@ -91,6 +92,7 @@ class HostFacts:
     cpus: int = 0
     memory: int = 0
     disk: int = 0
+    closed: str = ""
     routes: tuple[Route, ...] = ()
     links: frozenset[str] | None = None
     real: bool = False

@@ -210,6 +210,7 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
+    yield from _closed(allocations, facts)
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
     yield from _unused(cluster)
@@ -220,6 +221,17 @@ def cautions(
             f"node {short[0]}{more}: the password has fewer than {REDFISH_SHORTEST} characters; "
             "Redfish clients can only set longer ones"
         )
+
+
+def _closed(allocations: Allocations, facts: Mapping[str, HostFacts]) -> Iterator[str]:
+    """Machines would be made, and not start."""
+    for host in sorted({*allocations.hosts.values()} & facts.keys()):
+        if directory := facts[host].closed:
+            yield (
+                f"host {host}: QEMU runs there as another user, who may not enter {directory}, so "
+                f"that no machine starts from its disks: run `chmod o+x {directory}` there, or set "
+                "NOSPOON_POOL_DIR to a place outside of homes"
+            )
 
 
 REDFISH_SHORTEST = 8

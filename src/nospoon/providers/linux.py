@@ -70,6 +70,30 @@ async def free_space(runner: Runner, path: str) -> int:
     return int(numbers[-1]) if numbers else 0
 
 
+ENTERS = """
+user=$1 group=$2; shift 2
+groups=--clear-groups
+! getent passwd "$user" >/dev/null || groups=--init-groups
+exec setpriv --reuid="$user" --regid="$group" "$groups" sh -c '
+  for each in "$@"; do
+    [ -d "$each" ] || exit 0
+    [ -x "$each" ] || { echo "$each"; exit 0; }
+  done' sh "$@"
+"""
+"""Shell: the first of these directories, from the top, that a user may not enter."""
+
+
+async def closed_to(runner: Runner, user: tuple[int, int], path: str) -> str:
+    """The first directory on the way to a path, and itself, that a user (uid and gid) may not
+    enter; "" where there is none, or where who runs this may not try it.
+    """
+    parents = [str(each) for each in reversed((PurePosixPath(path), *PurePosixPath(path).parents))]
+    words = [str(each) for each in user]
+    done = await runner.run(["sh", "-ec", ENTERS, "sh", *words, *parents], check=False)
+    found = next(iter(lines_of(done)), "") if done.status == 0 else ""
+    return found if found in parents else ""
+
+
 async def _links(runner: Runner) -> dict[str, Link]:
     done = await runner.run(["ip", "-json", "-details", "link", "show"])
     found = {}

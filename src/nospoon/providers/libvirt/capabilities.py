@@ -5,6 +5,7 @@ https://libvirt.org/formatdomaincaps.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
@@ -48,12 +49,16 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 """How fields may change; what is not named is replaced. A boot order is for later starts."""
 
 
+LABEL = re.compile(r"\+(\d{1,10}):\+(\d{1,10})")
+"""What DAC calls a user and a group."""
 NO_FILTERS = frozenset({NO_NWFILTER, NO_SUPPORT})
 
 
 @dataclass(frozen=True, slots=True)
 class HypervisorFacts:
-    """What a host has. `memory` in bytes; `name`: its host name."""
+    """What a host has. `memory` in bytes; `name`: its host name; `user`: uid and gid that QEMU has
+    there, None where it is who runs libvirtd, or root.
+    """
 
     archs: frozenset[Arch]
     firmwares: frozenset[Firmware]
@@ -61,6 +66,7 @@ class HypervisorFacts:
     cpus: int
     memory: int
     name: str
+    user: tuple[int, int] | None
 
 
 def ask_facts(connect: Connect) -> HypervisorFacts:
@@ -75,7 +81,18 @@ def ask_facts(connect: Connect) -> HypervisorFacts:
         cpus=int(connect.getInfo()[2]),
         memory=_memory(connect),
         name=str(connect.getHostname()),
+        user=user_of(parsed(connect.getCapabilities())),
     )
+
+
+def user_of(capabilities: ET.Element) -> tuple[int, int] | None:
+    """Whom libvirt's DAC security driver has QEMU be (https://libvirt.org/formatcaps.html)."""
+    for model in capabilities.iterfind("host/secmodel"):
+        if model.findtext("model") == "dac":
+            label = LABEL.fullmatch(model.findtext("baselabel") or "")
+            if label is not None and int(label[1]):
+                return int(label[1]), int(label[2])
+    return None
 
 
 def has_filter(connect: Connect) -> bool:

@@ -122,8 +122,9 @@ class LibvirtConnection:
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
         can, existing = await self.capabilities(), await self._existing(volumes)
-        disk, around = await asyncio.gather(
+        disk, closed, around = await asyncio.gather(
             linux.free_space(self._runner, pools),
+            self._closed(pools),
             linux.surroundings(
                 self._runner, networks=can.managed_networks, boot_ports=bool(self.host.ssh)
             ),
@@ -132,6 +133,7 @@ class LibvirtConnection:
             HostFacts.of_one_that(can),
             real=True,
             disk=disk,
+            closed=closed,
             routes=around.routes,
             links=frozenset(around.links) if around.links is not None else None,
             masters=around.masters,
@@ -140,6 +142,11 @@ class LibvirtConnection:
             volumes=existing,
             boot_ports=around.boot_ports,
         )
+
+    async def _closed(self, pools: str) -> str:
+        """What keeps QEMU from the disks that are made there, "" for nothing."""
+        user = (await self._ask_facts()).user
+        return await linux.closed_to(self._runner, user, pools) if user is not None else ""
 
     async def _existing(self, names: Collection[str]) -> Mapping[str, ExistingVolume]:
         if not names:
