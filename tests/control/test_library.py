@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import tarfile
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from tests.control.in_process import OTHER, OWNER, Asking, a_control_plane
 
-from nospoon.errors import Conflict, NotFound, UsageError
+from nospoon.control.content import library as module
+from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
 from nospoon.model.images import HypervisorType
 
 DISK = b"\0" * 4096
@@ -108,6 +110,27 @@ async def test_content_with_two_names_goes_with_the_last_of_them(asking: Asking)
     assert files.has(image.sha256)
     await load(asking, "two", root(), None)
     assert not files.has(image.sha256)
+
+
+async def test_names_that_come_and_go_at_once_have_content_and_are_counted(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, files = asking.controller.library, asking.controller.files
+    first = await load(asking, "a", root(), HypervisorType.LXC)
+    await asyncio.gather(
+        library.load(OWNER, "b", first.sha256, HypervisorType.LXC),
+        library.remove(OWNER, "a"),
+        return_exceptions=True,
+    )
+    for each in await library.images(OWNER):
+        assert files.path(each.sha256).exists(), f"{each.name} has lost its content"
+    await load(asking, "c", root(b"c"), HypervisorType.LXC)
+    sha256 = (await library.image(OWNER, "c")).sha256
+    monkeypatch.setattr(module, "MOST_IMAGES", len(await library.images(OWNER)) + 1)
+    more = [library.load(OWNER, f"n{n}", sha256, HypervisorType.LXC) for n in range(4)]
+    done = await asyncio.gather(*more, return_exceptions=True)
+    assert [type(each) for each in done].count(OutOfSpace) == 3
+    assert len(await library.images(OWNER)) == module.MOST_IMAGES
 
 
 async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking) -> None:

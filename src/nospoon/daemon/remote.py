@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -123,7 +124,8 @@ async def copied(runner: Runner, *files: Path) -> AsyncIterator[list[str]]:
         for file in files:
             target = str(there / file.name)
             script = 'umask 022; cat >"$1"'
-            await runner.run(["sh", "-c", script, "sh", target], stdin=file.read_bytes())
+            content = await asyncio.to_thread(file.read_bytes)
+            await runner.run(["sh", "-c", script, "sh", target], stdin=content)
         yield [str(there / file.name) for file in files]
     finally:
         await runner.run(["rm", "-rf", "--", str(there)])

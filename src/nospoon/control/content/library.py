@@ -6,7 +6,7 @@ from its first bytes. Another user's images are as if they were not there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nospoon.control.content.files import Files
 from nospoon.control.content.images import image_facts, is_root, root_facts
@@ -15,6 +15,7 @@ from nospoon.model.images import CONTAINERS, LOADED, NAME, HypervisorType, Loade
 from nospoon.plan.resolve import ImageFacts
 from nospoon.plan.words import listed
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters, images
 from nospoon.store.database import Database
@@ -25,12 +26,15 @@ MOST_IMAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """`workers`: where an image's first bytes are looked at."""
+    """`workers`: where an image's first bytes are looked at. `turns`: names of one user come and go
+    one at a time, each with what was counted before it.
+    """
 
     database: Database
     files: Files
     workers: Workers
     clock: Clock
+    turns: Turns = field(default_factory=Turns)
 
     async def begin(self) -> None:
         """At start-up: what has a name stays."""
@@ -63,6 +67,12 @@ class Library:
                 f"expected a name of at most 63 lower-case letters, digits, dots, hyphens and "
                 f"underscores, got {name!r}"
             )
+        async with self.turns.of(str(uid)):
+            return await self._load(uid, name, sha256, kind)
+
+    async def _load(
+        self, uid: int, name: str, sha256: str, kind: HypervisorType | None
+    ) -> LoadedImage:
         known = {each.name: each for each in await self.images(uid)}
         if name not in known and len(known) >= MOST_IMAGES:
             raise OutOfSpace(
@@ -79,15 +89,16 @@ class Library:
 
     async def remove(self, uid: int, name: str) -> None:
         """Raises `NotFound`, and `Conflict` while a cluster's file names it."""
-        gone = await self.image(uid, name)
-        rows = await self.database.read(clusters.uploads_of, uid)
-        users = [cluster for cluster, uploads in rows if LOADED + name in uploads]
-        if users:
-            raise Conflict(
-                f"clusters use image {name!r}: {listed(users)}", hint="Take them down first."
-            )
-        await self.database.call(images.remove, uid, name)
-        await self._unpin(uid, gone)
+        async with self.turns.of(str(uid)):
+            gone = await self.image(uid, name)
+            rows = await self.database.read(clusters.uploads_of, uid)
+            users = [cluster for cluster, uploads in rows if LOADED + name in uploads]
+            if users:
+                raise Conflict(
+                    f"clusters use image {name!r}: {listed(users)}", hint="Take them down first."
+                )
+            await self.database.call(images.remove, uid, name)
+            await self._unpin(uid, gone)
 
     async def _unpin(self, uid: int, gone: LoadedImage | None) -> None:
         """What has no other name is a file like others: it goes when no cluster has it."""
