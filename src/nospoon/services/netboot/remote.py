@@ -143,7 +143,8 @@ class RemoteNetbootDriver:
         for tree, saved in list(self._prepared()):
             try:
                 async with self._copying:
-                    if (served := await self._served(tree, saved)) is not None:
+                    served = await self._served(tree, saved)
+                    if served is not None and self._has_machines(served):
                         await self._serve(tree, served)
             except NospoonError as error:
                 log.error("network boot is not served", service=str(saved.key), why=str(error))
@@ -160,6 +161,13 @@ class RemoteNetbootDriver:
             return found if alike else saved
         await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
         return None
+
+    def _has_machines(self, saved: Saved) -> bool:
+        """Whether those whom it serves are known to live on this host by this name of it: else who
+        knows it by another name sees to them.
+        """
+        given = saved.shape.reservations
+        return not given or any(self._is_there(each.uuid) for each in given)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
@@ -236,7 +244,9 @@ class RemoteNetbootDriver:
                 await asyncio.to_thread(shutil.rmtree, tree.directory)
 
     async def publish(self, uuid: UUID) -> None:
-        """Copy again what this machine boots. Raises `HostUnreachable`."""
+        """Copy again what this machine boots, if it is here. Raises `HostUnreachable`."""
+        if not self._is_there(uuid):
+            return
         for tree, saved in list(self._prepared()):
             if all(each.uuid != uuid for each in saved.shape.reservations):
                 continue
