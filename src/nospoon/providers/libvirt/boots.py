@@ -70,7 +70,8 @@ class Boots:
         """
         self.pending.pop(machine, None)
         return await self.hypervisor.work(
-            lambda connect: self._start_if_off(connect, machine, boot), f"start {machine}"
+            lambda connect: self._start_if_off(connect, machine, boot),
+            f"start machine {self.roster.named(machine)}",
         )
 
     def _start_if_off(self, connect: Connect, machine: UUID, boot: BootPlan) -> Started | None:
@@ -101,7 +102,8 @@ class Boots:
         await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):
             await self.hypervisor.work(
-                lambda connect: start_domain(self.roster.find(connect, machine)), f"start {machine}"
+                lambda connect: start_domain(self.roster.find(connect, machine)),
+                f"start machine {self.roster.named(machine)}",
             )
             return
         await self._start_paused(machine, boot)
@@ -156,7 +158,7 @@ class Boots:
 
         self.presence.starting.add(machine)
         try:
-            await self.hypervisor.work(begin, f"start {machine}")
+            await self.hypervisor.work(begin, f"start machine {self.roster.named(machine)}")
             await self._let_go(machine, boot)
         finally:
             self.presence.starting.discard(machine)
@@ -191,13 +193,13 @@ class Boots:
             domain.resume()
 
         seen = self.presence.expect_reset(machine)
-        await self.hypervisor.work(reset, f"set the boot order of {machine}")
+        await self.hypervisor.work(reset, f"set the boot order of {self.roster.named(machine)}")
         try:
             async with asyncio.timeout(RESET_SECONDS):
                 await seen.wait()
         except TimeoutError:
             log.warning("a reset was not reported; going on", machine=str(machine))
-        await self.hypervisor.work(resume, f"start {machine}")
+        await self.hypervisor.work(resume, f"start machine {self.roster.named(machine)}")
 
     async def tell(self, machine: UUID, boot: BootPlan) -> None:
         """Tell a running machine what its next reset boots; the rest when that has settled."""
@@ -210,7 +212,7 @@ class Boots:
         self.pending.pop(machine, None)
         if boot.now != boot.after:
             self.pending[machine] = boot.after
-        await self.hypervisor.ask(say, f"set the boot order of {machine}")
+        await self.hypervisor.ask(say, f"set the boot order of {self.roster.named(machine)}")
 
     async def settled(self, machine: UUID) -> None:
         """A reset has settled: from now on the later order holds."""
@@ -218,7 +220,7 @@ class Boots:
         if after is not None:
             await self.hypervisor.ask(
                 lambda connect: set_order(self.roster.find(connect, machine), after),
-                f"set the boot order of {machine}",
+                f"set the boot order of {self.roster.named(machine)}",
             )
 
 

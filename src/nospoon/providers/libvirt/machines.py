@@ -394,8 +394,8 @@ class MachineDriver:
                     await self._do(machine, "interrupt", lambda domain: domain.injectNMI(0))
                 case _:
                     raise ProviderError(
-                        f"host {self._hypervisor.host}: machine {machine} is {power}: "
-                        f"it cannot do {command}"
+                        f"host {self._hypervisor.host}: machine {self._roster.named(machine)} is "
+                        f"{power}: it cannot do {command}"
                     )
         return True
 
@@ -407,7 +407,8 @@ class MachineDriver:
 
     async def _do(self, machine: UUID, verb: str, act: Callable[[Domain], object]) -> None:
         await self._hypervisor.work(
-            lambda connect: act(self._roster.find(connect, machine)), f"{verb} machine {machine}"
+            lambda connect: act(self._roster.find(connect, machine)),
+            f"{verb} machine {self._roster.named(machine)}",
         )
 
     async def _reset(self, machine: UUID, boot: BootPlan) -> None:

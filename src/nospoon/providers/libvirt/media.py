@@ -48,14 +48,15 @@ class DomainDrives:
         async with self.locks[machine]:
             await self.hypervisor.work(
                 lambda connect: self._insert(connect, machine, medium),
-                f"insert media into {machine}",
+                f"insert media into {self.roster.named(machine)}",
             )
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in there; an empty drive is no error."""
         async with self.locks[machine]:
             await self.hypervisor.work(
-                lambda connect: self._eject(connect, machine), f"eject the media of {machine}"
+                lambda connect: self._eject(connect, machine),
+                f"eject the media of {self.roster.named(machine)}",
             )
 
     def _insert(self, connect: Connect, machine: UUID, medium: Medium) -> None:

@@ -59,6 +59,11 @@ class Roster:
     def known(self, uuid: UUID) -> Known | None:
         return self._known.get(uuid)
 
+    def named(self, machine: UUID) -> str:
+        """What messages call a machine: its node's name, where that is known."""
+        known = self._known.get(machine)
+        return known.owner.name if known is not None else str(machine)
+
     def forget(self, uuid: UUID) -> Known | None:
         return self._known.pop(uuid, None)
 
