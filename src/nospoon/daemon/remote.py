@@ -123,9 +123,10 @@ async def copied(runner: Runner, *files: Path) -> AsyncIterator[list[str]]:
     try:
         for file in files:
             target = str(there / file.name)
-            script = 'umask 022; cat >"$1"'
+            script = 'umask 022; cat >"$1"; [ "$(stat -c %s "$1")" = "$2" ]'
             content = await asyncio.to_thread(file.read_bytes)
-            await runner.run(["sh", "-c", script, "sh", target], stdin=content)
+            words = (target, str(len(content)))
+            await runner.run(["sh", "-ec", script, "sh", *words], stdin=content)
         yield [str(there / file.name) for file in files]
     finally:
         await runner.run(["rm", "-rf", "--", str(there)])

@@ -69,6 +69,15 @@ for d in "$1"/$2/*; do
 done
 """
 
+REPLACE = """
+cat >"$1.new" && [ "$(stat -c %s "$1.new")" = "$2" ] || { rm -f "$1.new"; exit 74; }
+cat "$1.new" >"$1"
+rm -f "$1.new"
+"""
+"""Shell: new content of a file that stays its owner's, when all of it has come; else 74 (EX_IOERR):
+the daemon was killed, or the connection was cut.
+"""
+
 STOP = f"""
 d=$1
 {RUNNING}
@@ -295,7 +304,8 @@ class RemoteNetbootDriver:
         if there == wanted:
             return
         _, wanted = await left(STOP)
-        await self._sh('cat >"$1"', str(tree.there / "leases"), stdin=wanted.encode())
+        text = wanted.encode()
+        await self._sh(REPLACE, str(tree.there / "leases"), str(len(text)), stdin=text)
 
     async def _start(self, tree: Tree, saved: Saved) -> None:
         argv = ["sh", "-c", START, "sh", str(tree.there), saved.shape.bridge]
