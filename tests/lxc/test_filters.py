@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from tests.lxc.conftest import image_of
@@ -20,7 +21,7 @@ from nospoon.testing.container_root import busybox_root
 
 pytestmark = [pytest.mark.lxc, pytest.mark.libvirt]
 
-BRIDGE, PORT, MAC, OTHER = "dockbr0", "dockv-0", "02:00:00:00:07:05", "02:66:66:66:66:66"
+PORT, MAC, OTHER = f"nsv-{uuid4().hex[:6]}", "02:00:00:00:07:05", "02:66:66:66:66:66"
 PROBE = bytes([10, 99, 7, 9])
 """What the container looks for at last, from its own MAC and address."""
 SENDS = f"""\
@@ -42,7 +43,9 @@ while :; do $b arping -c 1 -w 1 -I eth0 -s 10.99.7.5 10.99.7.9; done
 
 
 def run(*argv: str) -> str:
-    return subprocess.run(argv, text=True, capture_output=True, check=True).stdout
+    done = subprocess.run(argv, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout
 
 
 def bindings() -> str:
@@ -50,29 +53,38 @@ def bindings() -> str:
 
 
 @pytest.fixture
-async def rack(bench: Bench, place: Path, images: dict[str, Path]) -> AsyncIterator[Rack]:
+def bridge() -> Iterator[str]:
+    """One of its own for each test."""
+    name = f"nsf-{uuid4().hex[:8]}"
+    run("ip", "link", "add", name, "type", "bridge")
+    run("ip", "link", "set", name, "up")
+    yield name
+    run("ip", "link", "del", name)
+
+
+@pytest.fixture
+async def rack(
+    bench: Bench, place: Path, images: dict[str, Path], bridge: str
+) -> AsyncIterator[Rack]:
     """A container that has a filter, on a bridge."""
-    run("ip", "link", "add", BRIDGE, "type", "bridge")
-    run("ip", "link", "set", BRIDGE, "up")
     image = image_of(busybox_root(init=SENDS), place, images)
     made = rack_for(replace(bench, image=image))
-    yield replace(made, machine=on_bridge(made.machine, "10.99.7.5"))
+    yield replace(made, machine=on_bridge(made.machine, bridge, "10.99.7.5"))
     await remove_all(bench)
-    run("ip", "link", "del", BRIDGE)
     assert PORT not in bindings()
 
 
-def on_bridge(machine: Resource, sends_from: str | None) -> Resource:
+def on_bridge(machine: Resource, bridge: str, sends_from: str | None) -> Resource:
     assert isinstance(machine.shape, Machine)
-    nic = MachineNic(MAC, BRIDGE, "virtio", port=PORT, sends_from=sends_from)
+    nic = MachineNic(MAC, bridge, "virtio", port=PORT, sends_from=sends_from)
     return replace(machine, shape=replace(machine.shape, nics=(nic,)))
 
 
-def senders() -> set[tuple[str, str]]:
-    """MAC and IPv4 address of each ARP request on the bridge until the last probe comes."""
+def senders(bridge: str) -> set[tuple[str, str]]:
+    """MAC and IPv4 address of each ARP request on a bridge until the last probe comes."""
     seen = set()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806)) as listening:
-        listening.bind((BRIDGE, 0))
+        listening.bind((bridge, 0))
         listening.settimeout(30)
         while True:
             frame = listening.recv(1500)
@@ -83,14 +95,14 @@ def senders() -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("filtered", [True, False])
 async def test_a_container_sends_from_its_own_mac_and_address_alone(
-    bench: Bench, rack: Rack, *, filtered: bool
+    bench: Bench, rack: Rack, bridge: str, *, filtered: bool
 ) -> None:
-    machine = rack.machine if filtered else on_bridge(rack.machine, None)
+    machine = rack.machine if filtered else on_bridge(rack.machine, bridge, None)
     await make(bench, rack.pool, rack.image, rack.blank, machine)
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     own = (MAC, "10.99.7.5")
     everything = {own, (OTHER, "10.99.7.5"), (MAC, "10.99.7.66")}
-    assert senders() == ({own} if filtered else everything)
+    assert senders(bridge) == ({own} if filtered else everything)
     assert (PORT in bindings()) == filtered
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert PORT not in bindings()
