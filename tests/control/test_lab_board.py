@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -138,21 +138,21 @@ class Place:
     @asynccontextmanager
     async def daemon(self) -> AsyncIterator[Board]:
         database = Database.open(f"sqlite:///{self.directory}/store.db")
-        async with Tasks("test") as tasks:
-            if await database.read(clusters.get, self.cluster) is None:
-                row = ClusterRow(self.cluster, "c", 7, 1, "c.yaml", "", {}, Allocations(), 1.0)
-                await database.call(clusters.save, row)
-            board = Board(
-                database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
-                workers=Workers("test", 1),
-                racks=self.machines,  # type: ignore[arg-type]  # a double of it
-            )  # fmt: skip
-            board.put(self.cluster, 7, "c", [self.lab])
-            if isinstance(self.machines, Mortals):
-                self.machines.death.threaten(database)
-            await board.start()
-            yield board
-        database.close()
+        with closing(database):
+            async with Tasks("test") as tasks:
+                if await database.read(clusters.get, self.cluster) is None:
+                    row = ClusterRow(self.cluster, "c", 7, 1, "c.yaml", "", {}, Allocations(), 1.0)
+                    await database.call(clusters.save, row)
+                board = Board(
+                    database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
+                    workers=Workers("test", 1),
+                    racks=self.machines,  # type: ignore[arg-type]  # a double of it
+                )  # fmt: skip
+                board.put(self.cluster, 7, "c", [self.lab])
+                if isinstance(self.machines, Mortals):
+                    self.machines.death.threaten(database)
+                await board.start()
+                yield board
 
 
 @pytest.fixture
