@@ -12,6 +12,8 @@ from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
 
+_METADATA = frozenset(map(ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254")))
+"""Of clouds (Azure, Alibaba, AWS) whose metadata is not at a link-local address."""
 _THIS_HOST = ip_network("0.0.0.0/8")  # Linux takes it for loopback (RFC 1122 §3.2.1.3)
 DHCP = "dhcp"
 """What a NIC's `address` is in the file where it is not static."""
@@ -80,6 +82,7 @@ def _of_a_guest(address: str) -> bool:
         or meant.is_unspecified
         or meant.is_reserved
         or meant in _THIS_HOST
+        or meant in _METADATA
     )
 
 
