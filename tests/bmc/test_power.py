@@ -127,6 +127,18 @@ def test_what_others_did_is_found_out_by_a_command() -> None:
     assert not subject.is_on
 
 
+@pytest.mark.parametrize("command", [OFF, PowerCommand.SOFT])
+def test_a_machine_that_others_switched_off_is_seen_to_be_off_by_a_command(
+    command: PowerCommand,
+) -> None:
+    subject = bmc(PowerState.ON)
+    hear(subject, PowerRequested(command, 1))
+    ended = hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    assert ended[-1] == Answer(1, Verdict.DONE, changed=False)
+    assert not subject.is_on
+    assert not subject.runtime.on
+
+
 def test_reset_cycle_and_diag_need_a_running_machine() -> None:
     for command in (PowerCommand.RESET, CYCLE, PowerCommand.DIAG):
         [answer] = hear(bmc(), PowerRequested(command, 1))

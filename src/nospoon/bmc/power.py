@@ -58,6 +58,7 @@ EVENT_LAG = 5.0
 _NEEDS_RUNNING = frozenset({PowerCommand.RESET, PowerCommand.CYCLE, PowerCommand.DIAG})
 _BOOTING = frozenset({PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET})
 _FOLLOWING = frozenset({PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE})
+_STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
 _LEADS_TO = {
     PowerCommand.ON: PowerState.ON,
     PowerCommand.CYCLE: PowerState.ON,
@@ -264,8 +265,7 @@ class Power:
     def _is_so_already(self, command: PowerCommand) -> bool:
         if command is PowerCommand.ON:
             return self._state.power is PowerState.ON
-        stops = command in {PowerCommand.OFF, PowerCommand.SOFT}
-        return stops and self._state.power in STOPPED
+        return command in _STOPS and self._state.power in STOPPED
 
     def _command_for(self, command: PowerCommand) -> PowerCommand:
         """A machine that failed is not started but started again."""
@@ -306,16 +306,17 @@ class Power:
     def _was_so(self, pending: _Pending, now: float) -> Iterator[Effect]:
         """The machine was as it was to be, for longer than was known: no boot follows from it."""
         state = self._state
-        if not pending.reported and pending.command in _LEADS_TO:
+        so = PowerState.OFF if pending.command in _STOPS else PowerState.ON
+        if not pending.reported:
             self._truth = None
-            yield from state.see(_LEADS_TO[pending.command], "", now)
+            yield from state.see(so, "", now)
         event, on = state.runtime.last_power_event, state.runtime.on or state.power in RUNNING
         if pending.before in STOPPED and state.power in RUNNING:
             event = switched_on(event, by_command=False)
         elif pending.before in RUNNING and state.power in STOPPED:
             event = self._switched_off(event)
         after = replace(state.runtime, power_fault="", last_power_event=event, on=on)
-        if pending.command is PowerCommand.OFF:
+        if so is PowerState.OFF:
             after = replace(after, on=False)
         yield from state.persist(after)
 
