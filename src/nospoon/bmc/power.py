@@ -81,8 +81,8 @@ _RESTORES = frozenset({CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS})
 class _Pending:
     """A command under way: who still waits for an answer, and until when.
 
-    `edition`: of the override with which it was driven; `plan`: what was told then; `before`: the
-    power as it was seen then.
+    `edition`: of the override with which it was driven; `plan`: what it was given to boot;
+    `before`: the power as it was seen then.
     `booted`: the boot that it causes was seen. `reported`: the machine told its power since, so
     that the outcome need not be inferred.
     """
@@ -234,8 +234,8 @@ class Power:
         self._pending = _Pending(command, self._boot.edition, waiting, cause, plan, before)
         self._unseen_until = None
         again = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
-        told = PowerCommand.CYCLE if again else command
-        return Drive(told, plan, unplugs=self._pending.unplugs, believed=believed)
+        given = PowerCommand.CYCLE if again else command
+        return Drive(given, plan, unplugs=self._pending.unplugs, believed=believed)
 
     def _refusal(self, event: PowerRequested) -> Answer | None:
         state = self._state
@@ -310,15 +310,15 @@ class Power:
         if not pending.reported:
             self._truth = None
             yield from state.see(so, "", now)
-        event, on = state.runtime.last_power_event, state.runtime.on or state.power in RUNNING
+        event = state.runtime.last_power_event
         if pending.before in STOPPED and state.power in RUNNING:
             event = switched_on(event, by_command=False)
         elif pending.before in RUNNING and state.power in STOPPED:
             event = self._switched_off(event)
-        after = replace(state.runtime, power_fault="", last_power_event=event, on=on)
-        if so is PowerState.OFF:
-            after = replace(after, on=False)
-        yield from state.persist(after)
+        on = so is PowerState.ON and (state.runtime.on or state.power in RUNNING)
+        yield from state.persist(
+            replace(state.runtime, power_fault="", last_power_event=event, on=on)
+        )
 
     def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
         """What the command leads to is so, even if the machine's event is still on its way."""

@@ -32,9 +32,9 @@ from nospoon.store.database import Database
 
 AS_FILED = "as configured"
 NO_EFFECT = {
-    PowerCommand.ON: "already on, nothing changed; `cycle` or `reset` boots again",
-    PowerCommand.OFF: "already off, nothing changed",
-    PowerCommand.SOFT: "already off, nothing changed",
+    (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
+    (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
+    (PowerCommand.SOFT, PowerState.OFF): "already off, nothing changed",
 }
 """What is shown for a command that has no effect (IPMI and Redfish accept it as well)."""
 
@@ -91,9 +91,10 @@ class Nodes:
     async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
         """A chassis command through the node's BMC: {"node", "result"}."""
         member = self.fleet.find(uid, reference)
+        before = self.power_of(member)
         result = await self.bmcs.power(member.uuid, command)
-        if result == UNCHANGED:
-            result = NO_EFFECT.get(command, "done")
+        if result == UNCHANGED:  # one that was off and saved goes on, and boots nothing
+            result = NO_EFFECT.get((command, before), "done")
         return {"node": member.path, "result": result}
 
     async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:

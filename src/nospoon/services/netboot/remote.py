@@ -337,9 +337,7 @@ class RemoteNetbootDriver:
         return done.stdout
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        name = (
-            f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # one name, whatever is in it
-        )
+        name = f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # of one directory
         here = self._place.here / str(cluster) / name
         there = self._place.there / str(cluster) / name
         return Tree(here, there=there, group=self._group)
