@@ -6,11 +6,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import create_engine
 
 from nospoon.bmc import ipmi
 from nospoon.bmc import users as table
@@ -30,6 +28,7 @@ from nospoon.services.bmcs.redfish.app import RESOURCES, find
 from nospoon.services.bmcs.rmcp import identity
 from nospoon.store import clusters
 from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.migrations.run import upgrade
 from nospoon.testing.bench import ORDER, Bench, bench, config, endpoint, with_disk
 from nospoon.testing.redfish_app import Login, Redfish, state
 
@@ -117,13 +116,6 @@ def test_a_stored_row_of_the_nodes_own_account_is_ignored() -> None:
     assert identity(bmc, Runtime(settings=Settings(users=(STORED,)))).others == ()
 
 
-def migrate(connection: Connection, revision: str) -> None:
-    settings = Config()
-    settings.set_main_option("script_location", "nospoon:store/migrations")
-    settings.attributes["connection"] = connection
-    command.upgrade(settings, revision)
-
-
 def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any) -> None:
     bob = User(3, "bob", "sealed", ADMINISTRATOR, enabled=True)
     volume = AddedVolume("0a0b0c0d", 1 << 30)
@@ -131,7 +123,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
     engine = create_engine(f"sqlite:///{tmp_path}/store.db")
     rows = {}
     with engine.begin() as connection:
-        migrate(connection, "0009")
+        upgrade(connection, "0009")
         clusters.save(connection, cluster)
         for name, users in {"hit": (STORED, bob), "other": (bob,), "none": ()}.items():
             machine = Machine(
@@ -143,7 +135,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
             clusters.put_nodes(connection, [row])
             clusters.save_runtime(connection, machine.uuid, runtime)
             rows[name] = machine.uuid
-        migrate(connection, "head")
+        upgrade(connection)
         kept = {name: clusters.node(connection, uuid) for name, uuid in rows.items()}
     engine.dispose()
     found = {name: row.runtime for name, row in kept.items() if row is not None}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
@@ -15,6 +17,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Text, cast, create_engine, func, inspect, select, text
 from sqlalchemy.exc import IntegrityError
 
@@ -30,7 +33,9 @@ from nospoon.store import bmcs, clusters, operations, tables, takings
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import AT_ONCE, BATCH, Database
+from nospoon.store.migrations.run import config, upgrade
 from nospoon.store.operations import OperationRow, OperationState
+from nospoon.store.schema import bring_up_to_date
 from nospoon.store.tables import nodes
 from nospoon.store.takings import Taking
 
@@ -237,13 +242,70 @@ def test_the_deployment_is_the_same_after_a_restart(url: str) -> None:
     assert first.deployment == second.deployment
 
 
-def test_migrations_make_the_tables_that_the_code_uses(url: str) -> None:
-    Database.open(url).close()
+def described(connection: Connection) -> dict[str, object]:
+    """All that the database itself says of its tables."""
+    found = inspect(connection)
+    return {
+        name: (
+            [(c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(name)],
+            found.get_pk_constraint(name)["constrained_columns"],
+            sorted(map(str, found.get_foreign_keys(name))),
+            sorted(map(str, found.get_indexes(name))),
+            sorted(map(str, found.get_unique_constraints(name))),
+        )
+        for name in tables.metadata.tables
+    }
+
+
+def test_a_new_database_has_what_all_migrations_make(url: str) -> None:
     engine = create_engine(url)
-    made = inspect(engine)
-    for name, table in tables.metadata.tables.items():
-        assert {c["name"] for c in made.get_columns(name)} == {c.name for c in table.columns}
+    with engine.connect() as connection:
+        upgrade(connection)
+        migrated = described(connection)
+        head = ScriptDirectory.from_config(config(connection)).get_current_head()
+        connection.commit()
+    with engine.begin() as connection:
+        for each in reversed(tables.metadata.sorted_tables):
+            each.drop(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+    with engine.begin() as connection:
+        bring_up_to_date(connection)
+        assert described(connection) == migrated
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == head
     engine.dispose()
+
+
+def test_a_database_of_an_older_version_is_upgraded(url: str) -> None:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        upgrade(connection, "0013")
+        connection.commit()
+    engine.dispose()
+    Database.open(url).close()
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM images")).scalar() == 0
+    engine.dispose()
+
+
+def test_a_new_database_is_whole_or_not_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = create_engine(url)
+    monkeypatch.setattr("nospoon.store.schema.HEAD", None)  # the last step breaks a rule
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        bring_up_to_date(connection)
+    with engine.connect() as connection:
+        assert inspect(connection).get_table_names() == []
+    engine.dispose()
+
+
+def test_a_start_does_without_alembic(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from nospoon.store.database import Database
+for _ in range(2):
+    Database.open("sqlite:///{tmp_path}/store.db").close()
+sys.exit("alembic" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_passwords_are_encrypted_with_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:

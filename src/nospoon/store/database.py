@@ -28,17 +28,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
 import msgspec
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
-from nospoon import __version__
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
 from nospoon.store import leases, tables
+from nospoon.store.schema import bring_up_to_date
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -199,16 +196,12 @@ class Database:
         _make_private(engine)
         try:
             with engine.begin() as connection:
-                migrate(connection)
+                bring_up_to_date(connection)
             with engine.begin() as connection:
                 return cls(engine, _deployment(connection, deployment))
-        except CommandError as error:
+        except UsageError:
             engine.dispose()
-            raise UsageError(
-                "the database was written by a newer version of nospoon, which this version "
-                f"({__version__}) cannot read",
-                hint="Upgrade nospoon, or restore the database from a backup of this version.",
-            ) from error
+            raise
         except DatabaseError as error:
             engine.dispose()
             shown = engine.url.render_as_string(hide_password=True)
@@ -361,14 +354,6 @@ def _sqlite_pragmas(connection: DBAPIConnection, _record: object) -> None:
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
-
-
-def migrate(connection: Connection) -> None:
-    """Bring the schema to this version's."""
-    config = Config()
-    config.set_main_option("script_location", "nospoon:store/migrations")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
 
 
 def _deployment(connection: Connection, wanted: str) -> str:

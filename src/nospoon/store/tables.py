@@ -65,9 +65,9 @@ nodes = Table(
     Column("profile", String, nullable=False),
     Column("username", String, nullable=False),
     Column("password", LargeBinary, nullable=False),
+    Column("runtime", JSON, nullable=False),
     Column("k_g", LargeBinary, nullable=True),
     Column("pdu_secret", LargeBinary, nullable=True),
-    Column("runtime", JSON, nullable=False),
     UniqueConstraint("cluster_id", "name"),
 )
 
