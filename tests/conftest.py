@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from nospoon.testing.alone import alone
 from nospoon.testing.postgresql import PostgreSql
+from nospoon.testing.rack import Rack
 
 ALLOWED = Path(__file__).parent / "skips.toml"
 TOGETHER = {
@@ -29,6 +30,9 @@ TOGETHER = {
 """Where tests are -> what they share, of which one at a time is enough for a machine of CI: all of
 these are run by one worker. (xdist's own groups are lost with pytest 9.2, which has no `_nodeid`.)
 """
+
+LONGEST_LOG = 8000
+"""Characters of a daemon's log, its last ones, that a failure shows."""
 
 settings.register_profile(
     "ci",
@@ -108,6 +112,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard())
         config.pluginmanager.register(Seconds())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what the daemons said that it used."""
+    report = yield
+    if report.failed and call.when == "call":
+        for each in getattr(item, "funcargs", {}).values():
+            if isinstance(each, Rack):
+                report.sections.append(("The daemon's log", each.log()[-LONGEST_LOG:]))
+    return report
 
 
 @pytest.fixture(scope="session")
