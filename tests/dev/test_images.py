@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,15 @@ def _epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_build_of_the_same_packages_is_the_same_and_a_container_begins_with_it(
     tmp_path: Path,
 ) -> None:
+    own = tmp_path / "it's own"
+    own.write_text("ours")
+    own.chmod(0o751)
+    commands = ["busybox stat -c %a '/etc/it'\\''s own' >/etc/said", "echo 'again' >>/etc/said"]
+    wanted = replace(SMALL, copies=[(own, "/etc")], commands=commands)
     digests = []
     for each in ("one", "two"):
         (built,) = await build.build(
-            SMALL, [Format.LXC], tmp_path / each, name="small", epoch=EPOCH
+            wanted, [Format.LXC], tmp_path / each, name="small", epoch=EPOCH
         )
         assert [path.name for path in (tmp_path / each).iterdir()] == ["small.tar.zst"]
         digests.append(built.sha256)
@@ -78,6 +84,8 @@ async def test_a_build_of_the_same_packages_is_the_same_and_a_container_begins_w
     names = (await process.run(["tar", "--zstd", "-tf", str(packed)])).stdout
     assert "./bin/busybox\n" in names or "./usr/bin/busybox\n" in names
     assert "resolv.conf" not in names
+    said = await process.run(["tar", "--zstd", "-xOf", str(packed), "./etc/said", "./etc/it's own"])
+    assert said.stdout == "ours751\nagain\n"
 
 
 async def test_all_formats_of_a_root_are_the_same_again(tmp_path: Path) -> None:
@@ -193,3 +201,16 @@ def test_a_wrong_time_of_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert str(image._epoch()) == os.environ["SOURCE_DATE_EPOCH"]
     with pytest.raises(UsageError, match="--size: expected a size such as 8GiB, got '8'"):
         image._bytes("8")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("setup", "expected FILE:DIRECTORY"),
+        ("a:b", "expected FILE:DIRECTORY"),
+        ("nowhere:/usr", "is not a file"),
+    ],
+)
+def test_a_wrong_copy_is_refused(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        image._copy(text)

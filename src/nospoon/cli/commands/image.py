@@ -131,12 +131,17 @@ def remove(name: str, cloud: str | None) -> None:
 @click.option("--mirror", default="", help="URL of the packages.  [default: this machine's]")
 @click.option("--include", "packages", multiple=True, metavar="PACKAGE",
               help="A package to install as well. Repeatable.")  # fmt: skip
+@click.option("--copy", "copies", multiple=True, metavar="FILE:DIRECTORY",
+              help="Copy a file into a directory of the root. Repeatable.")  # fmt: skip
+@click.option("--run", "commands", multiple=True, metavar="COMMAND",
+              help="Run a command of a shell in the root, after all else. Repeatable.")  # fmt: skip
 @click.option("--size", default="", help="Of disks and ext4, such as 4GiB.  [default: as small as "
               "may be; disks grow at the first boot]")  # fmt: skip
 @output_options
 def build(
     directory: Path, formats: tuple[str, ...], name: str, suite: str, mirror: str,
-    packages: tuple[str, ...], size: str, format_: str, columns: tuple[str, ...],
+    packages: tuple[str, ...], copies: tuple[str, ...], commands: tuple[str, ...], size: str,
+    format_: str, columns: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Build images of one root of Debian in DIRECTORY, with systemd, cloud-init and sshd.
 
@@ -150,9 +155,12 @@ def build(
     configure(connect.current_settings().log_level)
     if not NAME.match(name):
         raise UsageError(f"--name: {name!r} is not a name for an image")
+    copied = [_copy(each) for each in copies]
     epoch = _epoch()
     echo(f"Building with {EPOCH}={epoch}: packages, then {', '.join(formats)} …", err=True)
-    root = Root(suite=suite, mirror=mirror, packages=(*PACKAGES, *packages))
+    root = Root(
+        suite, mirror, (*PACKAGES, *packages), copies=copied, commands=commands,
+    )  # fmt: skip
     built = asyncio.run(
         images.build(
             root,
@@ -168,6 +176,17 @@ def build(
          "sha256": each.sha256} for each in built
     ]  # fmt: skip
     print_rows(rows, format_=format_, columns=columns, names=("file", "format", "size", "sha256"))
+
+
+def _copy(text: str) -> tuple[Path, str]:
+    """FILE:DIRECTORY, split at the last colon."""
+    file, colon, directory = text.rpartition(":")
+    if not colon or not directory.startswith("/"):
+        raise UsageError(f"--copy: expected FILE:DIRECTORY, such as setup:/usr/sbin, got {text!r}")
+    path = Path(file)
+    if not path.is_file():
+        raise UsageError(f"--copy: {path} is not a file")
+    return path, directory
 
 
 def _bytes(size: str) -> int:

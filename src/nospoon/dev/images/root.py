@@ -6,6 +6,7 @@ same. An ordinary user gets a user namespace of it, for which /etc/subuid has id
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +34,17 @@ HOOKS = (
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What is in it. `mirror` "" for the machine's own sources; `variant`: mmdebstrap's."""
+    """What is in it. `mirror` "" for the machine's own sources; `variant`: mmdebstrap's. `copies`:
+    files of this machine, each with the directory of the root that it is copied to; `commands` of a
+    shell run in the root after that, in this order.
+    """
 
     suite: str = "bookworm"
     mirror: str = ""
     packages: Sequence[str] = PACKAGES
     variant: str = "minbase"
+    copies: Sequence[tuple[Path, str]] = ()
+    commands: Sequence[str] = ()
 
 
 async def build(root: Root, tar: Path) -> None:
@@ -47,5 +53,11 @@ async def build(root: Root, tar: Path) -> None:
     argv += [f"--include={','.join(root.packages)}"]
     argv += [f"--dpkgopt=path-exclude={each}" for each in LEFT_OUT]
     argv += ["--dpkgopt=force-unsafe-io"]
-    argv += [f"--customize-hook={each}" for each in HOOKS]
+    argv += [f"--customize-hook={each}" for each in (*_own_hooks(root), *HOOKS)]
     await process.run([*argv, root.suite, str(tar), *filter(None, [root.mirror])], timeout=LONGEST)
+
+
+def _own_hooks(root: Root) -> list[str]:
+    """mmdebstrap(1), HOOKS and SPECIAL HOOKS."""
+    copies = [shlex.join(["copy-in", str(file.absolute()), to]) for file, to in root.copies]
+    return copies + [f'chroot "$1" sh -ec {shlex.quote(each)}' for each in root.commands]
