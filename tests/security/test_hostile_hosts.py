@@ -36,9 +36,10 @@ from nospoon.runtime.process import MOST_SAID, Finished
 from nospoon.runtime.runner import Runner, SshRunner
 from nospoon.services.consoles.mirror import Mirror
 from nospoon.services.consoles.records import Records
+from nospoon.services.netboot.copies import GONE, MANIFEST, record_in
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedProfile
 from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
-from nospoon.services.netboot.tree import Saved
+from nospoon.services.netboot.tree import Saved, Tree
 
 
 @pytest.fixture
@@ -238,3 +239,50 @@ async def test_a_host_gets_the_boot_scripts_of_its_own_machines_alone(tmp_path: 
 async def test_odd_lines_about_network_boot_are_no_services(tmp_path: Path, said: str) -> None:
     """Each was an internal error of `plan`."""
     assert not await served_by(cast("Runner", Odd(said)), tmp_path).observe(None)
+
+
+RECORD = b64encode(b'{"x":' + b"[" * 1_000_000).decode()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    ["A" * (64 << 20), RECORD, b64encode(b'{"x":[' + b"{}," * 100_000 + b"{}]}").decode()],
+    ids=["long", "deep", "many"],
+)
+def test_records_that_nospoon_never_writes_are_none(packed: str) -> None:
+    """64 MiB held up everything for 1.5 s, in the event loop; a deep one was an internal error."""
+    assert record_in(packed) is None
+
+
+@pytest.mark.parametrize("said", ["a x\n" * 300_000, "x" * (17 << 20)])
+async def test_long_lists_of_files_are_not_taken_apart(tmp_path: Path, said: str) -> None:
+    """54 MiB of them held up everything for 16 s."""
+    driver = served_by(cast("Runner", Odd(said)), tmp_path)
+    tree = Tree(tmp_path / "here", there=PurePosixPath("/there"))
+    with pytest.raises(ProviderError, match="longer than nospoon writes it"):
+        await driver._copy(tree)
+    with pytest.raises(ProviderError, match="longer than nospoon writes it"):
+        await driver._drop_leases(tree, ())
+    with pytest.raises(ProviderError):
+        await served_by(cast("Runner", Odd("\n" * 100_000)), tmp_path).observe(None)
+
+
+async def test_files_of_thousands_of_machines_go_at_once(ssh: Path, tmp_path: Path) -> None:
+    """Their names were words of one command, of which there is 128 KiB: `up` failed for good. A NUL
+    in one was an internal error.
+    """
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    here, there = tmp_path / "here", tmp_path / "there"
+    tree = Tree(here, there=PurePosixPath(there))
+    for each in (here, there / "hosts"):
+        each.mkdir(parents=True)
+    (here / "kept").write_text("kept")
+    names = [f"hosts/52-54-00-00-{n >> 8:02x}-{n & 255:02x}" for n in range(10_000)]
+    for name in names[:20]:
+        (there / name).touch()
+    listed = "".join(f"{'0' * 64} {each}\n" for each in [*names, "n\0ul", "\ud800"])
+    (there / MANIFEST).write_bytes(listed.encode(errors="surrogatepass"))
+    await served_by(SshRunner("rack"), here)._copy(tree)
+    assert {each.name for each in there.iterdir()} == {"hosts", "kept", MANIFEST}
+    assert not list((there / "hosts").iterdir())
+    assert not (there / GONE).exists()

@@ -157,8 +157,7 @@ def without_left(leases: str, before: Iterable[str], now: Iterable[str]) -> str:
     """
     had, has = _holders(before), _holders(now)
     left = {holder for holder, macs in had.items() if not macs <= has.get(holder, frozenset())}
-    kept = (line for line in leases.splitlines(keepends=True) if _holder(line) not in left)
-    return "".join(kept)
+    return "\n".join(line for line in leases.split("\n") if _holder(line) not in left)
 
 
 def _holders(reservations: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -2,24 +2,19 @@
 
 Guests of an isolated network there cannot reach this daemon, so everything comes by TFTP, iPXE's
 scripts too. A service's directory there is the truth about it; a copy here, in which it is made
-ready, may be lost. What was copied is told by `manifest`: a line per file, its SHA-256 and path.
+ready, may be lost. What was copied is told by a list (`copies`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import io
 import shutil
-import tarfile
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-import msgspec
 import structlog
 
 from nospoon.errors import NospoonError, NotOurs, ProviderError
@@ -40,13 +35,24 @@ from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot import instructions
+from nospoon.services.netboot.copies import (
+    GONE,
+    MANIFEST,
+    MOST_SERVICES,
+    archive,
+    digests,
+    digests_in,
+    is_short,
+    manifest_of,
+    record_in,
+    rows_in,
+)
 from nospoon.services.netboot.driver import FindGrub
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.tree import Saved, Tree
 
 log = structlog.get_logger()
 
-MANIFEST = "manifest"
 NOBODY_ANSWERS = 9
 """A port for firmware that goes on with HTTP boot: it is refused at once, and tries the disk."""
 
@@ -165,7 +171,7 @@ class RemoteNetbootDriver:
         """
         packed = await self._sh(READ, str(tree.there))
         if packed:
-            found = await asyncio.to_thread(_read, packed)
+            found = await asyncio.to_thread(record_in, packed)
             alike = found is not None and (found.tag, found.key) == (saved.tag, saved.key)
             return found if alike else saved
         await asyncio.to_thread(shutil.rmtree, tree.directory, ignore_errors=True)
@@ -180,14 +186,16 @@ class RemoteNetbootDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         done = await self._sh(LOOK, str(self._place.there), str(cluster or "*"))
-        lines = await asyncio.to_thread(_rows, done)  # the host may print 64 MiB
+        if done.count("\n") > MOST_SERVICES:
+            raise ProviderError(f"{self._place.there} on the host has too many services")
+        lines = await asyncio.to_thread(rows_in, done)  # the host may print 64 MiB
         found = [await self._observed(*line) async for line in paced(lines)]
         return [each for each in found if each is not None]
 
     async def _observed(
         self, pid: str, bridge: str, then: str, place: str, packed: str
     ) -> Observed | None:
-        saved = await asyncio.to_thread(_read, packed)
+        saved = await asyncio.to_thread(record_in, packed)
         if saved is None:
             return self._half_copied(PurePosixPath(place))
         if str(self._tree(saved.tag.cluster, saved.key).there) != place:
@@ -236,7 +244,7 @@ class RemoteNetbootDriver:
         packed = await self._sh(READ, str(tree.there))
         if not packed:
             return
-        earlier = _read(packed)
+        earlier = await asyncio.to_thread(record_in, packed)
         if earlier is not None and earlier.tag.deployment != self._deployment:
             raise NotOurs(
                 f"{tree.there} on host {earlier.key.host} belongs to the deployment "
@@ -297,6 +305,8 @@ class RemoteNetbootDriver:
 
         async def left(first: str) -> tuple[str, str]:
             there = await self._sh(f"d=$1\n{first}\n{look}", str(tree.there))
+            if not is_short(there):
+                raise self._unexpected(tree, "leases")
             now = tree.reserved()
             return there, await asyncio.to_thread(without_left, there, before, now)
 
@@ -319,18 +329,30 @@ class RemoteNetbootDriver:
     async def _copy(self, tree: Tree) -> None:
         """Make the directory there what the one here is, by what has changed since."""
         script = 'cat "$1" 2>/dev/null || true'
-        there = _parsed(await self._sh(script, str(tree.there / MANIFEST)))
-        here = await asyncio.to_thread(_digests, tree.directory)
-        changed = [name for name, digest in here.items() if there.get(name) != digest]
+        text = await self._sh(script, str(tree.there / MANIFEST))
+        if not is_short(text):
+            raise self._unexpected(tree, MANIFEST)
+        there = await asyncio.to_thread(digests_in, text)
+        here = await asyncio.to_thread(digests, tree.directory)
+        changed = {name for name, digest in here.items() if there.get(name) != digest}
         gone = sorted(there.keys() - here.keys())
         if not changed and not gone:
             return
-        archive = await asyncio.to_thread(_archive, tree.directory, changed, _text(here))
+        ends = "".join(f"{name}\0" for name in gone)
+        more = {GONE: ends.encode(errors="replace"), MANIFEST: manifest_of(here)}
+        packed = await asyncio.to_thread(archive, tree.directory, changed, more)
         # only dnsmasq may enter, as the group of nobody: see `tree`
         close = 'mkdir -p -m 700 "$d" && chgrp "$(id -gn nobody)" "$d" && chmod 750 "$d"'
         way = 'mkdir -p -m 755 "$(dirname "$d")"'
-        unpack = f'umask 022; d=$1; shift; {way} && {close} && cd "$d" && tar -x && rm -f -- "$@"'
-        await self._sh(unpack, str(tree.there), *gone, stdin=archive)
+        drop = f"xargs -0 rm -f -- <{GONE} && rm -f {GONE}"
+        unpack = f'umask 022; d=$1; {way} && {close} && cd "$d" && tar -x && {drop}'
+        await self._sh(unpack, str(tree.there), stdin=packed)
+
+    def _unexpected(self, tree: Tree, file: str) -> ProviderError:
+        return ProviderError(
+            f"{tree.there / file} on the host is longer than nospoon writes it",
+            hint=f"Look who wrote it, remove {tree.there} there, and run `nospoon up` again.",
+        )
 
     async def _sh(self, script: str, *words: str, stdin: bytes | None = None) -> str:
         done = await self._runner.run(["sh", "-c", script, "sh", *words], stdin=stdin)
@@ -347,61 +369,3 @@ class RemoteNetbootDriver:
             saved = Tree(path.parent).load()
             if saved is not None:
                 yield self._tree(saved.tag.cluster, saved.key), saved
-
-
-def _digests(directory: Path) -> dict[str, str]:
-    """Path below the directory -> SHA-256 of each file."""
-    return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
-
-
-def _text(digests: dict[str, str]) -> bytes:
-    return "".join(f"{digest} {name}\n" for name, digest in digests.items()).encode()
-
-
-def _parsed(text: str) -> dict[str, str]:
-    pairs = (line.partition(" ") for line in text.splitlines())
-    return {name: digest for digest, _, name in pairs}
-
-
-def _archive(directory: Path, names: Sequence[str], manifest: bytes) -> bytes:
-    """A tar file; directories so that dnsmasq can watch them also while they are empty."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path in sorted(directory.rglob("*")):
-            name = str(path.relative_to(directory))
-            if path.is_dir() or name in names:
-                tar.add(path, arcname=name, recursive=False, filter=_anonymous)
-        last = tarfile.TarInfo(MANIFEST)
-        last.size = len(manifest)
-        tar.addfile(last, io.BytesIO(manifest))
-    return packed.getvalue()
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member
-
-
-def _rows(text: str) -> list[tuple[str, str, str, str, str]]:
-    """What LOOK prints, by its words; other lines are not its own."""
-    found = list[tuple[str, str, str, str, str]]()
-    for line in text.splitlines():
-        match line.split():
-            case [pid, bridge, then, place, packed]:
-                found.append((pid, bridge, then, place, packed))
-            case [pid, bridge, then, place]:  # service.json is empty
-                found.append((pid, bridge, then, place, ""))
-    return found
-
-
-def _read(packed: str) -> Saved | None:
-    """service.json in base64; None where a full disk left nothing, or half, of it."""
-    try:
-        return msgspec.json.decode(b64decode(packed), type=Saved)
-    except (ValueError, msgspec.MsgspecError):
-        return None
