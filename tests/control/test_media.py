@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import cast
 from uuid import UUID, uuid4
 
@@ -43,7 +47,8 @@ class Slow:
 
     def fetch_blocking(self, url: str, access: Access, transfer: Transfer, terms: Terms) -> str:
         assert access.password != ""
-        del transfer, terms
+        del transfer
+        terms.keep(url.rpartition("/")[2])
         return url
 
     async def fetch(self, url: str, transfer: Transfer) -> str:
@@ -54,6 +59,18 @@ class Slow:
 
     def path(self, sha256: str) -> Path:
         return Path(sha256)
+
+    def hold(self, sha256: str) -> None:
+        del sha256
+
+    let_go = hold
+
+    def answer(self, sha256: str, owner: int | None) -> None:
+        del sha256, owner
+
+    def asked(self, sha256: str, owner: int | None) -> bool:
+        del sha256, owner
+        return False
 
     def release(self, sha256: str, owner: int | None) -> None:
         del owner
@@ -185,3 +202,127 @@ async def test_an_ejection_waits_for_the_insertion_that_is_being_made() -> None:
         drive.busy.set()
         await ejection
     assert (drive.inside, drive.told) == ("", "")
+
+
+CONTENT = b"the same everywhere"
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+OWNER = 1000
+
+
+class Drives:
+    """Of any machine; each medium has to be there until it is in."""
+
+    def __init__(self) -> None:
+        self.inside: dict[UUID, bytes] = {}
+        self.doors: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
+        self.asked: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
+        self.machine = MACHINE
+
+    def drives(self, machine: UUID) -> Drives:
+        self.machine = machine
+        return self
+
+    async def insert(self, machine: UUID, medium: Medium) -> None:
+        self.asked[machine].set()
+        await self.doors[machine].wait()
+        self.inside[machine] = Path(medium.path).read_bytes()
+
+
+class Handed:
+    """Downloads that have come, of which the event loop hears a little later."""
+
+    def __init__(self) -> None:
+        self.doors: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
+        self.come: defaultdict[UUID, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def run(self, machine: UUID, transfer: Transfer, work: Callable[[Terms], str]) -> str:
+        del transfer
+        sha256 = await asyncio.to_thread(work, FREE)
+        self.come[machine].set()
+        await self.doors[machine].wait()
+        return sha256
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/disc.iso").write_bytes(CONTENT)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/disc.iso"
+        server.shutdown()
+        thread.join()
+
+
+def shared(tmp_path: Path) -> tuple[Media, Files, Drives, Handed]:
+    files = Files.at(tmp_path / "files")
+    drives, downloads = Drives(), Handed()
+
+    async def is_kept(_: str) -> bool:
+        return False
+
+    async def note(_: UUID, __: str) -> None:
+        pass
+
+    media = Media(
+        files,
+        cast("Hosts", drives),
+        cast("ClientDownloads", downloads),
+        is_kept=is_kept,
+        note=note,
+    )
+    return media, files, drives, downloads
+
+
+async def test_a_medium_stays_for_a_machine_that_has_just_fetched_it_too(
+    tmp_path: Path, url: str
+) -> None:
+    """Its insertion failed: the file was removed when another machine's copy of it was made."""
+    media, files, drives, downloads = shared(tmp_path)
+    first, second = uuid4(), uuid4()
+    drives.doors[second].set()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        earlier = group.create_task(media.insert(first, url))
+        downloads.doors[first].set()
+        await drives.asked[first].wait()
+        group.create_task(media.insert(second, url))
+        await downloads.come[second].wait()
+        drives.doors[first].set()
+        await earlier
+        downloads.doors[second].set()
+    assert drives.inside == {first: CONTENT, second: CONTENT}
+    assert not files.has(DIGEST)
+    assert not files._held
+
+
+async def test_what_was_fetched_in_vain_is_removed(tmp_path: Path, url: str) -> None:
+    media, files, _, downloads = shared(tmp_path)
+    machine = uuid4()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        task = group.create_task(media.fetch(machine, url))
+        await downloads.come[machine].wait()
+        task.cancel()
+    assert not files.has(DIGEST)
+    assert not files._held
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    yield CONTENT
+
+
+async def test_an_upload_stays_until_all_who_asked_for_it_have_put_it_in(tmp_path: Path) -> None:
+    """`nospoon node media insert` of one file into two nodes at once failed for one of them."""
+    media, files, drives, _ = shared(tmp_path)
+    first, second = uuid4(), uuid4()
+    for each in (first, second):
+        drives.doors[each].set()
+    assert await files.missing([DIGEST], owner=OWNER) == [DIGEST]
+    await files.receive(DIGEST, chunks(), owner=OWNER)
+    assert await files.missing([DIGEST], owner=OWNER) == []
+    await media.insert_uploaded(first, DIGEST, "disc.iso", owner=OWNER)
+    await media.insert_uploaded(second, DIGEST, "disc.iso", owner=OWNER)
+    assert drives.inside == {first: CONTENT, second: CONTENT}
+    assert not files.has(DIGEST)
+    assert not files.space.used(OWNER)

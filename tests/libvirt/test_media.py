@@ -15,7 +15,11 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Kind, Machine, Resource
 from nospoon.providers.base import Medium
+from nospoon.providers.libvirt import images as sending
 from nospoon.providers.libvirt.connection import LibvirtConnection
+from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.media import _drop_unused
+from nospoon.providers.libvirt.storage_xml import parse_pool
 from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, found, make
 
@@ -120,3 +124,59 @@ async def test_other_media_take_the_place_of_those_that_are_in(
     await connection.machine_driver.drives.insert(rack.uuid, two)
     assert files_in_pool(connection, rack) == [f"media-{two.sha256}.iso"]
     assert two.sha256 in drive_of(connection, rack, live=False)
+
+
+async def test_half_a_medium_that_a_killed_daemon_left_is_sent_again(
+    bench: Bench,
+    connection: LibvirtConnection,
+    silent_rack: Callable[..., Rack],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had its whole size from the beginning, and was put in as it was."""
+    rack = silent_rack()
+    await make(bench, *rack.all)
+    (tmp_path / "one").write_bytes(b"1" * (1 << 20))
+    one, name = medium(tmp_path / "one"), f"media-{medium(tmp_path / 'one').sha256}.iso"
+    connect = libvirt.open(connection.host.where)
+    pool = connect.storagePoolLookupByName(rack.pool.key.name)
+
+    class Killed(BaseException):
+        """The daemon ends here."""
+
+    def half(connect: libvirt.virConnect, volume: libvirt.virStorageVol, path: str) -> str:
+        stream = connect.newStream(0)
+        volume.upload(stream, 0, 1 << 20, 0)
+        stream.send(Path(path).read_bytes()[: 1 << 18])
+        stream.finish()
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sending, "_upload", half)
+        with pytest.raises(Killed):
+            sending.send_file(connect, pool, one.path, name)
+    await connection.machine_driver.drives.insert(rack.uuid, one)
+    there = Path(path_of(pool)) / name
+    assert there.read_bytes() == b"1" * (1 << 20)
+
+
+def path_of(pool: libvirt.virStoragePool) -> str:
+    return parse_pool(parsed(pool.XMLDesc(0))).path
+
+
+async def test_a_medium_stays_that_has_the_name_of_one_elsewhere(
+    bench: Bench,
+    connection: LibvirtConnection,
+    silent_rack: Callable[..., Rack],
+    tmp_path: Path,
+) -> None:
+    """Who adopted a machine with such a file in its drive took it from machines of the pool."""
+    rack = silent_rack()
+    await make(bench, *rack.all)
+    (tmp_path / "one").write_bytes(b"1" * 4096)
+    one = medium(tmp_path / "one")
+    await connection.machine_driver.drives.insert(rack.uuid, one)
+    connect = libvirt.open(connection.host.where)
+    pool = connect.storagePoolLookupByName(rack.pool.key.name)
+    _drop_unused(connect, pool, f"/elsewhere/media-{one.sha256}.iso")
+    assert files_in_pool(connection, rack) == [f"media-{one.sha256}.iso"]

@@ -7,14 +7,15 @@ import errno
 import hashlib
 import re
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import IO
 from weakref import WeakValueDictionary
 
@@ -78,7 +79,9 @@ class Files:
         default_factory=WeakValueDictionary
     )
     _of_all: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS))
-    _settling: Lock = field(default_factory=Lock)
+    _settling: AbstractContextManager[object] = field(default_factory=RLock)
+    _held: Counter[str] = field(default_factory=Counter)
+    _asked: dict[str, Counter[int | None]] = field(default_factory=dict)
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="download")
     )
@@ -114,7 +117,37 @@ class Files:
     async def missing(self, digests: Sequence[str], *, owner: int) -> list[str]:
         """Which of these are not here; those that are stay for a while."""
         here = await asyncio.to_thread(lambda: {each for each in digests if self.has(each)})
-        return [each for each in digests if each not in here or not self.wanted(each, owner=owner)]
+        stay = {each for each in here if self.wanted(each, owner=owner)}
+        for each in stay:
+            self._ask(each, owner)
+        return [each for each in digests if each not in stay]
+
+    def _ask(self, sha256: str, owner: int | None) -> None:
+        """A client knows now that it is here, and is about to name it."""
+        self._asked.setdefault(sha256, Counter())[owner] += 1
+
+    def answer(self, sha256: str, owner: int | None) -> None:
+        """A client named it that had asked for it."""
+        asked = self._asked.get(sha256, Counter())
+        asked[owner] = max(0, asked[owner] - 1)
+
+    def asked(self, sha256: str, owner: int | None) -> bool:
+        """Whether another client of this owner is about to name it. If that never comes, `tidy`
+        removes it.
+        """
+        return self._asked.get(sha256, Counter())[owner] > 0
+
+    def hold(self, sha256: str) -> None:
+        """It stays, whoever releases it, until it is let go as often. From any thread."""
+        with self._settling:
+            self._held[sha256] += 1
+
+    def let_go(self, sha256: str) -> None:
+        """It is used no more; who held it releases it."""
+        with self._settling:
+            self._held[sha256] -= 1
+            if not self._held[sha256]:
+                del self._held[sha256]
 
     def pin(self, owner: int, sha256: str) -> None:
         """It stays, and counts as its owner's, until it is unpinned: it has a name."""
@@ -127,13 +160,13 @@ class Files:
 
     def release(self, sha256: str, owner: int | None) -> None:
         """`owner` needs it no more; it is removed unless another user uploaded the same content, or
-        it is pinned.
+        it is pinned or held.
         """
         if (owner, sha256) in self._pinned:
             return
         with self._settling:
             self.space.release(owner, sha256)
-            if not self.space.owned(sha256):
+            if not self.space.owned(sha256) and sha256 not in self._held:
                 self.drop(sha256)
 
     def stored(self, digests: Collection[str]) -> None:
@@ -219,11 +252,13 @@ class Files:
                     f"upload is damaged: expected SHA-256 {sha256}, got {digest.hexdigest()}"
                 )
             self._settle(part, sha256, charge.keep)
+        self._ask(sha256, owner)
 
     def drop(self, sha256: str) -> None:
         """Remove a file; one that is gone already is no error."""
         self._arrived.pop(sha256, None)
         self._stored.pop(sha256, None)
+        self._asked.pop(sha256, None)
         self.space.gone(sha256)
         (self.directory / sha256).unlink(missing_ok=True)
 

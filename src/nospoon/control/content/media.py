@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from nospoon.control.content.client_downloads import ClientDownloads
-from nospoon.control.content.fetch import Access, Transfer, separated
+from nospoon.control.content.fetch import Access, Terms, Transfer, separated
 from nospoon.control.content.files import Files
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import Conflict, ProviderError
@@ -41,7 +42,6 @@ class Media:
     ) -> None:
         self._files, self._hosts, self._downloads = files, hosts, downloads
         self._is_kept, self._note = is_kept, note
-        self._in_use: Counter[str] = Counter()
         self._awaited: dict[UUID, Transfer] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
@@ -63,8 +63,10 @@ class Media:
         self._leave(machine)
         mine = self._awaited[machine] = Transfer()
         try:
-            sha256 = await self._fetched(machine, place, access, mine)
-            async with self._use(sha256), self._turn(machine):
+            async with (
+                self._fetched(machine, place, access, mine) as sha256,
+                self._turn(machine),
+            ):
                 self._refuse_old(machine, mine, place)
                 await self._put(machine, sha256, place)
         except ProviderError:
@@ -84,12 +86,22 @@ class Media:
         if self._awaited.get(machine) is not mine:
             raise Conflict(f"{place} is not put in: something else was asked for meanwhile")
 
-    async def _fetched(self, machine: UUID, url: str, access: Access, transfer: Transfer) -> str:
-        return await self._downloads.run(
-            machine,
-            transfer,
-            lambda terms: self._files.fetch_blocking(url, access, transfer, terms),
-        )
+    @asynccontextmanager
+    async def _fetched(
+        self, machine: UUID, url: str, access: Access, transfer: Transfer
+    ) -> AsyncIterator[str]:
+        """Its digest; it is here for that time, from the moment when it has come."""
+        arrivals = _Arrivals(self._files)
+
+        def fetch(terms: Terms) -> str:
+            held = replace(terms, keep=arrivals.keep)
+            return self._files.fetch_blocking(url, access, transfer, held)
+
+        try:
+            yield await self._downloads.run(machine, transfer, fetch)
+        finally:
+            for sha256 in arrivals.end():
+                await self._drop(sha256, None)
 
     async def _put(self, machine: UUID, sha256: str, name: str) -> None:
         medium = Medium(str(self._files.path(sha256)), sha256)
@@ -116,8 +128,7 @@ class Media:
         its SHA-256 in hex.
         """
         access = Access(username, password, verify=verify)
-        sha256 = await self._fetched(machine, url, access, Transfer())
-        async with self._use(sha256):
+        async with self._fetched(machine, url, access, Transfer()) as sha256:
             return sha256
 
     async def insert_uploaded(
@@ -140,17 +151,42 @@ class Media:
             await self._note(machine, "")
 
     @asynccontextmanager
-    async def _use(self, sha256: str, owner: int | None = None) -> AsyncIterator[None]:
+    async def _use(self, sha256: str, owner: int | None) -> AsyncIterator[None]:
         """`owner`: who uploaded it for this."""
-        self._in_use[sha256] += 1
+        self._files.hold(sha256)
+        self._files.answer(sha256, owner)
         try:
             yield
         finally:
-            self._in_use[sha256] -= 1
-            if not self._in_use[sha256]:
-                del self._in_use[sha256]
-                await self._drop(sha256, owner)
+            self._files.let_go(sha256)
+            await self._drop(sha256, owner)
 
     async def _drop(self, sha256: str, owner: int | None) -> None:
-        if not await self._is_kept(sha256) and sha256 not in self._in_use:
+        if not await self._is_kept(sha256) and not self._files.asked(sha256, owner):
             self._files.release(sha256, owner)
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """What one download brought, in its thread, is held until its end: another machine may give up
+    the same content meanwhile.
+    """
+
+    files: Files
+    digests: list[str] = field(default_factory=list)
+    ended: bool = False
+    lock: Lock = field(default_factory=Lock)
+
+    def keep(self, sha256: str) -> None:
+        with self.lock:
+            if not self.ended:
+                self.files.hold(sha256)
+                self.digests.append(sha256)
+
+    def end(self) -> list[str]:
+        """What is to be released; what comes later is not held, and `tidy` removes it."""
+        with self.lock:
+            self.ended = True
+        for each in self.digests:
+            self.files.let_go(each)
+        return self.digests

@@ -277,14 +277,16 @@ def _send(connect: Connect, volume: object, content: IO[bytes], size: int) -> st
 
 
 def send_file(connect: Connect, pool: VirPool, path: str, name: str, *, mode: str = "") -> None:
-    """Put a file of ours into a pool, unless a file of that name and size is there."""
+    """Put a file of ours into a pool, unless a file of that name and size is there. It grows while
+    it is sent: half of one, which a daemon left that was killed, is smaller.
+    """
     existing = file_named(pool, name)
     if existing is not None:
         if existing.info()[1] == _size(path):
             return
         existing.delete(0)
     _check_space(connect.getHostname(), pool, _size(path))
-    xml = render_volume(name, capacity=_size(path), file_format="raw", mode=mode)
+    xml = render_volume(name, capacity=0, file_format="raw", mode=mode)
     volume = pool.createXML(xml, 0)
     try:
         _upload(connect, volume, path)

@@ -22,7 +22,7 @@ from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.adopted_drives import borrow, give_back
 from nospoon.providers.libvirt.domain_parse import is_seed, medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
-from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.monitor import Domain
@@ -35,17 +35,19 @@ from nospoon.providers.libvirt.volumes import file_named
 @dataclass(frozen=True, slots=True)
 class DomainDrives:
     """The CD drives of one host's machines. `locks`: a machine's calls come one after the other;
-    `turn`: one change of the pools' files at a time.
+    `turn`: one change of the pools' files at a time; `queue`: of those who wait for that, one
+    takes a thread, for power commands need the others.
     """
 
     hypervisor: Hypervisor
     roster: Roster
     locks: Mapping[UUID, asyncio.Lock]
     turn: Lock = field(default_factory=Lock)
+    queue: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         """Put it in, instead of what is in there now."""
-        async with self.locks[machine]:
+        async with self.locks[machine], self.queue:
             await self.hypervisor.work(
                 lambda connect: self._insert(connect, machine, medium),
                 f"insert media into {self.roster.named(machine)}",
@@ -53,7 +55,7 @@ class DomainDrives:
 
     async def eject(self, machine: UUID) -> None:
         """Take out what is in there; an empty drive is no error."""
-        async with self.locks[machine]:
+        async with self.locks[machine], self.queue:
             await self.hypervisor.work(
                 lambda connect: self._eject(connect, machine),
                 f"eject the media of {self.roster.named(machine)}",
@@ -65,8 +67,7 @@ class DomainDrives:
         file = medium_file(medium.sha256)
         with self.turn:
             send_file(connect, pool, medium.path, file, mode="0644")
-            path = f"{parse_pool(parsed(pool.XMLDesc(0))).path}/{file}"
-            before = self._changed(domain, known, path)
+            before = self._changed(domain, known, _path_in(pool, file))
             _drop_unused(connect, pool, before)
 
     def _eject(self, connect: Connect, machine: UUID) -> None:
@@ -142,14 +143,26 @@ def _drive(root: ET.Element, path: str) -> str:
     raise ProviderError("the machine has no CD drive any more", hint="`nospoon up` repairs it.")
 
 
+def _path_in(pool: VirPool, file: str) -> str:
+    return f"{parse_pool(parsed(pool.XMLDesc(0))).path}/{file}"
+
+
+def _files_of(root: ET.Element) -> set[str]:
+    """Of all drives: who adopted a machine with two may have ours in either."""
+    return {attribute_of(disk, "source", "file") for disk in root.iterfind("devices/disk")}
+
+
 def _drop_unused(connect: Connect, pool: VirPool, path: str) -> None:
-    """Remove a medium that was just taken out, unless another machine has it too."""
+    """Remove a medium that was just taken out, unless another machine has it too. A file of that
+    name in another directory is its owner's.
+    """
     file = PurePosixPath(path).name
-    if not MEDIUM.match(file):
+    if not MEDIUM.match(file) or path != _path_in(pool, file):
         return
     for domain in connect.listAllDomains(0):
-        if medium_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))) == path:
-            return
+        with ignoring(NO_DOMAIN):  # it went while we looked
+            if path in _files_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))):
+                return
     volume = file_named(pool, file)
     if volume is not None:
         volume.delete(0)
