@@ -21,7 +21,7 @@ from nospoon.control.content.fetch import FREE, Access, Terms, Transfer
 from nospoon.control.content.files import Files
 from nospoon.control.content.media import Media
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.errors import Conflict
+from nospoon.errors import Conflict, UsageError
 from nospoon.providers.base import Medium
 
 MACHINE = uuid4()
@@ -58,7 +58,8 @@ class Slow:
         return url.rpartition("/")[2]
 
     def path(self, sha256: str) -> Path:
-        return Path(sha256)
+        assert sha256
+        return Path("/dev/null")
 
     def hold(self, sha256: str) -> None:
         del sha256
@@ -326,3 +327,28 @@ async def test_an_upload_stays_until_all_who_asked_for_it_have_put_it_in(tmp_pat
     assert drives.inside == {first: CONTENT, second: CONTENT}
     assert not files.has(DIGEST)
     assert not files.space.used(OWNER)
+
+
+@pytest.mark.parametrize("head", [b"QFI\xfb\0\0\0\2", b"KDMV", b"QED\0", b"conectix"])
+async def test_no_medium_is_of_a_format_that_names_other_files(
+    tmp_path: Path, url: str, head: bytes
+) -> None:
+    """libvirt opened, as root, the backing file of a qcow2 whenever it looked at the pool. A FIFO
+    held up all storage of the host for good: lists of pools, plans, and starts of all its machines.
+    """
+    (tmp_path / "served/disc.iso").write_bytes(head + bytes(8192))
+    media, files, drives, downloads = shared(tmp_path)
+    machine, sha256 = uuid4(), hashlib.sha256(head + bytes(8192)).hexdigest()
+    drives.doors[machine].set()
+    downloads.doors[machine].set()
+    with pytest.raises(UsageError, match=r"disc.iso is a .*, expected an ISO image"):
+        await media.insert(machine, url)
+
+    async def uploaded() -> AsyncIterator[bytes]:
+        yield head + bytes(8192)
+
+    await files.receive(sha256, uploaded(), owner=OWNER)
+    with pytest.raises(UsageError, match=r"here.iso is a .*, expected an ISO image"):
+        await media.insert_uploaded(machine, sha256, "here.iso", owner=OWNER)
+    assert not drives.inside
+    assert not files.has(sha256)

@@ -60,12 +60,11 @@ def format_of(name: str, head: bytes) -> str:
     """ "raw" or "qcow2", by the file's first bytes. Raises `UsageError` for all others, and for a
     qcow2 that refers to another file; the messages call it `name`.
     """
-    for at, magic, called in OTHERS:
-        if head[at:].startswith(magic):
-            raise UsageError(
-                f"image {name} is a {called}, expected raw or qcow2",
-                hint="Convert it: qemu-img convert -O qcow2 OLD NEW.",
-            )
+    if called := _other(head):
+        raise UsageError(
+            f"image {name} is a {called}, expected raw or qcow2",
+            hint="Convert it: qemu-img convert -O qcow2 OLD NEW.",
+        )
     for magic, called in COMPRESSED:
         if head.startswith(magic):
             raise UsageError(f"image {name} is compressed by {called}", hint="Unpack it first.")
@@ -73,6 +72,25 @@ def format_of(name: str, head: bytes) -> str:
         return "raw"
     _check_qcow2(name, head)
     return "qcow2"
+
+
+def _other(head: bytes) -> str:
+    return next((called for at, magic, called in OTHERS if head[at:].startswith(magic)), "")
+
+
+def refuse_formatted(path: Path, name: str) -> None:
+    """Raises `UsageError` for a medium in a format that may name other files. QEMU gets it as raw,
+    but libvirt looks for a format whenever it looks at a pool, and opens, as root, what that names:
+    a FIFO holds up all pools of the host for good, and a watchdog's device resets it.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    called = "qcow2" if head.startswith(QCOW2) else _other(head)
+    if called:
+        raise UsageError(
+            f"medium {name} is a {called}, expected an ISO image or another raw one",
+            hint="Convert it: qemu-img convert -O raw OLD NEW.",
+        )
 
 
 def _check_qcow2(name: str, head: bytes) -> None:

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from nospoon.control.content.client_downloads import ClientDownloads
 from nospoon.control.content.fetch import Access, Terms, Transfer, separated
 from nospoon.control.content.files import Files
+from nospoon.control.content.images import refuse_formatted
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import Conflict, ProviderError
 from nospoon.providers.base import Medium
@@ -104,7 +105,9 @@ class Media:
                 await self._drop(sha256, None)
 
     async def _put(self, machine: UUID, sha256: str, name: str) -> None:
-        medium = Medium(str(self._files.path(sha256)), sha256)
+        path = self._files.path(sha256)
+        await asyncio.to_thread(refuse_formatted, path, name)
+        medium = Medium(str(path), sha256)
         await self._hosts.drives(machine).insert(machine, medium)
         await self._note(machine, name)
 
