@@ -11,6 +11,7 @@ import pytest
 
 from nospoon.control.operations.health import look
 from nospoon.model.service import Health
+from nospoon.plan.addresses.addresses import GuestAddress
 from nospoon.runtime.runner import LocalRunner
 
 
@@ -38,10 +39,15 @@ async def answering(answer: bytes | None, address: str = "127.0.0.1") -> AsyncIt
         await asyncio.wait(others)
 
 
+async def seen(address: str, health: Health) -> str:
+    """What is seen of a guest at an address of this machine, where hosts look at none."""
+    return await look(LocalRunner(), GuestAddress(address, "lo"), health, way="")
+
+
 async def test_a_port_that_answers_is_enough_without_a_path() -> None:
     async with answering(None) as port:
-        assert await look(LocalRunner(), "127.0.0.1", Health(port)) == ""
-    why = await look(LocalRunner(), "127.0.0.1", Health(port))
+        assert await seen("127.0.0.1", Health(port)) == ""
+    why = await seen("127.0.0.1", Health(port))
     assert why == f"127.0.0.1:{port} does not answer"
 
 
@@ -59,19 +65,19 @@ async def test_a_port_that_answers_is_enough_without_a_path() -> None:
 )
 async def test_a_path_has_to_answer_well(answer: bytes, why: str) -> None:
     async with answering(answer) as port:
-        said = await look(LocalRunner(), "127.0.0.1", Health(port, "/v3"))
+        said = await seen("127.0.0.1", Health(port, "/v3"))
     assert said == (why and f"http://127.0.0.1:{port}/v3 {why}")
 
 
 async def test_addresses_of_ipv6_are_looked_at_too() -> None:
     async with answering(b"HTTP/1.1 404 No\r\n\r\n", "::1") as port:
-        assert await look(LocalRunner(), "::1", Health(port)) == ""
-        said = await look(LocalRunner(), "::1", Health(port, "/"))
+        assert await seen("::1", Health(port)) == ""
+        said = await seen("::1", Health(port, "/"))
     assert said == f"http://[::1]:{port}/ answers HTTP/1.1 404 No"
 
 
 async def test_who_says_nothing_is_left_after_a_while() -> None:
     async with answering(None) as port:
         async with asyncio.timeout(20):
-            said = await look(LocalRunner(), "127.0.0.1", Health(port, "/"))
+            said = await seen("127.0.0.1", Health(port, "/"))
     assert said == f"127.0.0.1:{port} does not answer"

@@ -10,6 +10,7 @@ import pytest
 from nospoon.control.operations.starting import AT_ONCE, Places, StartRun
 from nospoon.errors import ProviderError
 from nospoon.model.service import Health, Service
+from nospoon.plan.addresses.addresses import GuestAddress
 from nospoon.plan.order.services import start_order
 
 
@@ -37,14 +38,19 @@ class World:
             raise ProviderError("no memory")
         return ""
 
-    async def wait(self, user: int, machine: UUID, address: str, health: Health) -> str:
+    async def wait(
+        self, user: int, machine: UUID, there: GuestAddress | None, health: Health
+    ) -> str:
+        assert there is not None
         del user, health
         await asyncio.sleep(0)
-        self.said.append(f"look {address}")
+        self.said.append(f"look {there.address}")
         return "nothing answers" if self.names[machine] in self.ill else ""
 
     async def up(self, *starting: str) -> list[str]:
-        places = Places(self.machines, {node: f"at-{node}" for node in self.machines})
+        places = Places(
+            self.machines, {node: GuestAddress(f"at-{node}", "br0") for node in self.machines}
+        )
         run = StartRun(7, start_order(self.services), places, self.start, self.wait)
         async with asyncio.timeout(10):
             return await run.all(list(starting) or list(self.machines))

@@ -1,4 +1,8 @@
-"""Whether services answer: looked at from the hosts of their nodes."""
+"""Whether services answer: looked at from the hosts of their nodes.
+
+A file gives nodes their addresses, so a host looks on the node's own network alone: where it would
+send to a router, to itself, or by another interface, it does not connect.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NospoonError
 from nospoon.model.service import Health
 from nospoon.model.visible import visible
+from nospoon.plan.addresses.addresses import GuestAddress
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.runner import Runner
 
@@ -17,6 +22,20 @@ AT_ONCE = 8
 """Services of one user that are looked at at a time: each look is a process for up to 5 s."""
 BETWEEN = 1.0
 """Seconds between two looks at a service that does not answer yet."""
+WAY = """
+way=$(ip -o route get "$1" 2>/dev/null) || exit 3
+case $way in
+*" via "*|local\\ *|broadcast\\ *|multicast\\ *|anycast\\ *) exit 3 ;;
+*" dev "*) ;;
+*) exit 3 ;;
+esac
+dev=${way#* dev } net=/sys/class/net
+dev=${dev%% *}
+[ "$dev" = "$5" ] || [ -e "$net/$dev/lower_$5" ] || [ "$net/$dev" -ef "$net/$5/master" ] || exit 3
+"""
+"""bash(1): whether an address is on this link of the machine, its bridge, or a VLAN of it; see
+ip-route(8).
+"""
 LOOK = """
 exec 3<>"/dev/tcp/$1/$2" || exit 1
 [ -n "$3" ] || exit 0
@@ -40,40 +59,50 @@ class HealthChecks:
         self._hosts = hosts
         self._few: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def why_not(self, user: int, machine: UUID, address: str, health: Health) -> str:
+    async def why_not(
+        self, user: int, machine: UUID, there: GuestAddress | None, health: Health
+    ) -> str:
         """Why a service on a machine does not answer now, "" where it does."""
         home = self._hosts.host_of(machine)
         if not home.host.declares.is_real:
             return ""
-        if not address:
+        if there is None:
             return "no address of its node is known"
         few = self._few.setdefault(user, asyncio.Semaphore(AT_ONCE))
         async with few:
             try:
-                return await look(home.runner, address, health)
+                return await look(home.runner, there, health)
             except NospoonError as error:
                 return str(error)
 
-    async def wait(self, user: int, machine: UUID, address: str, health: Health) -> str:
+    async def wait(
+        self, user: int, machine: UUID, there: GuestAddress | None, health: Health
+    ) -> str:
         """The same, once it answers or its time is over."""
         end = monotonic() + health.timeout
-        while why := await self.why_not(user, machine, address, health):
+        while why := await self.why_not(user, machine, there, health):
             if monotonic() >= end:
                 return f"{why}, after {health.timeout:g} s"
             await asyncio.sleep(BETWEEN)
         return ""
 
 
-async def look(runner: Runner, address: str, health: Health) -> str:
+async def look(runner: Runner, there: GuestAddress, health: Health, *, way: str = WAY) -> str:
     """Why a service does not answer at an address of the host's networks, "" where it does."""
+    address = there.address
     place = f"[{address}]" if ":" in address else address
     where = f"{place}:{health.port}"
-    argv = ["timeout", "5", "bash", "-c", LOOK, "look"]
-    done = await runner.run([*argv, address, str(health.port), health.path, where], check=False)
+    argv = ["timeout", "5", "bash", "-c", way + LOOK, "look"]
+    words = [address, str(health.port), health.path, where, there.link]
+    done = await runner.run([*argv, *words], check=False)
     match done.status:
         case 0:
             return ""
         case 2:
             return f"http://{where}{health.path} answers {visible(done.stdout.strip()[:64])}"
+        case 3:
+            return (
+                f"{address} is not on the network of {there.link} for its host, which does not look"
+            )
         case _:
             return f"{where} does not answer"

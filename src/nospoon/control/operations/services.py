@@ -11,7 +11,7 @@ from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
 from nospoon.model.machine import PowerState
 from nospoon.model.service import Service
-from nospoon.plan.addresses.addresses import looked_at
+from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.runtime.few import few_at_once
 from nospoon.runtime.turns import Turns
 from nospoon.store import clusters as stored
@@ -52,22 +52,22 @@ class Services:
         if not cluster.services:
             return []
         workers = self._planner.workers
-        addresses = await workers.run(row.uid, looked_at, cluster, row.allocations)
+        addresses = await workers.run(row.uid, looked_at, cluster, row.id, row.allocations)
         members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
         places = [
-            (each, members[node], addresses.get(node, ""))
+            (each, members[node], addresses.get(node))
             for each in cluster.services
             for node in each.nodes
             if node in members
         ]
         return await few_at_once(places, self._row, at_once=AT_ONCE)
 
-    async def _row(self, place: tuple[Service, Member, str]) -> dict[str, Any]:
-        service, member, address = place
+    async def _row(self, place: tuple[Service, Member, GuestAddress | None]) -> dict[str, Any]:
+        service, member, there = place
         power = self._nodes.power_of(member)
         health, why = "", ""
         if service.health is not None and power is PowerState.ON:
-            why = await self._checks.why_not(member.uid, member.uuid, address, service.health)
+            why = await self._checks.why_not(member.uid, member.uuid, there, service.health)
             health = "unhealthy" if why else "healthy"
         return {
             "service": service.name,
@@ -78,6 +78,6 @@ class Services:
             "health": health,
             "why": why,
             "unit": service.unit,
-            "address": address,
+            "address": there.address if there is not None else "",
             "after": list(service.after),
         }

@@ -14,7 +14,7 @@ from nospoon.errors import NospoonError
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine
 from nospoon.model.service import Health, Service
-from nospoon.plan.addresses.addresses import looked_at
+from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.plan.order.services import StartOrder, start_order
 from nospoon.runtime.few import few_at_once
 from nospoon.runtime.paced import paced
@@ -25,7 +25,7 @@ AT_ONCE = 32
 """VMs and containers of one `up` that are switched on at a time: each is a few steps of its BMC."""
 Start = Callable[[UUID], Awaitable[str]]
 """Powers a machine on through its BMC; why it does not run then, "" where it does."""
-Wait = Callable[[int, UUID, str, Health], Awaitable[str]]
+Wait = Callable[[int, UUID, GuestAddress | None, Health], Awaitable[str]]
 """As `HealthChecks.wait`."""
 
 
@@ -49,7 +49,9 @@ class Starting:
             return []
         cluster, user = prepared.seen.cluster, prepared.seen.uid
         order = await self._workers.run(user, start_order, cluster.services)
-        addresses = await self._workers.run(user, looked_at, cluster, prepared.allocations)
+        addresses = await self._workers.run(
+            user, looked_at, cluster, prepared.seen.id, prepared.allocations
+        )
         place = Places(machines, addresses)
         return await StartRun(user, order, place, self._start, self._checks.wait).all(starting)
 
@@ -59,7 +61,7 @@ class Places:
     """By node: its machine, and the address at which services are looked at."""
 
     machines: Mapping[str, UUID]
-    addresses: Mapping[str, str]
+    addresses: Mapping[str, GuestAddress]
 
 
 class StartRun:
@@ -137,6 +139,6 @@ class StartRun:
             return f"node {node} does not run"
         if health is None:
             return ""
-        address = self._places.addresses.get(node, "")
-        why = await self._wait(self._user, self._places.machines[node], address, health)
+        there = self._places.addresses.get(node)
+        why = await self._wait(self._user, self._places.machines[node], there, health)
         return why and f"node {node}: {why}"

@@ -5,12 +5,15 @@ that they fit also on several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, ip_address, ip_interface, ip_network
 from itertools import islice
+from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
+from nospoon.plan.identity import bridge_name
 
 _METADATA = frozenset(map(ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254")))
 """Of clouds (Azure, Alibaba, AWS) whose metadata is not at a link-local address."""
@@ -55,20 +58,43 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
     } | static
 
 
-def looked_at(cluster: Cluster, allocations: Allocations) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class GuestAddress:
+    """Where a node's host finds it. `link`: the bridge of the network there, or an interface that
+    is plugged into it.
+    """
+
+    address: str
+    link: str
+
+
+def looked_at(
+    cluster: Cluster, cluster_id: UUID, allocations: Allocations
+) -> dict[str, GuestAddress]:
     """Node -> the first of its addresses at which its host may look for a service: on a network on
     which the host has an address, too, or that nospoon did not make. Others would lead elsewhere,
     as loopback and link-local ones do.
     """
     networks = {network.name: network for network in cluster.networks}
     nics = {node.name: node.nics for node in cluster.nodes}
-    found: dict[str, str] = {}
+    hosts = {host.name: host for host in cluster.hosts}
+    found: dict[str, GuestAddress] = {}
     for (node, index), address in sorted(known_addresses(cluster, allocations).items()):
         network = networks[nics[node][index].network]
         inside = network.existing or (network.addressed and _holds(allocations, network, address))
         if inside and _of_a_guest(address):
-            found.setdefault(node, address)
+            host = hosts.get(allocations.hosts.get(node, ""))
+            link = _link(network, host) if network.existing else ""
+            link = link or bridge_name(cluster_id, network.name)
+            found.setdefault(node, GuestAddress(address, link))
     return found
+
+
+def _link(network: Network, host: Host | None) -> str:
+    """Of a network that nospoon did not make."""
+    if network.physnet:
+        return dict(host.physnets).get(network.physnet, "") if host is not None else ""
+    return network.bridge
 
 
 def _of_a_guest(address: str) -> bool:
