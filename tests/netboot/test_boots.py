@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -230,6 +231,26 @@ async def test_our_iso_boots_the_disk_when_the_daemon_says_so(
         await guest.until(b"nospoon: boot the disk")
         await guest.until(disks.GREETING)
     assert authority.boots == [uuid]
+
+
+async def test_our_iso_leaves_an_empty_disk_without_looking_for_drivers_that_it_does_not_have(
+    iso: Path, state: Path, authority: ToldAuthority
+) -> None:
+    """GRUB looked for a module of each file system that it knows, with an error for each."""
+    uuid = uuid4()
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.DISK, user_mode=True)
+    (state / "empty.raw").write_bytes(b"")
+    os.truncate(state / "empty.raw", 1 << 30)
+    (state / "empty.raw").chmod(0o666)
+    more = [
+        *session(iso),
+        *("-drive", f"file={state / 'empty.raw'},format=raw,if=none,id=d"),
+        *("-device", "virtio-blk-pci,drive=d,bootindex=2"),
+    ]
+    hardware = Hardware(Firmware.UEFI, uuid, state, 320, more, unprivileged=True)
+    async with running(hardware) as guest:
+        await guest.until(b"nospoon: leaving to the next boot device")
+    assert b"error:" not in guest.said
 
 
 @BOTH

@@ -52,6 +52,8 @@ LABEL nospoon
 LINUX ipxe.krn
 INITRD {starters.SCRIPT}
 """
+RECIPE = b"2"
+"""Counts the ways in which ISOs were made of the same inputs; those made otherwise are outdated."""
 FLOPPY = 2880  # KiB: room for GRUB's 1.1 MiB, and a size that El Torito knows
 LOADER = "EFI/BOOT/BOOTX64.EFI"
 """What UEFI starts by default (UEFI 2.10 §3.5.1.1)."""
@@ -121,7 +123,7 @@ async def _built(disc: _Disc, *, place: Path, name: str, base_url: str) -> Path:
     sources = {name: _found(path, package) for name, (path, package) in FILES.items()}
     modules = _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
     stamps = [f"{p} {p.stat().st_mtime_ns}".encode() for p in (*sources.values(), modules)]
-    key = hashlib.sha256(b"\0".join([*disc.inputs, *stamps])).hexdigest()[:16]
+    key = hashlib.sha256(b"\0".join([RECIPE, *disc.inputs, *stamps])).hexdigest()[:16]
     iso = place / f"{name}-{key}.iso"
     if not iso.exists():
         place.mkdir(parents=True, exist_ok=True)
@@ -176,14 +178,28 @@ async def make_loader(work: Path, config: str, modules: Sequence[str]) -> Path:
 
     It is not signed. Raises `MissingTool` naming the package that is missing.
     """
-    _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
+    module = _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
     (work / "grub.cfg").write_text(config)
     loader, names = work / "bootx64.efi", " ".join(modules)
-    standalone = ["grub-mkstandalone", "-O", GRUB_TARGET, "-o", str(loader)]
+    available = _without_file_systems(work / "modules", module.parent)
+    standalone = ["grub-mkstandalone", "-d", str(available), "-O", GRUB_TARGET, "-o", str(loader)]
     lists = [f"--modules={names}", f"--install-modules={names}"]
     nothing = ["--fonts=", "--locales=", "--themes="]
     await process.run([*standalone, *lists, *nothing, f"boot/grub/grub.cfg={work / 'grub.cfg'}"])
     return loader
+
+
+def _without_file_systems(place: Path, modules: Path) -> Path:
+    """GRUB's modules with an empty list of those for file systems. With Debian's, GRUB loads each
+    of them for a disk that has no file system it knows, and prints an error for each left out.
+    """
+    place.mkdir()
+    for each in modules.iterdir():
+        if each.name == "fs.lst":
+            (place / each.name).touch()
+        else:
+            (place / each.name).symlink_to(each)
+    return place
 
 
 def _xorriso(content: Path, iso: Path, sectors: int) -> list[str]:
