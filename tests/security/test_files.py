@@ -194,7 +194,7 @@ def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) 
     file = tmp_path / "nospoond.pid"
     file.touch(0o644)
     for _ in range(2):
-        with locked(file):
+        with locked(file, tmp_path / "nospoond.sock"):
             assert mode(file) == 0o600
         assert not file.exists()
 

@@ -56,7 +56,7 @@ def main() -> None:
     sys.setswitchinterval(TURN_SECONDS)
     try:
         _prepare(settings)
-        with locked(settings.pid_file), listening(settings.socket) as listener:
+        with locked(settings.pid_file, settings.socket), listening(settings.socket) as listener:
             loop.run(_serve(settings, listener, arguments.ready_fd))
     except Superseded as error:
         log.error("superseded", why=str(error))
