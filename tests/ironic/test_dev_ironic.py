@@ -223,7 +223,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_that_runs(rack: Rack, free_port: 
         until((state / "ironic.json").exists)
         starting.send_signal(signal.SIGINT)
         _, told = starting.communicate(timeout=60)
-    assert starting.returncode == 1
+    assert starting.returncode == 130
     assert "Aborted." in told
     assert "Traceback" not in told
     assert ironic.running(state) is None

@@ -71,6 +71,16 @@ def display() -> Iterator[Display]:
         yield Bar(progress)
 
 
+@contextmanager
+def beginning() -> Iterator[None]:
+    """For a request that begins an operation: after Ctrl-C, say that it may go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo("\nIt may have begun: `nospoon operation list` shows it.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+
+
 def follow(
     client: Client, operation: dict[str, Any], *, timeout: float | None = None, shown_plan: str = ""
 ) -> Any:

@@ -149,9 +149,10 @@ def _run() -> int:
     """SIGPIPE stays ignored: a daemon that closes its socket is an error to be shown."""
     try:
         status = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as error:
         _show(partial(echo, "Aborted.", err=True))
-        return 1
+        # click makes this of Ctrl-C, and of "no" to a question
+        return INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1
     except click.ClickException as error:
         _show(error.show)
         return error.exit_code

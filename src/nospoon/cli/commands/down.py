@@ -9,7 +9,7 @@ from nospoon.cli.commands.up import confirm
 from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import beginning, finish, follow
 from nospoon.errors import UsageError
 
 
@@ -44,9 +44,9 @@ def command(
         shown = answer["text"]
         echo(shown, err=True)
         confirm("Remove all of this?")
-    operation = client.post(
-        f"/v1/clusters/{name}/down", {"purge": purge, "force": force, "enrolment": enrolment}
-    )
+    body = {"purge": purge, "force": force, "enrolment": enrolment}
+    with beginning():
+        operation = client.post(f"/v1/clusters/{name}/down", body)
     if not wait:
         echo(operation["id"])
         return

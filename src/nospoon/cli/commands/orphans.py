@@ -11,7 +11,7 @@ from nospoon.cli.commands.up import confirm
 from nospoon.cli.completion import files
 from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
 from nospoon.plan.words import counted
 
@@ -52,7 +52,9 @@ def command(
     if reap and found["orphans"]:
         if not yes:
             confirm("Remove all of this?")
-        finish(follow(client, client.post("/v1/orphans/reap", {**body, "grace": grace})))
+        with beginning():
+            operation = client.post("/v1/orphans/reap", {**body, "grace": grace})
+        finish(follow(client, operation))
     elif found["away"]:
         raise click.exceptions.Exit(3)
 

@@ -12,6 +12,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
+from nospoon.cli.follow import INTERRUPTED
 from nospoon.cli.output import check_columns, output_options, print_record, print_rows
 from nospoon.clusterfile.fields import parse_duration
 from nospoon.errors import HostUnreachable, UsageError
@@ -256,9 +257,12 @@ def power(lease: str, command_: str) -> None:
 def console(lease: str, *, follow: bool) -> None:
     """Print the console log of a lease's machine, also after it has ended."""
     path = f"/v1/leases/{lease}/console"
-    for data in connect.client().stream(path, follow=str(follow).lower()):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    try:
+        for data in connect.client().stream(path, follow=str(follow).lower()):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+    except KeyboardInterrupt:  # the way to stop following, as in `node console --log`
+        return
 
 
 def _change(lease: str, what: str, body: dict[str, Any]) -> None:
@@ -269,11 +273,19 @@ def _change(lease: str, what: str, body: dict[str, Any]) -> None:
 
 def _follow(client: Client, set_id: str) -> str:
     """Shows its events until it has ended. Returns its result."""
-    for event in client.events(f"/v1/requests/{set_id}/events"):
-        if "state" in event:
-            echo(f"{set_id}: {event['state']}: {event['result']} {event['message']}".rstrip())
-            return str(event["result"])
-        echo(f"{set_id}: {_event_line(event)}")
+    try:
+        for event in client.events(f"/v1/requests/{set_id}/events"):
+            if "state" in event:
+                echo(f"{set_id}: {event['state']}: {event['result']} {event['message']}".rstrip())
+                return str(event["result"])
+            echo(f"{set_id}: {_event_line(event)}")
+    except KeyboardInterrupt:
+        echo(
+            f"\nThe request continues. `nospoon request watch {set_id}` follows it, "
+            f"`nospoon request end {set_id}` ends it.",
+            err=True,
+        )
+        raise click.exceptions.Exit(INTERRUPTED) from None
     raise HostUnreachable("the daemon ended", hint=f"Then: nospoon request watch {set_id}")
 
 

@@ -11,7 +11,7 @@ from nospoon.cli.commands.up import confirm
 from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
 
 COLUMNS = ("name", "state", "created", "nodes", "on")
@@ -33,7 +33,9 @@ def create(cluster: str, name: str | None) -> None:
     client = connect.client()
     name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")  # noqa: TID251  (for people)
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots"
-    finish(follow(client, client.post(path, {"name": name})))
+    with beginning():
+        operation = client.post(path, {"name": name})
+    finish(follow(client, operation))
     echo(name)
 
 
@@ -58,7 +60,9 @@ def restore(cluster: str, name: str, yes: bool) -> None:  # noqa: FBT001  (click
     if not yes:
         confirm(f"Switch off all nodes of {cluster}, and give up what is on their disks now?")
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}/restore"
-    finish(follow(client, client.post(path)))
+    with beginning():
+        operation = client.post(path)
+    finish(follow(client, operation))
 
 
 @command.command("delete")
@@ -68,4 +72,6 @@ def delete(cluster: str, name: str) -> None:
     """Delete the snapshot NAME of CLUSTER."""
     client = connect.client()
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}"
-    finish(follow(client, client.delete(path)))
+    with beginning():
+        operation = client.delete(path)
+    finish(follow(client, operation))

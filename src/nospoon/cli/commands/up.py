@@ -14,7 +14,7 @@ from nospoon.cli.commands.plan import PLANNING
 from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import read_request
-from nospoon.cli.follow import INTERRUPTED, finish, follow
+from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import check_columns, output_options, print_rows
 from nospoon.errors import UsageError
 
@@ -76,12 +76,8 @@ def command(
 
 def begin(client: Client, body: dict[str, Any]) -> Any:
     """Begin what the plan says: `{plan, text, operation}`."""
-    try:
-        with report_if_long(PLANNING):
-            return client.post("/v1/clusters", body)
-    except KeyboardInterrupt:
-        echo("\nIt may have begun: `nospoon operation list` shows it.", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
+    with beginning(), report_if_long(PLANNING):
+        return client.post("/v1/clusters", body)
 
 
 def confirm(question: str) -> None:

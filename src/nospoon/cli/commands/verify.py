@@ -7,7 +7,7 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.completion import clusters
 from nospoon.cli.files import cluster_name
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
 
 COLUMNS = (
@@ -41,7 +41,8 @@ def command(
     """Boot a probe on every node through its BMC and compare its hardware with the file."""
     client = connect.client()
     body = {"nodes": list(nodes), "reboot_running": reboot_running, "timeout": timeout}
-    operation = client.post(f"/v1/clusters/{cluster_name(cluster)}/verify", body)
+    with beginning():
+        operation = client.post(f"/v1/clusters/{cluster_name(cluster)}/verify", body)
     final = follow(client, operation)
     rows = final["result"].get("nodes", [])
     if rows or format_ != "table":

@@ -1,0 +1,118 @@
+"""Ctrl-C before the daemon has answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nospoon.testing.ironic import until
+
+EMPTY_PLAN = {"plan": {"steps": []}, "text": ""}
+COMMANDS = {
+    "POST /v1/clusters/x/down": ("down", "x", "--yes"),
+    "POST /v1/clusters/x/verify": ("verify", "x"),
+    "POST /v1/clusters/x/snapshots": ("snapshot", "create", "x", "one"),
+    "POST /v1/clusters/x/snapshots/one/restore": ("snapshot", "restore", "x", "one", "--yes"),
+    "DELETE /v1/clusters/x/snapshots/one": ("snapshot", "delete", "x", "one"),
+    "POST /v1/orphans/reap": ("orphans", "--reap", "--yes"),
+}
+ANSWERS = {
+    "GET /v1/clusters/x/removal": EMPTY_PLAN,
+    "POST /v1/orphans": {"orphans": [{"name": "one"}], "others": {}, "away": {}},
+    "POST /v1/requests": [{"set": "s-1"}],
+}
+
+
+class SilentDaemon:
+    """Answers what a command asks first, and begins what it is for without an answer."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(directory / "nospoond.sock"))
+        self.listener.listen()
+        self.listener.settimeout(60)
+
+    @contextmanager
+    def asked(self, wanted: str) -> Iterator[None]:
+        """A request like this is here, and has no answer while this lasts."""
+        while True:
+            client, _ = self.listener.accept()
+            with client, client.makefile("rb") as lines:
+                first = lines.readline().decode()
+                if not first:  # a look whether anything answers
+                    continue
+                target = first.split("?")[0].removesuffix(" HTTP/1.1\r\n")
+                if target == wanted:
+                    yield
+                    return
+                body = json.dumps(ANSWERS.get(target, {})).encode()
+                head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                client.sendall(head + body)
+
+    def interrupted(self, wanted: str, *argv: str) -> tuple[int, str]:
+        """The status and the messages of a command that is interrupted while it waits for this."""
+        others = {name: v for name, v in os.environ.items() if not name.startswith("NOSPOON_")}
+        environment = {**others, "NOSPOON_RUNTIME_DIR": str(self.directory)}
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "nospoon.cli.main", *argv]
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as running:
+            try:
+                with self.asked(wanted):
+                    until_it_waits(running.pid)
+                    running.send_signal(signal.SIGINT)
+                    _, messages = running.communicate(timeout=60)
+            finally:
+                running.kill()
+        return running.returncode, messages
+
+
+def until_it_waits(pid: int) -> None:
+    """Until it sleeps (proc(5)): a signal just before read(2) would not end that."""
+    stat = Path(f"/proc/{pid}/stat")
+    until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[SilentDaemon]:
+    silent = SilentDaemon(tmp_path)
+    with silent.listener:
+        yield silent
+
+
+@pytest.mark.parametrize("request_line", COMMANDS)
+def test_what_may_have_begun_is_said(daemon: SilentDaemon, request_line: str) -> None:
+    status, messages = daemon.interrupted(request_line, *COMMANDS[request_line])
+    assert status == 130
+    assert messages.splitlines()[-1] == "It may have begun: `nospoon operation list` shows it."
+
+
+def test_a_request_of_a_lab_that_is_watched_continues(daemon: SilentDaemon) -> None:
+    watched = "GET /v1/requests/s-1/events"
+    status, messages = daemon.interrupted(watched, "request", "watch", "s-1")
+    assert status == 130
+    assert messages.splitlines()[-1] == (
+        "The request continues. `nospoon request watch s-1` follows it, "
+        "`nospoon request end s-1` ends it."
+    )
+
+
+def test_a_log_that_is_followed_ends_without_a_word(daemon: SilentDaemon) -> None:
+    log = "GET /v1/leases/s-1.1/console"
+    assert daemon.interrupted(log, "request", "console", "-f", "s-1.1") == (0, "")
+
+
+def test_what_only_looks_has_the_status_of_ctrl_c(daemon: SilentDaemon) -> None:
+    status, messages = daemon.interrupted("GET /v1/clusters/x", "status", "x")
+    assert status == 130
+    assert messages.split() == ["Aborted."]
