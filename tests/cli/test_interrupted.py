@@ -16,6 +16,7 @@ import pytest
 
 from nospoon.testing.ironic import until
 
+COMMAND = ("env", "--default-signal=INT", sys.executable, "-m", "nospoon.cli.main")
 EMPTY_PLAN = {"plan": {"steps": []}, "text": ""}
 COMMANDS = {
     "POST /v1/clusters/x/down": ("down", "x", "--yes"),
@@ -36,7 +37,8 @@ class SilentDaemon:
     """Answers what a command asks first, and begins what it is for without an answer."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        others = {name: v for name, v in os.environ.items() if not name.startswith("NOSPOON_")}
+        self.environment = {**others, "NOSPOON_RUNTIME_DIR": str(directory)}
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(str(directory / "nospoond.sock"))
         self.listener.listen()
@@ -61,12 +63,10 @@ class SilentDaemon:
 
     def interrupted(self, wanted: str, *argv: str) -> tuple[int, str]:
         """The status and the messages of a command that is interrupted while it waits for this."""
-        others = {name: v for name, v in os.environ.items() if not name.startswith("NOSPOON_")}
-        environment = {**others, "NOSPOON_RUNTIME_DIR": str(self.directory)}
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "nospoon.cli.main", *argv]
         with subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as running:
+            [*COMMAND, *argv], env=self.environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ) as running:  # fmt: skip
             try:
                 with self.asked(wanted):
                     until_it_waits(running.pid)
@@ -95,6 +95,25 @@ def test_what_may_have_begun_is_said(daemon: SilentDaemon, request_line: str) ->
     status, messages = daemon.interrupted(request_line, *COMMANDS[request_line])
     assert status == 130
     assert messages.splitlines()[-1] == "It may have begun: `nospoon operation list` shows it."
+
+
+def test_a_question_may_be_interrupted(daemon: SilentDaemon) -> None:
+    terminal, stdin = os.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "snapshot", "restore", "x", "one"], env=daemon.environment,
+        stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        assert running.stderr is not None
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(running.stderr.fileno(), 4096)
+        until_it_waits(running.pid)
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=60)
+    os.close(terminal)
+    os.close(stdin)
+    assert running.returncode == 130
+    assert rest.split() == [b"Aborted."]
 
 
 def test_a_request_of_a_lab_that_is_watched_continues(daemon: SilentDaemon) -> None:

@@ -152,7 +152,7 @@ def _run() -> int:
     except click.exceptions.Abort as error:
         _show(partial(echo, "Aborted.", err=True))
         # click makes this of Ctrl-C, and of "no" to a question
-        return INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else 1
+        return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else 1
     except click.ClickException as error:
         _show(error.show)
         return error.exit_code
