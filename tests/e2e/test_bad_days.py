@@ -24,7 +24,7 @@ import pytest
 from nospoon.api.client import Client
 from nospoon.cli.files import read_request
 from nospoon.errors import NospoonError, UsageError
-from nospoon.testing.rack import Rack, broken_certificate
+from nospoon.testing.rack import Rack, broken_certificate, private_rack
 
 ROOT = Path(__file__).parents[2]
 UDP, TCP = socket.SOCK_DGRAM, socket.SOCK_STREAM
@@ -391,6 +391,26 @@ def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack
     assert shared.json("operation", "show", operation)["state"] == "running"
     assert shared.run("operation", "watch", operation).returncode == 0
     assert states(shared, name) == {"present"}
+
+
+def test_a_full_disk_of_the_daemon_is_named_and_up_is_repeated() -> None:
+    """It has no inodes left: SQLite's files are there, the next file or directory is not."""
+    with private_rack(NOSPOON_FREE_SPACE="0") as rack:
+        state = rack.directory / "state"
+        state.mkdir()
+        run("mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=30", "tmpfs", str(state))
+        try:
+            name, file = simulated(rack, "{count: 40}")
+            refused = rack.run("up", "--yes", file, status=1)
+            assert f"the daemon cannot write {state}/" in refused.stderr
+            assert "no space left on device. Free space there (`df`, `df -i`)" in refused.stderr
+            run("mount", "-o", "remount,nr_inodes=4000", str(state))
+            rack.run("up", "--yes", file)
+            rack.run("down", "--yes", name)
+            rack.run("daemon", "stop")
+        finally:
+            rack.kill()
+            run("umount", "-l", str(state))
 
 
 @pytest.fixture

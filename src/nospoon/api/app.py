@@ -30,6 +30,7 @@ from nospoon.api.wire import PATTERNS
 from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
 from nospoon.errors import NospoonError, UsageError
+from nospoon.runtime import storage
 from nospoon.runtime.log_rate import RateLimitedLog
 
 MAX_ERRORS = 20
@@ -45,6 +46,7 @@ def create_app(controller: Controller, *, members: Members) -> FastAPI:
     app = FastAPI(title="nospoon", version=__version__, openapi_url=None)
     app.state.controller, app.state.log = controller, RateLimitedLog()
     app.add_exception_handler(NospoonError, _refuse)
+    app.add_exception_handler(OSError, _of_storage)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Gate, members=members, log=app.state.log)
     for module in (
@@ -66,6 +68,13 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     log: RateLimitedLog = request.app.state.log
     log.info("refused", of=uid, uid=uid, path=request.url.path, error=str(error))
     return JSONResponse(encode(error), status_code=status_of(error))
+
+
+async def _of_storage(request: Request, error: Exception) -> JSONResponse:
+    refusal = storage.as_refusal(error)
+    if refusal is None:
+        raise error
+    return await _refuse(request, refusal)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

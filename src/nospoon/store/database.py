@@ -33,7 +33,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
-from nospoon.errors import HostUnreachable, MissingTool, ProviderError, UsageError
+from nospoon.errors import HostUnreachable, MissingTool, OutOfSpace, ProviderError, UsageError
 from nospoon.store import leases, tables
 from nospoon.store.schema import bring_up_to_date
 
@@ -124,16 +124,30 @@ def _tell(future: asyncio.Future[Any], outcome: _Outcome) -> None:
         future.set_result(outcome.value)
 
 
+def _broken(why: str) -> ProviderError:
+    """The error for a database that was opened; `why`: as `_why` says."""
+    message = f"the database does not work: {why}"
+    if why == FULL:
+        hint = "Free space there (NOSPOON_DATABASE says where), then run the same command again."
+        return OutOfSpace(message, hint=hint)
+    return ProviderError(message, hint=_HINTS.get(why, ""))
+
+
 def _why(error: DatabaseError) -> str:
-    """Why a database was not opened, in words that a driver does not choose."""
+    """Why a database cannot be used, in words that a driver does not choose."""
     name = getattr(error.orig, "sqlite_errorname", "")
     if name:
         known = (why for code, why in _SQLITE.items() if name.startswith(code))
         return next(known, f"SQLite refuses it ({name})")
-    said = _FATAL.search(str(error.orig))
-    return f"PostgreSQL refuses it: {said.group(1)}" if said else "no PostgreSQL server answers"
+    if said := _FATAL.search(str(error.orig)):
+        return f"PostgreSQL refuses it: {said.group(1)}"
+    if state := getattr(error.orig, "sqlstate", None):
+        known = (why for code, why in _POSTGRESQL.items() if state.startswith(code))
+        return next(known, f"PostgreSQL refuses it (SQLSTATE {state})")
+    return "no PostgreSQL server answers"
 
 
+FULL = "its disk is full"
 _FATAL = re.compile(r"FATAL:\s+(.+)")
 """What a PostgreSQL server says where it refuses a session."""
 _SQLITE = {
@@ -142,10 +156,21 @@ _SQLITE = {
     "SQLITE_CANTOPEN": "its file cannot be opened",
     "SQLITE_READONLY": "its file cannot be written",
     "SQLITE_BUSY": "another process has locked it",
-    "SQLITE_FULL": "its disk is full",
+    "SQLITE_FULL": FULL,
     "SQLITE_IOERR": "its disk reports errors",
 }
 """Beginning of an error's name (sqlite.org/rescode.html) -> what it means."""
+_POSTGRESQL = {
+    "53100": FULL,
+    "53300": "it has too many connections",
+    "57P": "its server shuts down, or starts",
+    "25006": "its server takes no writes",
+}
+"""Beginning of an SQLSTATE (PostgreSQL's documentation, appendix A) -> what it means."""
+_HINTS = {
+    "it is damaged": "Restore it from a backup, or from the machines: `nospoon recover`.",
+    "another process has locked it": "End that process, then run the same command again.",
+}
 
 
 class Fence:
@@ -241,10 +266,7 @@ class Database:
         except IntegrityError:
             raise  # a rule of the schema, which its caller knows
         except DatabaseError as error:
-            raise ProviderError(
-                f"the database does not work: {error.orig}",
-                hint="Is its disk full, is it damaged, or does another program hold it?",
-            ) from error
+            raise _broken(_why(error)) from error
 
     def _work(self) -> None:
         while (first := self._calls.get()) is not None:

@@ -15,6 +15,7 @@ import structlog
 
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, NospoonError, NotFound
+from nospoon.runtime import storage
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
@@ -170,7 +171,8 @@ class Operations:
             ended = Ended(OperationState.CANCELLED, CANCELLED.get(running.row.kind, AS_IT_IS))
         except Exception as error:
             log.exception("operation broke", operation=str(running.row.id))
-            ended = Ended(OperationState.FAILED, f"internal error: {error!r}; see the daemon's log")
+            why = storage.as_refusal(error) or f"internal error: {error!r}; see the daemon's log"
+            ended = Ended(OperationState.FAILED, str(why))
         running.worked = True
         keeper.cancel()
         await asyncio.wait([keeper])
