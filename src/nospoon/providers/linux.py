@@ -63,11 +63,13 @@ async def surroundings(runner: Runner, *, networks: bool, boot_ports: bool) -> S
 
 
 async def free_space(runner: Runner, path: str) -> int:
-    """Bytes free on the file system of a path, or of the nearest directory above it."""
+    """Bytes free on the file system of a path, or of the nearest directory above it; 0: unknown,
+    and so 1 where it is full.
+    """
     parents = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)]
     done = await runner.run(["df", "-B1", "--output=avail", *reversed(parents)], check=False)
     numbers = [line.strip() for line in lines_of(done) if line.strip().isdecimal()]
-    return int(numbers[-1]) if numbers else 0
+    return max(int(numbers[-1]), 1) if numbers else 0
 
 
 ENTERS = """
