@@ -6,6 +6,7 @@ Root's daemon follows the FHS; a user's follows the XDG base directory specifica
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import os
 import stat
@@ -352,7 +353,9 @@ def make_directory(directory: Path, mode: int) -> None:
         _check_links(directory)  # again: one may have come meanwhile
         _check_parents(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write to the directory {directory}: Permission denied")
+        read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+        why = os.strerror(errno.EROFS if read_only else errno.EACCES)
+        raise UsageError(f"cannot write to the directory {directory}: {why}")
 
 
 def _check_links(directory: Path) -> None:

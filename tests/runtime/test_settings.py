@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.errors import UsageError
-from nospoon.settings import MOST_OF_DIRECTORY, TABLE, misspelled, settings_for
+from nospoon.settings import MOST_OF_DIRECTORY, TABLE, make_directory, misspelled, settings_for
 
 BROKEN = {
     "NOSPOON_STATE_DIR": "state",
@@ -108,3 +108,13 @@ def test_a_runtime_directory_leaves_room_for_the_path_of_a_socket() -> None:
     for variable in ("NOSPOON_RUNTIME_DIR", "XDG_RUNTIME_DIR"):
         with pytest.raises(UsageError, match=r"NOSPOON_RUNTIME_DIR: .* at most 93 bytes"):
             settings_for({"HOME": "/home/me", variable: f"{longest}x"}, uid=1000)
+
+
+def test_a_directory_on_a_file_system_that_is_read_only_is_said_to_be(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)]
+    subprocess.run(mount, check=True)
+    try:
+        with pytest.raises(UsageError, match=r": Read-only file system$"):
+            make_directory(tmp_path, 0o711)
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
