@@ -47,6 +47,19 @@ def test_a_disk_below_a_closed_directory_comes_with_the_setting_that_moves_it() 
         for why in ("Permission denied", "No such file or directory")
     ]
     assert ["NOSPOON_POOL_DIR" in each for each in hints] == [True, False]
+    far = translate(
+        Fault(libvirt.VIR_ERR_SYSTEM_ERROR, f"{text}Permission denied"),
+        host="h", doing="start m0", here=False,
+    )  # fmt: skip
+    assert "NOSPOON_POOL_DIR" not in far.hint, "which moves pools of this machine alone"
+    assert far.hint.endswith("that others may not enter on that host.")
+
+
+def test_the_text_of_a_program_that_libvirt_ran_ends_without_a_line_end() -> None:
+    text = "qemu-img: n0.qcow2: Could not write qcow2 header: No space left on device\n"
+    error = translate(Fault(libvirt.VIR_ERR_INTERNAL_ERROR, text), host="h", doing="make it")
+    assert isinstance(error, errors.OutOfSpace)
+    assert "left on device. Free space" in str(error)
 
 
 def test_the_numbers_are_those_of_libvirt() -> None:

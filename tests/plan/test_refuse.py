@@ -152,7 +152,15 @@ def test_a_host_whose_disks_qemu_cannot_reach_is_named_before_machines_are_made(
     facts = {"here": replace(FACTS, closed="/root"), "elsewhere": replace(FACTS, closed="/home")}
     (caution,) = cautions(cluster, decided(cluster), facts)
     assert caution.startswith("host here: QEMU runs there as another user")
-    assert "chmod o+x /root" in caution
+    assert caution.endswith(
+        "run `chmod o+x /root`, or set NOSPOON_POOL_DIR to a place outside of homes"
+    )
+
+
+def test_the_setting_that_moves_pools_here_is_not_named_for_a_host_elsewhere() -> None:
+    cluster = read(far("198.51.100.1") + "nodes: [{name: a}]")
+    (caution,) = cautions(cluster, decided(cluster), {"h0": replace(FACTS, closed="/srv/x")})
+    assert caution.endswith("run `chmod o+x /srv/x` on that host")
 
 
 def test_too_little_memory_for_a_firmware_is_told_where_guests_are_real() -> None:

@@ -21,6 +21,7 @@ from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.closed import remedy
 from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.placement.hosts import against_network, against_node
 
@@ -210,7 +211,7 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
-    yield from _closed(allocations, facts)
+    yield from _closed(cluster, allocations, facts)
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
     yield from _unused(cluster)
@@ -223,14 +224,16 @@ def cautions(
         )
 
 
-def _closed(allocations: Allocations, facts: Mapping[str, HostFacts]) -> Iterator[str]:
+def _closed(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
     """Machines would be made, and not start."""
+    far = {each.name for each in cluster.hosts if each.ssh}
     for host in sorted({*allocations.hosts.values()} & facts.keys()):
         if directory := facts[host].closed:
             yield (
                 f"host {host}: QEMU runs there as another user, who may not enter {directory}, so "
-                f"that no machine starts from its disks: run `chmod o+x {directory}` there, or set "
-                "NOSPOON_POOL_DIR to a place outside of homes"
+                "that no machine starts from its disks: " + remedy(directory, here=host not in far)
             )
 
 

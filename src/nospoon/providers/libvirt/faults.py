@@ -17,6 +17,7 @@ from nospoon.errors import (
     OutOfSpace,
     ProviderError,
 )
+from nospoon.plan.closed import remedy
 
 INTERNAL_ERROR, NO_SUPPORT, SYSTEM_ERROR, RPC, AUTH_FAILED = 1, 3, 38, 39, 45
 NO_CONNECT, OPERATION_FAILED, OPERATION_INVALID, NO_DOMAIN = 5, 9, 55, 42
@@ -58,14 +59,9 @@ HINTS: dict[type[NospoonError], str] = {
 }
 
 
+CLOSED_TEXT = "): permission denied"
+"""Of … storage file 'F' (as uid:64055, gid:64055): Permission denied."""
 HINTS_BY_TEXT = (
-    (
-        "): permission denied",  # … storage file 'F' (as uid:64055, gid:64055): Permission denied
-        (
-            "QEMU runs as another user, which must be able to enter every directory above it. "
-            "Run `chmod o+x` on them, or set NOSPOON_POOL_DIR to a place outside of homes."
-        ),
-    ),
     ("no connection driver", "Write a URI such as qemu:///system or qemu+ssh://HOST/system."),
     ("ssh", "Try it by hand, with the user that runs the daemon: ssh HOST virsh list."),
     ("could not resolve", "Is the host's name right?"),
@@ -73,11 +69,16 @@ HINTS_BY_TEXT = (
 """Signs in libvirt's text that tell more than its code does."""
 
 
-def translate(fault: Fault, *, host: str, doing: str) -> NospoonError:
-    """Our error for libvirt's. `doing`: what was asked, as in "start machine m0"."""
-    kind = _class_of(fault)
-    hint = next((h for sign, h in HINTS_BY_TEXT if sign in fault.text.lower()), HINTS.get(kind, ""))
-    return kind(f"host {host}: cannot {doing}: {fault.text}", hint=hint)
+def translate(fault: Fault, *, host: str, doing: str, here: bool = True) -> NospoonError:
+    """Our error for libvirt's. `doing`: what was asked, as in "start machine m0". `here`: the host
+    is this machine.
+    """
+    kind, text = _class_of(fault), fault.text.strip()  # it ends with a line end of qemu-img's
+    hint = next((h for sign, h in HINTS_BY_TEXT if sign in text.lower()), HINTS.get(kind, ""))
+    if CLOSED_TEXT in text.lower():
+        todo = remedy("", here=here)
+        hint = f"QEMU runs as another user, who may not enter a directory above it: {todo}."
+    return kind(f"host {host}: cannot {doing}: {text}", hint=hint)
 
 
 def _class_of(fault: Fault) -> type[NospoonError]:

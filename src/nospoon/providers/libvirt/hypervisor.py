@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import libvirt
 import structlog
@@ -55,6 +56,7 @@ class Hypervisor:
         self, uri: str, host: str, patience: Patience = PATIENCE, *, refused: str = ""
     ) -> None:
         self.uri, self.host, self._patience, self._refused = uri, host, patience, refused
+        self._here = not urlsplit(uri).netloc
         self._lines = Lines(uri, host, patience)
         self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix=f"libvirt-{host}")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix=f"libvirt-slow-{host}")
@@ -101,7 +103,7 @@ class Hypervisor:
         except libvirt.libvirtError as error:
             fault = fault_of(error)
             log.debug("libvirt refused", host=self.host, doing=doing, code=fault.code)
-            raise translate(fault, host=self.host, doing=doing) from error
+            raise translate(fault, host=self.host, doing=doing, here=self._here) from error
 
     def _borrowing(self, function: Callable[[Connect], T]) -> T:
         with self._lines.borrowed() as connect:
