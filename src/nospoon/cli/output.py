@@ -93,8 +93,11 @@ def _json(rows: list[dict[str, object]], names: list[str]) -> None:
 def _yaml(rows: list[dict[str, object]], names: list[str], *, single: bool = False) -> None:
     import yaml  # noqa: PLC0415  (only for this format)
 
+    from nospoon.runtime.written_yaml import Dumper  # noqa: PLC0415
+
     del names
-    echo(yaml.safe_dump(rows[0] if single else rows, sort_keys=False), nl=False)
+    shown = rows[0] if single else rows
+    echo(yaml.dump(shown, Dumper=Dumper, sort_keys=False), nl=False)
 
 
 def _value(rows: list[dict[str, object]], names: list[str]) -> None:

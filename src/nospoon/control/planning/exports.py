@@ -20,6 +20,7 @@ from nospoon.model.passwords import is_hash
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
+from nospoon.runtime.written_yaml import Dumper, quoted_text
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
@@ -124,13 +125,14 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-class _Dumper(yaml.CSafeDumper):
+class _Dumper(Dumper):
     """Text that Ansible would take for a template is marked as none (its tag `!unsafe`)."""
 
 
 def _text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
-    tag = "!unsafe" if "{{" in value or "{%" in value else "tag:yaml.org,2002:str"
-    return dumper.represent_scalar(tag, value)
+    if "{{" in value or "{%" in value:
+        return dumper.represent_scalar("!unsafe", value)
+    return quoted_text(dumper, value)
 
 
 _Dumper.add_representer(str, _text)
@@ -142,7 +144,7 @@ def _yaml(value: object) -> str:
 
 def _documents(values: Sequence[object]) -> str:
     return yaml.dump_all(
-        values, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, explicit_start=True
+        values, Dumper=Dumper, sort_keys=False, allow_unicode=True, explicit_start=True
     )
 
 

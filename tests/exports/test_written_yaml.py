@@ -1,0 +1,37 @@
+"""YAML that programs other than Python read: what is text for us is text for them."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.control.planning.exports import WRITERS
+from nospoon.exports.formats import Syntax
+from nospoon.runtime.written_yaml import Dumper
+
+NUMBERS_OF_YAML_1_2 = ["1e3", "12e03", "0o7", "1E5", "4e+2", "1.e5", "0b1", "007", "0x1f", "12"]
+BOOLEANS_IN_GO = ["y", "n", "yes", "on", "null", "~"]
+
+
+@pytest.mark.parametrize("text", [*NUMBERS_OF_YAML_1_2, *BOOLEANS_IN_GO])
+@pytest.mark.parametrize("syntax", [Syntax.YAML, Syntax.YAML_STREAM])
+def test_names_and_passwords_that_look_like_something_else_are_quoted(
+    text: str, syntax: Syntax
+) -> None:
+    """`kubectl` refused a BareMetalHost with the name 1e3."""
+    given = {"name": text, text: "key"}
+    written = WRITERS[syntax]([given] if syntax is Syntax.YAML_STREAM else given)
+    assert written.removeprefix("---\n") == f"name: '{text}'\n'{text}': key\n"
+
+
+@given(st.text(max_size=20) | st.from_regex(r"[-+.0-9_eExobyn]{1,8}", fullmatch=True))
+def test_text_stays_what_it_is(text: str) -> None:
+    plain = text.encode("utf-8", "replace").decode()
+    assert yaml.safe_load(yaml.dump({"name": plain}, Dumper=Dumper)) == {"name": plain}
+
+
+@pytest.mark.parametrize("text", ["node-1", "1-2", "1e", "e3", "12345678-1234-1234-1234-12345678"])
+def test_other_text_is_plain(text: str) -> None:
+    assert yaml.dump({"name": text}, Dumper=Dumper) == f"name: {text}\n"
