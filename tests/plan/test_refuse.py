@@ -147,6 +147,19 @@ def test_a_tunnel_needs_two_machines_with_addresses() -> None:
         assert expected in reason
 
 
+def test_names_that_ironic_refuses_are_refused_before_machines_are_made() -> None:
+    names = ("states", "12345678-1234-1234-1234-123456789abc", "12345678123412341234123456789abc")
+    others = ("state", "1234-5678", "12345678-1234-1234-1234-123456789abg")
+    nodes = "".join(f"  - {{name: {name!r}}}\n" for name in (*names, *others))
+    text = f"nodes:\n{nodes}"
+    ironic = "ironic: {endpoint: 'http://i', deploy_kernel: 'http://k', deploy_ramdisk: 'http://r'}"
+    assert reasons(read(text), FACTS) == []
+    refused = reasons(read(f"{ironic}\n{text}"), FACTS)
+    assert [each.partition(":")[0] for each in refused] == [f"node {name}" for name in names]
+    assert refused[0].endswith("Ironic keeps this name for itself: give it another")
+    assert refused[1].endswith("a node in Ironic must not have a UUID as its name")
+
+
 def test_a_host_whose_disks_qemu_cannot_reach_is_named_before_machines_are_made() -> None:
     cluster = read("nodes: [{name: a}]")
     facts = {"here": replace(FACTS, closed="/root"), "elsewhere": replace(FACTS, closed="/home")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
@@ -16,7 +17,7 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.host_facts import HostFacts, Route
-from nospoon.model.ironic import Standing
+from nospoon.model.ironic import Standing, Way
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
 from nospoon.plan import identity
@@ -51,10 +52,30 @@ def reasons_against(
         if name in used:
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named)
+    yield from _against_names(cluster)
     yield from _against_quotas(cluster, allocations, facts)
     yield from _against_overlays(cluster, used)
     yield from _against_two_bridges(cluster, used)
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
+
+
+KEPT_BY_IRONIC = frozenset({"detail", "maintenance", "management", "states", "validate"})
+"""Names that its API has below /v1/nodes (ironic, `get_controller_reserved_names`), as far as nodes
+of ours can have them."""
+_UUID = re.compile(r"[0-9a-f]{32}")
+
+
+def _against_names(cluster: Cluster) -> Iterator[str]:
+    """Ironic refuses some with 400, after machines were made (ironic, `is_valid_node_name`)."""
+    if cluster.ironic is None:
+        return
+    for node in cluster.baremetal:
+        if node.enrolment.way is not Way.ENROL:
+            continue
+        if node.name in KEPT_BY_IRONIC:
+            yield f"node {node.name}: Ironic keeps this name for itself: give it another"
+        elif _UUID.fullmatch(node.name.replace("-", "")):
+            yield f"node {node.name}: a node in Ironic must not have a UUID as its name"
 
 
 def _against_quotas(
