@@ -216,14 +216,37 @@ def test_commands_that_no_agent_has_or_that_take_no_time_are_refused() -> None:
             "a" * 62 + "-{n}",
             f"nodes[0].name: makes the name '{'a' * 56}…': expected at most 63 characters, got 64",
         ),
-        ("A", "nodes[0].name: expected lower-case letters, digits and hyphens, got 'A'"),
-        ("A-{n}", "nodes[0].name: makes the name 'A-0': expected lower-case letters, digits and h"),
+        (
+            "A",
+            (
+                "nodes[0].name: expected a name of lower-case letters, digits and hyphens, "
+                "at most 63, got 'A'"
+            ),
+        ),
+        ("A-{n}", "nodes[0].name: makes the name 'A-0': expected a name of lower-case letters, d"),
+        ("-a", "nodes[0].name: expected a letter or digit at both ends of a name, got '-a'"),
+        ("a-{n}-", "makes the name 'a-0-': expected a letter or digit at both ends of a name"),
     ],
 )
 def test_a_name_that_no_node_may_have_is_quoted_whole_or_measured(name: str, said: str) -> None:
     with pytest.raises(SpecError) as raised:
         read(f"cluster: dev\nnodes: [{{name: '{name}'}}]\n")
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("group", ['name: "a\\n"', 'name: "a-{n}\\n", count: 2'])
+def test_a_name_that_ends_with_a_line_is_refused(group: str) -> None:
+    """It went into plans, logs and exports, where it began lines of its own."""
+    with pytest.raises(SpecError, match=r"expected a name of lower-case letters"):
+        read(f"cluster: dev\nnodes: [{{{group}}}]\n")
+
+
+def test_a_name_that_begins_or_ends_with_a_hyphen_is_refused_for_that() -> None:
+    with pytest.raises(SpecError) as raised:
+        read("cluster: -dev\nnetworks: {lan-: {}}\nnodes: [{name: a}]\n")
+    for path, name in (("cluster", "-dev"), ("networks.lan-", "lan-")):
+        said = f"{path}: expected a letter or digit at both ends of a name, got '{name}'"
+        assert said in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["A", "a b", "é", "1" * 80])

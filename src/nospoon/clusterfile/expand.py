@@ -33,7 +33,7 @@ from nospoon.model.cluster import (
     Portgroup,
 )
 from nospoon.model.lab import LabFlavor
-from nospoon.model.names import MAX_NAME, NAME_PATTERN
+from nospoon.model.names import MAX_NAME, is_name, wanted_of
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OWN_FORMAT
 
@@ -48,7 +48,6 @@ BOOT_ORDERS = {
 }
 _NUMBER = re.compile(r"\{n(?::0?(\d{1,2})d?)?\}")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}?")
-_NAME = re.compile(NAME_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +135,8 @@ def _adoptions(
     """What is said of machines of others: all but their shape."""
     assert group.adopt is not None, "only of groups that adopt"
     name = group.name if "name" in group.model_fields_set else ""
-    if name and not _NAME.match(name):
-        message = f"expected a name of lower-case letters, digits and hyphens, got {name!r}"
+    if name and not is_name(name):
+        message = f"expected {wanted_of(name)}, got {shown(name)}"
         result.complaints.append(Complaint(("nodes", index, "name"), message))
         return
     like = _node(sections, group, name=name, default_network="")
@@ -164,13 +163,12 @@ def _names(
     width = int(match[1] or 0) if match else 0
     for number in range(first, first + group.count):
         name = _NUMBER.sub(f"{number:0{width}d}", group.name)
-        if not _NAME.match(name):
-            wrong = "lower-case letters, digits and hyphens"
-            if len(name) > MAX_NAME:
-                wrong = f"at most {MAX_NAME} characters, got {len(name)}"
+        if not is_name(name):
             made = "" if name == group.name else f"makes the name {shown(name)}: "
-            message = f"{made}expected {wrong}"
-            if not made and len(name) <= MAX_NAME:
+            message = f"{made}expected {wanted_of(name)}"
+            if len(name) > MAX_NAME:
+                message += f", got {len(name)}"
+            elif not made:
                 message += f", got {shown(name)}"
             result.complaints.append(Complaint(("nodes", index, "name"), message))
             return

@@ -5,7 +5,6 @@ Syntax errors end it, for nothing can be said of the rest; all other problems ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import ip_address
@@ -42,12 +41,12 @@ from nospoon.model.cluster import (
 from nospoon.model.connections import ConnectionKind, Libvirt, Lxc, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.lab import Lab
-from nospoon.model.names import NAME_PATTERN
+from nospoon.model.names import is_name
 
 DEFAULT_HOST = "here"
 ONCE = Overcommit(cpus=1, memory=1, disk=1)
 """Of a cloud, whose quotas cannot be given away twice."""
-_NAME = re.compile(NAME_PATTERN)
+
 DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
 
@@ -154,7 +153,7 @@ def _default_network(sections: Sections) -> str:
     """
     if not sections.names.get("networks"):
         return DEFAULT_NETWORK
-    return next(filter(_NAME.match, sections.networks), "")
+    return next(filter(is_name, sections.networks), "")
 
 
 def _hosts(sections: Sections, default_uri: str) -> tuple[Host, ...]:

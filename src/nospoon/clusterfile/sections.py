@@ -34,7 +34,7 @@ from nospoon.clusterfile.section import Flag, shown
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.errors import Problem
 from nospoon.model.boot import OTHER_DEVICES
-from nospoon.model.names import MAX_NAME, NAME_PATTERN
+from nospoon.model.names import MAX_NAME, NAME_PATTERN, wanted_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -333,6 +333,8 @@ def _pattern_message(pattern: str, got: str, given: object) -> tuple[str, str]:
     most = _LENGTHS.get(pattern, 0)
     if most and isinstance(given, str) and len(given) > most:
         return f"expected at most {most} characters, got {len(given)}", ""
+    if pattern == NAME_PATTERN and isinstance(given, str):
+        return f"expected {wanted_of(given)}, got {got}", ""
     return f"expected {_FORMS.get(pattern, f'text of the form {pattern}')}, got {got}", ""
 
 
