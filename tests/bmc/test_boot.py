@@ -39,7 +39,7 @@ from nospoon.model.boot import (
     OverrideEnabled,
     next_boot,
 )
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 
 NETWORK, DISK = BootDevice.NETWORK, BootDevice.DISK
 ORDER = (DISK, NETWORK)
@@ -240,7 +240,7 @@ def test_ipmi_flags_are_cleared_after_a_minute_without_a_command() -> None:
     hear(subject, OverrideRequested(ONCE, 1, FLAGS), 0.0)
     assert subject.deadline == FLAGS_TIMEOUT
     hear(subject, PowerRequested(PowerCommand.OFF, 2), 50.0)
-    hear(subject, CommandEnded(Verdict.DONE, changed=False), 50.0)
+    hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.UNCHANGED), 50.0)
     assert subject.deadline == 50.0 + FLAGS_TIMEOUT
     assert list(subject.expire(110.0)) == [Persist(Runtime())]
 

@@ -33,7 +33,7 @@ from nospoon.bmc.power import ANSWER_WITHIN, CAUSE_CHASSIS_CONTROL, SHUTDOWN_PAT
 from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 PLAN = BootPlan(ORDER, ORDER)
@@ -107,9 +107,19 @@ def test_what_is_so_already_is_asked_of_the_machine_and_changes_nothing(
         Drive(command, BootPlan(ORDER[::-1], ORDER), believed=True)
     ]
     before = subject.runtime
-    ended = hear(subject, CommandEnded(Verdict.DONE, changed=False))
-    assert ended == [Answer(1, Verdict.DONE, changed=False)]
+    ended = hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.UNCHANGED))
+    assert ended == [Answer(1, Verdict.DONE, outcome=Outcome.UNCHANGED)]
     assert subject.runtime == before, "no boot followed, so the override is still there"
+
+
+def test_a_machine_that_continues_boots_nothing_and_its_client_learns_it() -> None:
+    subject = bmc(PowerState.OFF)
+    hear(subject, OverrideRequested(ONCE, 9))
+    hear(subject, PowerRequested(ON, 1))
+    ended = hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.CONTINUED))
+    assert ended[-1] == Answer(1, Verdict.DONE, outcome=Outcome.CONTINUED)
+    assert subject.is_on
+    assert subject.runtime.override == ONCE
 
 
 def test_what_others_did_is_found_out_by_a_command() -> None:
@@ -117,13 +127,13 @@ def test_what_others_did_is_found_out_by_a_command() -> None:
     subject = bmc(PowerState.OFF)
     hear(subject, OverrideRequested(ONCE, 9))
     hear(subject, PowerRequested(ON, 1))
-    hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.UNCHANGED))
     assert subject.is_on
     assert subject.runtime.override == ONCE
     assert subject.runtime.restart_cause != CAUSE_CHASSIS_CONTROL
     hear(subject, PowerRequested(OFF, 2))
     hear(subject, machine(MachineChange.STOPPED, PowerState.OFF))
-    hear(subject, CommandEnded(Verdict.DONE, changed=False))
+    hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.UNCHANGED))
     assert not subject.is_on
 
 
@@ -133,8 +143,8 @@ def test_a_machine_that_others_switched_off_is_seen_to_be_off_by_a_command(
 ) -> None:
     subject = bmc(PowerState.ON)
     hear(subject, PowerRequested(command, 1))
-    ended = hear(subject, CommandEnded(Verdict.DONE, changed=False))
-    assert ended[-1] == Answer(1, Verdict.DONE, changed=False)
+    ended = hear(subject, CommandEnded(Verdict.DONE, outcome=Outcome.UNCHANGED))
+    assert ended[-1] == Answer(1, Verdict.DONE, outcome=Outcome.UNCHANGED)
     assert not subject.is_on
     assert not subject.runtime.on
 
@@ -336,7 +346,9 @@ def deadline(subject: Bmc) -> float | None:
 def test_a_lie_is_believed_until_the_fault_is_cleared() -> None:
     subject = lying()
     assert is_on(subject)
-    assert hear(subject, PowerRequested(ON, 2)) == [Answer(2, Verdict.DONE, changed=False)]
+    assert hear(subject, PowerRequested(ON, 2)) == [
+        Answer(2, Verdict.DONE, outcome=Outcome.UNCHANGED)
+    ]
     subject.state.faults = None
     assert hear(subject, FaultsChanged()) == []
     assert not is_on(subject)

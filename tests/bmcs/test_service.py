@@ -25,7 +25,7 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.runtime import process
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.ports import BmcConfig
@@ -278,7 +278,7 @@ class SlowToLearn(MemoryMachines):
         self.heard.append("boot")
         await super().set_boot(machine, boot)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         self.heard.append(str(command))
         return await super().power(machine, command, boot)
 

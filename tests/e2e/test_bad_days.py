@@ -23,7 +23,9 @@ import pytest
 
 from nospoon.api.client import Client
 from nospoon.cli.files import read_request
+from nospoon.control.operations.nodes import CONTINUED
 from nospoon.errors import NospoonError, UsageError
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, broken_certificate, private_rack
 
 ROOT = Path(__file__).parents[2]
@@ -543,6 +545,23 @@ def test_verify_shows_what_simulated_machines_have(shared: Rack) -> None:
     shared.run("up", "--yes", file)
     late = shared.run("verify", name, "-n", "node-0", "--timeout", "0.2", status=1)
     assert "reported nothing within" in late.stderr
+
+
+@pytest.mark.libvirt
+def test_on_of_a_machine_that_others_paused_or_saved_says_that_it_continues(shared: Rack) -> None:
+    name = shared.name()
+    node = "{name: n, firmware: bios, memory: 64MiB, disks: [16MiB], nics: []}"
+    file = shared.file(f"cluster: {name}\n{shared.bmc()}nodes: [{node}]\n", f"{name}.yaml")
+    shared.run("up", "--yes", file)
+    domain = shared.bmcs(name)["n"]["uuid"]
+    shared.run("node", "power", f"{name}/n", "on")
+    until(lambda: "already on" in shared.run("node", "power", f"{name}/n", "on").stderr)
+    for command in ("suspend", "managedsave"):
+        run("virsh", "-c", "qemu:///system", command, domain)
+        said = shared.run("node", "power", f"{name}/n", "on").stderr
+        assert said in {f"{name}/n: {CONTINUED}\n", f"{name}/n: accepted\n"}  # it may take longer
+        until(lambda: "already on" in shared.run("node", "power", f"{name}/n", "on").stderr)
+    shared.run("down", "--yes", name)
 
 
 def test_power_commands_without_effect_say_so(shared: Rack) -> None:

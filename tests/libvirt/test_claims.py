@@ -12,7 +12,7 @@ import pytest
 
 from nospoon.errors import Gone, NotOurs
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.adopted import claim, confirm
@@ -109,10 +109,10 @@ async def test_on_lets_a_machine_go_on_that_its_owner_paused_or_saved_and_boots_
     driver, machine = connection.machine_driver, await seen(connection)
     await driver.claim(node(machine), ONE)
     once = BootPlan((BootDevice.NETWORK,), (BootDevice.DISK,))
-    assert await driver.power(machine.uuid, PowerCommand.ON, PLAN)
+    assert await driver.power(machine.uuid, PowerCommand.ON, PLAN) is Outcome.CHANGED
     process = domain.ID()
     domain.suspend()
-    assert not await driver.power(machine.uuid, PowerCommand.ON, once)
+    assert await driver.power(machine.uuid, PowerCommand.ON, once) is Outcome.CONTINUED
     assert (domain.state()[0], domain.ID()) == (libvirt.VIR_DOMAIN_RUNNING, process)
     events = driver.watch()
     async with asyncio.timeout(20):
@@ -120,7 +120,7 @@ async def test_on_lets_a_machine_go_on_that_its_owner_paused_or_saved_and_boots_
         domain.managedSave(0)
         while (await anext(events)).power is not PowerState.OFF:
             pass
-        assert not await driver.power(machine.uuid, PowerCommand.ON, once)
+        assert await driver.power(machine.uuid, PowerCommand.ON, once) is Outcome.CONTINUED
         while (event := await anext(events)).power is not PowerState.ON:
             pass
     assert event.change is MachineChange.OBSERVED

@@ -11,7 +11,7 @@ import pytest
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
-from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.resources import BootImage, Key, Kind, Machine, OwnerTag, Resource, boot_image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
@@ -110,9 +110,9 @@ async def test_one_that_its_owner_paused_runs_on_before_it_obeys(
     resource = await claimed(connection)
     assert isinstance(resource.shape, Machine)
     server["status"] = "PAUSED"
-    changed = await connection.machine_driver.power(resource.shape.uuid, command, DISK)
+    outcome = await connection.machine_driver.power(resource.shape.uuid, command, DISK)
     assert (server["status"], cloud.acted) == (status, done)
-    assert changed is (command is not ON)
+    assert outcome is (Outcome.CONTINUED if command is ON else Outcome.CHANGED)
 
 
 async def test_a_guest_that_ended_in_its_rescue_is_off_and_can_be_started(

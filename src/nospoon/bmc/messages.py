@@ -13,7 +13,7 @@ from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.bmc.software import Software
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan
-from nospoon.model.machine import MachineEvent, PowerCommand, PowerPolicy
+from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerPolicy
 from nospoon.model.volumes import AddedVolume
 
 
@@ -31,14 +31,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To the request with this ticket. `reason` is for people, "" when all is well. `changed`: as
-    `CommandEnded` has it.
-    """
+    """To the request with this ticket. `reason` is for people, "" when all is well."""
 
     ticket: int
     verdict: Verdict
     reason: str = ""
-    changed: bool = True
+    outcome: Outcome = Outcome.CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +246,12 @@ class BootTold:
 
 @dataclass(frozen=True, slots=True)
 class CommandEnded:
-    """The command under way ended; `verdict` DONE, or why not. `lied`: DONE, and nothing was.
-
-    `changed`: not where the machine was so already, or goes on without a boot.
-    """
+    """The command under way ended; `verdict` DONE, or why not. `lied`: DONE, and nothing was."""
 
     verdict: Verdict
     reason: str = ""
     lied: bool = False
-    changed: bool = True
+    outcome: Outcome = Outcome.CHANGED
 
 
 @dataclass(frozen=True, slots=True)

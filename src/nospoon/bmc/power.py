@@ -48,7 +48,14 @@ from nospoon.bmc.messages import (
 )
 from nospoon.bmc.state import RUNNING, STOPPED, State
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
+from nospoon.model.machine import (
+    MachineChange,
+    MachineEvent,
+    Outcome,
+    PowerCommand,
+    PowerPolicy,
+    PowerState,
+)
 
 ANSWER_WITHIN = 0.25
 SHUTDOWN_PATIENCE = 180.0
@@ -203,7 +210,7 @@ class Power:
         if believed and event.command is not PowerCommand.ON:  # its host may have rebooted just now
             yield from self._state.persist(replace(self._state.runtime, on=False))
         if believed and self._lie is not None:
-            yield Answer(event.ticket, Verdict.DONE, changed=False)
+            yield Answer(event.ticket, Verdict.DONE, outcome=Outcome.UNCHANGED)
             return
         waiting, command = {event.ticket: now + ANSWER_WITHIN}, self._command_for(event.command)
         yield self._drive(command, CAUSE_CHASSIS_CONTROL, waiting, believed=believed)
@@ -279,7 +286,7 @@ class Power:
             return
         if event.lied:
             yield from self._lied(pending, now)
-        elif event.verdict is Verdict.DONE and not event.changed:
+        elif event.verdict is Verdict.DONE and event.outcome is not Outcome.CHANGED:
             yield from self._was_so(pending, now)
         elif event.verdict is Verdict.DONE:
             yield from self._succeeded(pending, now)
@@ -287,7 +294,7 @@ class Power:
             self._restart_until = None
             yield from self._failed(event.reason or str(event.verdict), now)
         for ticket in pending.waiting:
-            yield Answer(ticket, event.verdict, event.reason, changed=event.changed)
+            yield Answer(ticket, event.verdict, event.reason, outcome=event.outcome)
         yield from self.doubted(now)
         if pending.cause not in _RESTORES:
             yield from self._host_confirmed(now)

@@ -22,6 +22,18 @@ class PowerState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Outcome(StrEnum):
+    """What followed from a power command that was carried out.
+
+    CHANGED: a boot, a stop, or what else it asks for. CONTINUED: a machine that another paused or
+    saved runs on, and boots nothing. UNCHANGED: nothing, for it was so already.
+    """
+
+    CHANGED = "changed"
+    CONTINUED = "continued"
+    UNCHANGED = "unchanged"
+
+
 class PowerCommand(StrEnum):
     """What a BMC can ask of a machine (IPMI 2.0 §28.3, Redfish `ResetType`)."""
 

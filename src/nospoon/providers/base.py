@@ -30,7 +30,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.machine import KeptState, MachineEvent, PowerCommand
+from nospoon.model.machine import KeptState, MachineEvent, Outcome, PowerCommand
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.model.seed import Seed
@@ -93,12 +93,11 @@ class MachineDriver(Driver, Protocol):
     @property
     def adoption(self) -> Adoption | None: ...
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         """Do what the command says; return when its outcome is observed.
 
-        Returns False where no boot or stop follows from it: for ON of a running machine, which
-        runs on if another paused it, or of one that another saved, and for OFF and SOFT of a
-        stopped one.
+        No boot or stop follows from ON of a running machine, which runs on if another paused it,
+        or of one that another saved, and from OFF and SOFT of a stopped one.
 
         `boot.now` is the order of a boot that the command causes, `boot.after` of every later
         one, also those that the guest causes by itself and also while the daemon is dead; a

@@ -20,7 +20,7 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Machine, MachineDisk, MachineNic
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.plan import identity
@@ -51,7 +51,7 @@ class MemoryMachines:
         power = self.seen.get(machine, PowerState.OFF)
         return MachineEvent(machine, MachineChange.OBSERVED, power)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         self.told.append((machine, command, boot))
         await asyncio.sleep(self.delay)
         if self.error is not None:
@@ -59,9 +59,9 @@ class MemoryMachines:
         change, power = _OUTCOMES[command]
         starts = command is PowerCommand.ON or power is PowerState.OFF
         if starts and self.last(machine).power is power:
-            return False
+            return Outcome.UNCHANGED
         self.report(machine, change, power)
-        return True
+        return Outcome.CHANGED
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.orders.append((machine, boot))

@@ -22,7 +22,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.capabilities import Console
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     BootImage,
@@ -428,21 +428,26 @@ class DriverPromises:
         driver = bench.connection.machine_driver
         async with events_of(bench, rack.uuid) as queue:
             assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
-            assert await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            outcome = await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            assert outcome is Outcome.CHANGED
             assert await self.power_of(bench, rack.uuid) is PowerState.ON
             started = await until(queue, MachineChange.STARTED, bench.patience)
             assert started.power is PowerState.ON
             assert (await found(bench, rack.machine)).running
-            assert not await driver.power(rack.uuid, PowerCommand.ON, PLAN)
-            assert await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+            unchanged = await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+            assert unchanged is Outcome.UNCHANGED
+            outcome = await driver.power(rack.uuid, PowerCommand.RESET, PLAN)
+            assert outcome is Outcome.CHANGED
             await until(queue, MachineChange.RESET, bench.patience)
             await driver.power(rack.uuid, PowerCommand.CYCLE, PLAN)
             await until(queue, MachineChange.STARTED, bench.patience)
-            assert await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+            outcome = await driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+            assert outcome is Outcome.CHANGED
             assert await self.power_of(bench, rack.uuid) is PowerState.OFF
             await until(queue, MachineChange.STOPPED, bench.patience)
             for command in (PowerCommand.OFF, PowerCommand.SOFT):
-                assert not await driver.power(rack.uuid, command, PLAN)
+                unchanged = await driver.power(rack.uuid, command, PLAN)
+                assert unchanged is Outcome.UNCHANGED
 
     async def test_a_machine_that_is_off_cannot_be_reset(self, bench: Bench, rack: AnyRack) -> None:
         await make(bench, *rack.all)

@@ -16,7 +16,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.machine import MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Connection, DiskSnapshots, Drives, MachineDriver
 from nospoon.runtime import clock
@@ -160,7 +160,7 @@ class Hosts:
             changed.clear()
             await changed.wait()
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         return await self.driver(machine).power(machine, command, boot)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:

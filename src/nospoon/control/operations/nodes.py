@@ -19,11 +19,11 @@ from nospoon.control.operations.memory import record_group
 from nospoon.control.planning import status as shown
 from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
-from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
-from nospoon.services.bmcs.service import UNCHANGED, BmcService
+from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import Account
@@ -31,12 +31,23 @@ from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 AS_FILED = "as configured"
+CONTINUED = "done: it was paused or saved, and continues without a boot"
 NO_EFFECT = {
-    (PowerCommand.ON, PowerState.ON): "already on, nothing changed; `cycle` or `reset` boots again",
-    (PowerCommand.OFF, PowerState.OFF): "already off, nothing changed",
-    (PowerCommand.SOFT, PowerState.OFF): "already off, nothing changed",
+    PowerCommand.ON: "already on, nothing changed; `cycle` or `reset` boots again",
+    PowerCommand.OFF: "already off, nothing changed",
+    PowerCommand.SOFT: "already off, nothing changed",
 }
 """What is shown for a command that has no effect (IPMI and Redfish accept it as well)."""
+
+
+def result_shown(command: PowerCommand, result: str) -> str:
+    """`result`: as `BmcService.power` has it."""
+    match result:
+        case Outcome.CONTINUED:
+            return CONTINUED
+        case Outcome.UNCHANGED:
+            return NO_EFFECT.get(command, "done")
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +102,8 @@ class Nodes:
     async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
         """A chassis command through the node's BMC: {"node", "result"}."""
         member = self.fleet.find(uid, reference)
-        before = self.power_of(member)
         result = await self.bmcs.power(member.uuid, command)
-        if result == UNCHANGED:  # one that was off and saved goes on, and boots nothing
-            result = NO_EFFECT.get((command, before), "done")
-        return {"node": member.path, "result": result}
+        return {"node": member.path, "result": result_shown(command, result)}
 
     async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:
         """From now on, for so many seconds or until cleared, this goes wrong with a node's BMC."""

@@ -19,7 +19,7 @@ import structlog
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.seed import Seed
 from nospoon.providers.base import OpenSeed, no_seeds
@@ -361,23 +361,22 @@ class MachineDriver:
         self._roster.forget(machine.uuid)
         return whole
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         await self._presence.ready()
         async with self._locks[machine]:
             if command is PowerCommand.ON:
                 started = await self._boots.start_if_off(machine, boot)
                 if started is not None:
-                    return started is Started.BOOTED
+                    return Outcome.CHANGED if started is Started.BOOTED else Outcome.CONTINUED
             power = await self._power(machine)
             on = power is PowerState.ON
             match command, on:
                 case (PowerCommand.OFF | PowerCommand.SOFT, False) if power is PowerState.OFF:
-                    return False
+                    return Outcome.UNCHANGED
                 case (PowerCommand.OFF, _):
                     await self._switch_off(machine)
                 case (PowerCommand.ON, True):
-                    await self._resume(machine)
-                    return False
+                    return await self._resume(machine)
                 case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
                     if power is not PowerState.OFF:
                         await self._stop(machine)
@@ -397,7 +396,7 @@ class MachineDriver:
                         f"host {self._hypervisor.host}: machine {self._roster.named(machine)} is "
                         f"{power}: it cannot do {command}"
                     )
-        return True
+        return Outcome.CHANGED
 
     async def _power(self, machine: UUID) -> PowerState:
         def look(connect: Connect) -> PowerState:
@@ -439,14 +438,18 @@ class MachineDriver:
 
         await self._do(machine, "stop", destroy)
 
-    async def _resume(self, machine: UUID) -> None:
-        """Running is what ON asks for; one that somebody paused is let go."""
+    async def _resume(self, machine: UUID) -> Outcome:
+        """Running is what ON asks for; one that another paused continues."""
 
-        def resume(domain: Domain) -> None:
-            if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
-                domain.resume()
+        def resume(connect: Connect) -> Outcome:
+            domain = self._roster.find(connect, machine)
+            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+                return Outcome.UNCHANGED
+            domain.resume()
+            return Outcome.CONTINUED
 
-        await self._do(machine, "start", resume)
+        named = self._roster.named(machine)
+        return await self._hypervisor.work(resume, f"start machine {named}")
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         await self._presence.ready()

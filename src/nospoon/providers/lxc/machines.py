@@ -13,7 +13,7 @@ import msgspec
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.feed import EventFeed
@@ -140,7 +140,7 @@ class MachineDriver(Owned):
     async def _exists(self, path: str) -> bool:
         return (await self.host.runner.run(["test", "-e", path], check=False)).status == 0
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         """A container boots its root whatever `boot` says."""
         del boot
         async with self._locks[machine]:
@@ -148,7 +148,7 @@ class MachineDriver(Owned):
             directory = self.host.path(path)
             match command, running is not None:
                 case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                    return False
+                    return Outcome.UNCHANGED
                 case (PowerCommand.ON | PowerCommand.CYCLE, False):
                     await self._start(directory, shape, name)
                 case (PowerCommand.OFF, True):
@@ -168,7 +168,7 @@ class MachineDriver(Owned):
                         f"it cannot do {command}"
                     )
         await self._look()
-        return True
+        return Outcome.CHANGED
 
     async def _find(self, machine: UUID) -> tuple[str, Machine, str, Running | None]:
         """Its directory below that of pools, shape, node, and processes. Raises `Gone`."""

@@ -82,15 +82,15 @@ class Actions:
             )
         return server
 
-    async def going_on(self, machine: UUID) -> Server:
-        """The server of a machine; one that another paused runs on first: Nova stops none that is
-        paused. Raises `Gone`.
+    async def going_on(self, machine: UUID) -> tuple[Server, bool]:
+        """The server of a machine, and whether it was paused: one that another paused runs on
+        first, for Nova stops none that is. Raises `Gone`.
         """
         server = await self.must(machine)
         if server.status != PAUSED:
-            return server
+            return server, False
         await self.act(machine, {"unpause": None})
-        return await self.until(machine, lambda each: each.status != PAUSED, POWER)
+        return await self.until(machine, lambda each: each.status != PAUSED, POWER), True
 
     async def until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
         """Once the server is so, and Nova does nothing with it."""

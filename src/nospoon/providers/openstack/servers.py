@@ -16,7 +16,7 @@ import structlog
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
@@ -308,12 +308,12 @@ class ServerDriver:
         except Gone:
             return
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         """`boot` is not needed where a boot image asks for it: a server of others boots its disk,
         or is rescued with the boot image.
         """
         await self._read_console(machine)
-        server = await self._actions.going_on(machine)
+        server, was_paused = await self._actions.going_on(machine)
         on = server.power is PowerState.ON
         if server.shape.adopted:
             boots = command in BOOTING and not (on and command is PowerCommand.ON)
@@ -328,8 +328,10 @@ class ServerDriver:
             if server.shape.boot_iso and (asks or server.is_rescued):
                 return await self._power_by_rescue(server, command, asks=asks)
         match command, on:
+            case (PowerCommand.ON, True) if was_paused:
+                return Outcome.CONTINUED
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                return False
+                return Outcome.UNCHANGED
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
                 await self._power_on(machine)
             case (PowerCommand.OFF, True):
@@ -350,14 +352,16 @@ class ServerDriver:
                 await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
-        return True
+        return Outcome.CHANGED
 
-    async def _power_by_rescue(self, server: Server, command: PowerCommand, *, asks: bool) -> bool:
+    async def _power_by_rescue(
+        self, server: Server, command: PowerCommand, *, asks: bool
+    ) -> Outcome:
         """Of a server of others that boots our image, or does when it `asks` what to boot."""
         machine, on = server.machine, server.power is PowerState.ON
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                return False
+                return Outcome.UNCHANGED
             case (PowerCommand.OFF | PowerCommand.SOFT, True):
                 await self._rescue.leave(machine)
                 await self._power_off(machine)
@@ -370,7 +374,7 @@ class ServerDriver:
                 await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
-        return True
+        return Outcome.CHANGED
 
     async def _power_on(self, machine: UUID) -> None:
         """A start that fails on its host leaves the server off without a word, such as where Nova

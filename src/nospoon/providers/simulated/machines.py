@@ -13,7 +13,7 @@ import msgspec
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource, Shape
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
@@ -107,13 +107,13 @@ class SimulatedMachines(SimulatedDriver):
             self._end_guest(observed.shape.uuid)
             self._publish(observed.shape.uuid, MachineChange.UNDEFINED)
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         """What the machine says at it is in its record when this returns, if the disk has space."""
-        changed = await self._power(machine, command, boot)
+        outcome = await self._power(machine, command, boot)
         await self._recorder.tried()
-        return changed
+        return outcome
 
-    async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def _power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         self.around.begin(f"power {command}")
         state = self.around.state(machine)
         if self._chance.random() < self.around.simulation.power_failures:
@@ -121,8 +121,8 @@ class SimulatedMachines(SimulatedDriver):
         on = state.power is PowerState.ON
         match command, on:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
-                state.paused = False
-                return False
+                was_paused, state.paused = state.paused, False
+                return Outcome.CONTINUED if was_paused else Outcome.UNCHANGED
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
                 await self._start(machine, boot)
             case (PowerCommand.OFF, True):
@@ -139,7 +139,7 @@ class SimulatedMachines(SimulatedDriver):
                 self._port(machine).say(b"NMI received\r\n")
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
-        return True
+        return Outcome.CHANGED
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
         self.around.begin("set_boot")

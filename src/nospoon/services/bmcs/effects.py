@@ -33,7 +33,7 @@ from nospoon.bmc.messages import (
 )
 from nospoon.bmc.runtime import Runtime
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
-from nospoon.model.machine import PowerCommand
+from nospoon.model.machine import Outcome, PowerCommand
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
@@ -198,13 +198,14 @@ class Effects:
                 raise AssertionError("these wait")
 
     async def _drive(self, served: Served, effect: Drive) -> None:
-        verdict, reason, lied, changed = Verdict.DONE, "", False, False
+        verdict, reason, lied, outcome = Verdict.DONE, "", False, Outcome.CHANGED
         command = effect.command
         try:
             acts = not effect.unplugs and not effect.believed
             lied = acts and await self._lies(served, command)
             power = self._machines.power
-            changed = lied or await power(served.bmc.uuid, command, effect.boot)
+            if not lied:
+                outcome = await power(served.bmc.uuid, command, effect.boot)
         except Gone as error:
             verdict, reason = Verdict.GONE, str(error)
         except HostUnreachable as error:
@@ -219,7 +220,7 @@ class Effects:
                 machine=str(served.config.machine.uuid),
                 why=reason,
             )
-        self.feed(served, CommandEnded(verdict, reason, lied=lied, changed=changed))
+        self.feed(served, CommandEnded(verdict, reason, lied=lied, outcome=outcome))
 
     async def _lies(self, served: Served, command: PowerCommand) -> bool:
         """A fault on demand: whether nothing is to be done, and that be called success."""

@@ -11,7 +11,7 @@ from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import MachineEvent, Outcome, PowerCommand
 from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
 from nospoon.model.secure_boot import KeyDatabase
 
@@ -42,7 +42,7 @@ class Machines(Protocol):
     def last(self, machine: UUID) -> MachineEvent | None:
         """The last event of a machine: its state without asking anybody."""
 
-    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> bool:
+    async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         """As `MachineDriver.power`: returns when the outcome is observed, and whether it is new."""
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:

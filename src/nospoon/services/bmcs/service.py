@@ -47,7 +47,7 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.model.boot import BootOverride
-from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
@@ -75,8 +75,6 @@ log = structlog.get_logger()
 
 START_PATIENCE = 120.0
 """Seconds that an operation waits for a machine that starts; a BMC answers its client before."""
-UNCHANGED = "unchanged"
-"""Result of a command to a machine that was so already."""
 ERRORS: dict[Verdict, type[NospoonError]] = {
     Verdict.BUSY: Conflict,
     Verdict.WRONG_STATE: UsageError,
@@ -378,11 +376,14 @@ class BmcService:
             self.feed(served, BootObserved())
 
     async def power(self, uuid: UUID, command: PowerCommand) -> str:
-        """A chassis command; 'done', 'unchanged' or 'accepted'. Raises what `ERRORS` says."""
+        """A chassis command; 'done', 'accepted', or the outcome if it is another than CHANGED.
+        Raises what `ERRORS` says.
+        """
         served = self._known(uuid)
         answer = await self.ask(served, lambda t: PowerRequested(command, t))
         result = _result(answer)
-        return UNCHANGED if answer.verdict is Verdict.DONE and not answer.changed else result
+        done = answer.verdict is Verdict.DONE and answer.outcome is not Outcome.CHANGED
+        return str(answer.outcome) if done else result
 
     async def start(self, uuid: UUID) -> str:
         """Power a machine on, and wait until that is over, for `START_PATIENCE` at most: why it
