@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Compiled modules are kept: otherwise every start of a daemon, of Ironic or of Nova compiles them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-ironic test-ironic-full check format dist bench docs advisories clean
+.PHONY: demo test test-ironic test-ironic-full test-control-plane check format dist bench docs advisories clean
 
 demo:            ## Bring up real virtual servers, use them as a stranger would
 	scripts/setup run
@@ -21,6 +21,11 @@ test-ironic:     ## Real agents in real machines, deployed by a real Ironic; a p
 
 test-ironic-full: export NOSPOON_FULL_CYCLES = 1
 test-ironic-full: test-ironic  ## The same, with cleaning and inspection of every machine
+
+test-control-plane: export NOSPOON_CONTROL_PLANE = 1
+test-control-plane: ## The example of a control plane, built and used; not a part of `make test`
+	scripts/setup test
+	$(BIN)/python -m pytest tests/e2e/test_control_plane.py $(PYTEST_ARGS)
 
 check:           ## Format, lint, strict types, import contracts, generated documents, words
 	$(BIN)/ruff format --check .

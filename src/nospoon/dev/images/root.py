@@ -13,14 +13,18 @@ from pathlib import Path
 
 from nospoon.runtime import process
 
-PACKAGES = ("systemd-sysv", "dbus", "cloud-init", "openssh-server", "iproute2", "udev")
-"""So that cloud-init and ssh work in every kind of node."""
+PACKAGES = (
+    "systemd-sysv", "systemd-resolved", "dbus", "cloud-init", "openssh-server", "iproute2", "udev",
+)  # fmt: skip
+"""So that cloud-init, ssh and names work in every kind of node."""
 KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
 """What a disk needs besides: cloud-init grows its file system by them."""
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 LONGEST = 1800.0
 """Seconds for a slow mirror."""
-SETTINGS = "datasource_list: [NoCloud, ConfigDrive, OpenStack, None]"
+SETTINGS = "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false}"
+SERVERS = "../run/systemd/resolve/resolv.conf"
+"""Its stub asks no server for names of one word, which those of nodes are (resolved.conf(5))."""
 HOOKS = (
     f'[ ! -d "$1/etc/cloud" ] || echo \'{SETTINGS}\' >"$1/etc/cloud/cloud.cfg.d/90_nospoon.cfg"',
     '[ ! -e "$1/bin/systemctl" ] || chroot "$1" systemctl enable systemd-networkd',
@@ -28,7 +32,9 @@ HOOKS = (
     # of this machine, or of this build alone: the first boot makes them
     'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/machine-id"',
     '[ ! -d "$1/etc" ] || : >"$1/etc/machine-id"',
-    'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/* "$1/var/cache/ldconfig"',
+    f'[ ! -e "$1/lib/systemd/systemd-resolved" ] || ln -s {SERVERS} "$1/etc/resolv.conf"',
+    'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1/var/cache/ldconfig"',
+    '[ ! -d "$1/var/log" ] || find "$1/var/log" -type f -delete',  # not what services log to
 )
 
 
