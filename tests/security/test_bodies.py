@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.security.asked import GROUP, OTHER, OWNER, STRANGER, _scope, a_daemon
 
-from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_ESCAPES, MAX_HELD, Gate
+from nospoon.api.gate import MAX_BESIDES, MAX_BODY, MAX_ESCAPES, MAX_HELD, MOST_REQUESTS, Gate
 from nospoon.api.peer import Members
 from nospoon.clusterfile.compose import MAX_DEPTH, MAX_NODES, BoundError, compose
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
@@ -232,3 +232,41 @@ print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0,
 def test_memory_with_passwords_is_dumped_nowhere() -> None:
     done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "(0, 0) 0"
+
+
+async def test_requests_of_one_member_that_wait_are_bounded() -> None:
+    """While the store hung, each that a caller left waited on: a member who asked again and
+    again took 10 MB of the daemon's memory a second.
+    """
+    go, begun, statuses = asyncio.Event(), asyncio.Semaphore(0), list[int]()
+
+    async def inner(*_: object) -> None:
+        begun.release()
+        await go.wait()
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    gate = Gate(inner, Members(GROUP), RateLimitedLog())
+
+    async def asked(uid: int, method: str = "GET") -> None:
+        await gate(_scope("http", uid, "/v1/operations", method=method), receive, send)
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for number in range(MOST_REQUESTS):
+            group.create_task(asked(OWNER, "PUT" if number % 2 else "GET"))
+        for _ in range(MOST_REQUESTS):
+            await begun.acquire()
+        await asked(OWNER)
+        await asked(OWNER, "PUT")
+        assert statuses == [503, 503]
+        for uid in (OTHER, 0):
+            group.create_task(asked(uid))
+            await begun.acquire()
+        go.set()
+    await asked(OWNER)
+    assert statuses == [503, 503]

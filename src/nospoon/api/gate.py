@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +37,10 @@ MAX_SMALL = 16 << 10
 """Bytes of a body of any other route."""
 MAX_HELD = 64 << 20
 """Bytes of bodies of one member that are read or worked on at a time."""
+MOST_REQUESTS = 512
+"""Requests of one member under way. Some go on when their connections, of which 256 are kept, are
+closed, and wait as long as the store does not answer.
+"""
 RETRY_AFTER = 2
 """Seconds (RFC 9110 §10.2.3), where they are more."""
 MAX_ESCAPES = 1 << 20
@@ -52,10 +56,27 @@ REFUSED = 4403
 
 
 class Held:
-    """Bytes of the bodies of requests that are under way, by user."""
+    """Requests that are under way, and bytes of their bodies, by user."""
 
     def __init__(self) -> None:
         self._of = defaultdict[int, int](int)
+        self._requests: Counter[int] = Counter()
+
+    @contextmanager
+    def one(self, caller: Caller) -> Iterator[None]:
+        """For the time of a request. Raises `Busy` for too many of a user."""
+        if not caller.admin and self._requests[caller.uid] >= MOST_REQUESTS:
+            raise Busy(
+                f"{MOST_REQUESTS} requests of yours are under way, as many as may be",
+                hint="Wait until one of them has been answered. Does the store's database answer?",
+            )
+        self._requests[caller.uid] += 1
+        try:
+            yield
+        finally:
+            self._requests[caller.uid] -= 1
+            if not self._requests[caller.uid]:
+                del self._requests[caller.uid]
 
     @contextmanager
     def by(self, caller: Caller) -> Iterator[Callable[[int], None]]:
@@ -100,6 +121,8 @@ class Gate:
                 if "\0" in scope["path"] or b"%00" in scope["query_string"]:
                     # which PostgreSQL takes for a fault of its own
                     raise UsageError("expected a URL without the character U+0000")
+                if scope["type"] == "http":
+                    stack.enter_context(self.held.one(caller))
                 if scope["type"] == "http" and scope["method"] != "PUT":
                     take = stack.enter_context(self.held.by(caller))
                     receive = _given(await _bounded(scope, receive, take), receive)
