@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
-from nospoon.cli.commands.vbmc import command
+from nospoon.cli.commands.vbmc import _write, command
 from nospoon.errors import PlanRefused, UsageError
 
 A = {"username": "admin", "password": "secret", "address": "::", "port": "46230"}
@@ -183,3 +184,41 @@ def test_a_name_that_no_directory_can_have_is_refused(name: str) -> None:
 def test_what_was_said_before_may_be_anything(home: Path) -> None:
     (home / "domains" / ".nospoon").mkdir(parents=True)
     vbmc("list")
+
+
+def test_links_in_a_directory_of_others_lead_to_no_file_of_who_calls(home: Path) -> None:
+    """Root's `vbmc` wrote to what they led to: that was truncated, or got a password."""
+    add(home, "adp-bios", A)
+    place, victim, made = home / "domains", home / "victim", home / "made"
+    victim.write_text("root:x:0:0\nbin:x:1:1\n")
+    (place / ".nospoon").symlink_to(victim)
+    vbmc("list")
+    assert victim.read_text() == "root:x:0:0\nbin:x:1:1\n"
+
+    (place / "adp-bios" / "config.new").symlink_to(victim)
+    _write(place / "adp-bios" / "config", A)
+    assert victim.read_text() == "root:x:0:0\nbin:x:1:1\n"
+    assert "secret" in (place / "adp-bios" / "config").read_text()
+
+    (place / ".lock").unlink(missing_ok=True)
+    (place / ".lock").symlink_to(made)
+    assert "cannot write in" in vbmc("delete", "adp-bios", status=1).stderr
+    assert not made.exists()
+
+
+def test_a_fifo_in_the_place_of_a_file_holds_up_no_command(home: Path) -> None:
+    (home / "domains").mkdir()
+    os.mkfifo(home / "domains" / ".nospoon")
+    vbmc("list")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_link_of_another_user_is_no_directory_of_a_domain(home: Path) -> None:
+    (home / "domains").mkdir()
+    (home / "etc").mkdir()
+    place = home / "domains" / "linked"
+    place.symlink_to(home / "etc")
+    os.lchown(place, 65534, 65534)
+    with pytest.raises(UsageError, match="is a link of another user"):
+        _write(place / "config", A)
+    assert not list((home / "etc").iterdir())

@@ -47,6 +47,8 @@ NATIVE = {
     "show": "`nospoon node show NODE`",
 }
 """What does the same with a cluster file."""
+MOST_SAID = 1000
+"""Characters of the file that has the names of commands of which that was said."""
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def _alone() -> Iterator[None]:
     place = _directory()
     try:
         place.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(place / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(place / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise NospoonError(f"cannot write in {place}: {reason(error)}") from error
     with os.fdopen(descriptor) as lock:
@@ -317,12 +319,17 @@ def _read(path: Path) -> dict[str, str] | None:
 
 
 def _write(path: Path, settings: dict[str, str]) -> None:
-    """The password is in it: its owner alone reads it."""
+    """The password is in it: its owner alone reads it. The directory may be another user's, whose
+    links lead to no file of who writes.
+    """
+    if path.parent.is_symlink() and path.parent.lstat().st_uid != os.geteuid():
+        raise UsageError(f"cannot write {path}: {path.parent} is a link of another user")
     lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
     if any("\n" in value for value in settings.values()):
         raise UsageError("expected settings in one line each")
     new = path.with_name("config.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
         opened.write(f"[{SECTION}]\n{lines}")
     new.replace(path)
 
@@ -470,13 +477,16 @@ def _status(settings: dict[str, str], served: set[tuple[str, str]]) -> str:
 def _once(name: str) -> None:
     """Say how it is done with a cluster file, the first time that a command is used here."""
     place = _directory()
-    marker = place / ".nospoon"
+    marker, options = place / ".nospoon", os.O_NOFOLLOW | os.O_NONBLOCK  # it may be a FIFO
     try:
-        said = marker.read_text(errors="replace").split()
+        with os.fdopen(os.open(marker, os.O_RDONLY | options), errors="replace") as opened:
+            said = opened.read(MOST_SAID).split()
     except OSError:
         said = []
     if name not in said:
         echo(f"In nospoon's own words: {NATIVE[name]}", err=True)
         with suppress(OSError):  # of another user, who reads it: it is said again
             place.mkdir(parents=True, exist_ok=True)
-            marker.write_text(" ".join([*said, name]) + "\n")
+            descriptor = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | options, 0o644)
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(" ".join([*said, name]) + "\n")
