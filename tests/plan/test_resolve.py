@@ -394,7 +394,9 @@ def test_what_hosts_lack_for_networks_of_containers_is_said_of_those_that_make_t
     first = replace(FACTS, anti_spoofing=True)
     beside = replace(FACTS, managed_networks=False)
     _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
-    assert "network lan: containers are not filtered there" in " ".join(reasons)
+    said = " ".join(reasons)
+    assert "network lan: containers are not filtered there" in said
+    assert "`virsh nwfilter-dumpxml clean-traffic` fails on that host. Start libvirtd" in said
     facts = {"here": first, "here:lxc": replace(beside, anti_spoofing=True)}
     assert place(cluster, {}, facts, {})[1] == []
     made = resources(cluster, ROOT)[Key(Kind.MACHINE, "here:lxc", "box")]

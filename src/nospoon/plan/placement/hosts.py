@@ -126,9 +126,10 @@ def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> It
     for network in cluster.networks:
         if network.name in wanted and network.anti_spoofing and not (facts and facts.anti_spoofing):
             yield (
-                f"network {network.name}: containers are not filtered there: `virsh` finds no "
-                "filter clean-traffic. Install libvirt-clients and libvirt-daemon-config-nwfilter "
-                "there, leave `anti_spoofing` out, or give containers a network of their own."
+                f"network {network.name}: containers are not filtered there: "
+                "`virsh nwfilter-dumpxml clean-traffic` fails on that host. Start libvirtd there, "
+                "install libvirt-clients and libvirt-daemon-config-nwfilter, leave `anti_spoofing` "
+                "out, or give containers a network of their own."
             )
 
 
