@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Arch
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.kvm import KvmTrial, Trial, Verdict
-from nospoon.runtime.runner import Runner
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import LocalRunner, Runner
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 
@@ -134,3 +135,42 @@ async def test_a_host_says_what_it_has(connection: Any) -> None:
     assert can.cpus > 0
     total = Path("/proc/meminfo").read_text().split()[1]
     assert can.memory == int(total) << 10
+
+
+class WithoutKvm(Hypervisor):
+    """A libvirtd that lists emulation alone."""
+
+    async def ask(self, function: Callable[[Any], Any], doing: str) -> Any:
+        del function, doing
+        return False
+
+
+class Says(LocalRunner):
+    """A host on which every command ends with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        del stdin, check
+        return Finished(tuple(argv), self.status, "", "")
+
+
+@pytest.mark.parametrize(
+    ("uri", "status", "says"),
+    [
+        ("qemu:///session", 0, True),
+        ("qemu:///session", 1, False),
+        ("qemu:///system", 0, False),
+    ],
+)
+async def test_a_user_who_may_not_open_kvm_learns_how_to(
+    tmp_path: Path, uri: str, status: int, *, says: bool
+) -> None:
+    trial = KvmTrial(WithoutKvm(uri, "here"), Says(status), None, tmp_path)
+    verdict = await trial.verdict()
+    assert verdict.accelerator == "tcg"
+    assert verdict.note.startswith("libvirt offers no KVM there")
+    assert ("Join the group kvm" in verdict.note) is says

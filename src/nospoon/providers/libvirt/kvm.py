@@ -28,6 +28,8 @@ from nospoon.runtime.runner import Runner
 from nospoon.runtime.telling import tell
 
 log = structlog.get_logger()
+FORBIDDEN = "test -e /dev/kvm && ! test -w /dev/kvm"
+"""Shell: KVM is there, and not for this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,19 @@ class KvmTrial:
 
     async def _known(self) -> Verdict | None:
         if not await self._hypervisor.ask(_offers_kvm, "list virtualization types"):
-            return Verdict("tcg", "libvirt offers no KVM there")
+            return Verdict("tcg", f"libvirt offers no KVM there{await self._forbidden()}")
         if self._trial is None:
             return Verdict("tcg", "KVM was not tried, for want of a kernel to boot")
         return await asyncio.to_thread(_read, await self._file())
+
+    async def _forbidden(self) -> str:
+        """A user's own libvirtd opens the device as that user; root's does so itself."""
+        if not self._hypervisor.uri.endswith("/session"):
+            return ""
+        closed = await self._runner.run(["sh", "-c", FORBIDDEN], check=False)
+        if closed.status != 0:
+            return ""
+        return ": you may not open /dev/kvm. Join the group kvm, and log in again"
 
     async def _tried(self) -> Verdict:
         assert self._trial is not None, "without one the verdict is known"
