@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nospoon.api.client import Client
 from nospoon.cli import ansible
-from nospoon.cli.echo import echo
+from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.follow import finish, follow
 from nospoon.errors import SpecError, UsageError
 from nospoon.model.images import LOADED
@@ -222,9 +222,18 @@ def _why_unusable(certificate: Path, key: Path) -> tuple[str, str] | None:
     return tls.why_unusable(certificate, key, now=clock.unix())
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as content:
+def _digest(path: Path, *, patience: float = 2.0) -> str:
+    """By which the daemon knows the content. Images of many GiB take minutes: after so many seconds
+    that is reported.
+    """
+    size = path.stat().st_size
+    reading = f"Reading {path.name} ({_amount(size)}): the daemon may have its content already"
+    with path.open("rb") as content, report_if_long(reading, seconds=patience):
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _amount(size: int) -> str:
+    return f"{size >> 20} MiB" if size >> 20 else f"{-(-size >> 10)} KiB"
 
 
 def upload(client: Client, path: Path) -> str:
@@ -246,8 +255,7 @@ def _upload(client: Client, files: dict[str, Path]) -> None:
     for digest in chain.from_iterable(asked):
         path = files[digest]
         size = path.stat().st_size
-        amount = f"{size >> 20} MiB" if size >> 20 else f"{-(-size >> 10)} KiB"
-        echo(f"Uploading {path.name} ({amount})", err=True)
+        echo(f"Uploading {path.name} ({_amount(size)})", err=True)
         with path.open("rb") as content:
             client.upload(digest, content, size)
 
