@@ -185,3 +185,21 @@ async def test_a_reader_is_told_what_is_missing_of_a_full_record_and_goes_on(
 async def test_a_machine_that_is_not_there_cannot_be_attached_to(service: ConsoleService) -> None:
     with pytest.raises(Gone):
         await service.attach(UUID(int=1))
+
+
+async def test_a_node_that_is_removed_ends_its_readers_and_a_new_one_is_heard(
+    connection: SimulatedConnection, service: ConsoleService, machine: UUID
+) -> None:
+    await service.keep({machine: "n"}, group="0/dev")
+    await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
+    async with asyncio.timeout(10), await service.attach(machine) as one:
+        followed = service.read(machine, follow=True)
+        assert b"boots disk" in await anext(followed)
+        await one.write(b"hello")
+        assert await heard(one, b"hello")
+        service.node_removed(machine)
+        assert [data async for data in one.output()] == []
+        assert one.is_removed
+        assert b"".join([data async for data in followed]) in {b"", b"hello"}
+    async with await service.attach(machine) as other:
+        assert not other.is_removed

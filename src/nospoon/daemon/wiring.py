@@ -266,9 +266,7 @@ class Daemon:
             medium_of=self.cloud_media.path,
             start_disk=self._start_disk,
         )
-        self.fleet = Fleet(
-            self.hosts, self.authority, self.bmcs.reshape, left=self.cloud_media.drop
-        )
+        self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape, left=self._node_left)
         self.peers = Peers(self._owner_of)
         app = create_boot_app(
             self.authority,
@@ -671,6 +669,10 @@ class Daemon:
             return self.fleet.find(uid, reference).uuid
         except NospoonError:
             return None
+
+    def _node_left(self, machine: UUID) -> None:
+        self.cloud_media.drop(machine)
+        self.consoles.node_removed(machine)
 
     def _owner_of(self, machine: UUID) -> int | None:
         member = self.fleet.get(machine)

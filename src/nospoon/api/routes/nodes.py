@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
@@ -14,6 +13,7 @@ from nospoon.api.leaving import unless_gone
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
 from nospoon.errors import Gone, NospoonError
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.consoles.service import Attached
 
 router = APIRouter(tags=["nodes"])
 LONGEST_REASON = 123
@@ -136,14 +136,17 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
         await socket.close(REFUSED, str(error).encode()[:LONGEST_REASON].decode(errors="ignore"))
         return
     async with attached, Tasks("console") as tasks:
-        tasks.start(_send(socket, attached.output()), name=node)
+        tasks.start(_send(socket, node, attached), name=node)
         while (message := await socket.receive())["type"] != "websocket.disconnect":
             typed = message.get("bytes")
             with contextlib.suppress(Gone):  # as on a real line: a machine that is off is deaf
                 await attached.write(message["text"].encode() if typed is None else typed)
 
 
-async def _send(socket: WebSocket, output: AsyncIterator[bytes]) -> None:
-    async for data in output:
+async def _send(socket: WebSocket, node: str, attached: Attached) -> None:
+    async for data in attached.output():
         await socket.send_bytes(data)
-    await socket.close()
+    if attached.is_removed:
+        await socket.close(REFUSED, f"node {node} was removed"[:LONGEST_REASON])
+    else:
+        await socket.close()

@@ -172,6 +172,7 @@ class Nodes:
         try:
             machine = self.fleet.find(uid, reference).uuid
         except NotFound:
+            follow = False  # nothing more comes
             cluster, _, node = reference.partition("/")
             kept = await self.consoles.kept(record_group(uid, cluster), node, user=uid)
             if kept is None:

@@ -8,7 +8,7 @@ power cycles: when the machine starts again the stream is opened again.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -96,9 +96,16 @@ class Waiting(JoinedBytes):
         self.end()
 
 
+@dataclass(slots=True, eq=False)
+class Follower:
+    """Who reads a record as it grows; `over`: its node was removed, and nothing more comes."""
+
+    over: bool = False
+
+
 @dataclass(slots=True)
 class Line:
-    """The stream of one machine and who reads it."""
+    """The stream of one machine and who reads it. `removed`: its node was removed."""
 
     machine: UUID
     readers: set[Waiting] = field(default_factory=set)
@@ -106,6 +113,7 @@ class Line:
     runs: asyncio.Event = field(default_factory=asyncio.Event)
     pump: asyncio.Task[None] | None = None
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    removed: bool = False
 
     def spread(self, data: bytes) -> None:
         """Hand data to every reader; one that does not keep up has its queue ended."""
@@ -125,8 +133,15 @@ class Attached:
         self._queue = Waiting(user, service.waiting)
         line.readers.add(self._queue)
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the output has ended because the machine's node was removed."""
+        return self._line.removed
+
     async def output(self) -> AsyncIterator[bytes]:
-        """What the machine says from now on; ends when this reader fell too far behind."""
+        """What the machine says from now on; ends when this reader fell too far behind, or when
+        the machine's node is removed.
+        """
         slice_ = self._service.slices.begin(self._user)
         while data := await self._queue.take():
             if not slice_.share():
@@ -180,6 +195,7 @@ class ConsoleService:
         self.waiting: Counter[int | None] = Counter()
         """Bytes that wait for readers, by user."""
         self._lines: dict[UUID, Line] = {}
+        self._followers: defaultdict[UUID, set[Follower]] = defaultdict(set)
         self._tasks = Tasks("consoles")
         self._workers = Workers("console records", THREADS)
 
@@ -208,6 +224,17 @@ class ConsoleService:
         if line is not None and event.power is PowerState.ON:
             line.runs.set()
 
+    def node_removed(self, machine: UUID) -> None:
+        """Its node is no more: those who listen hear what was said, and that it is over."""
+        for follower in self._followers.get(machine, ()):
+            follower.over = True
+        line = self._lines.get(machine)
+        if line is not None:
+            line.removed = True
+            for queue in line.readers:
+                queue.end()
+            line.readers.clear()
+
     async def attach(self, machine: UUID, *, user: int | None = None) -> Attached:
         """Listen and type. A machine that is off is heard once it runs. `user`: who does; None: a
         client of its BMC.
@@ -215,7 +242,9 @@ class ConsoleService:
         Raises `Conflict` when somebody else has the stream or too many read it, `Gone` for no
         machine of ours.
         """
-        line = self._lines.setdefault(machine, Line(machine))
+        line = self._lines.get(machine)
+        if line is None or line.removed:
+            line = self._lines[machine] = Line(machine)
         if len(line.readers) >= MOST_READERS:
             raise Conflict("the console has too many readers", hint=f"At most {MOST_READERS}.")
         attached = Attached(self, line, user)
@@ -315,22 +344,30 @@ class ConsoleService:
     async def read(
         self, machine: UUID, *, follow: bool, offset: int = 0, user: int = 0
     ) -> AsyncIterator[bytes]:
-        """The record from this offset to its end; with `follow` for ever. Where bytes are missing
-        because the record is full, a line says so.
+        """The record from this offset to its end; with `follow` until its node is removed. Where
+        bytes are missing because the record is full, a line says so.
         """
         await self._fetch(machine)
-        while True:
-            at, data = await self._workers.run(user, self._records.read, machine, offset, CHUNK)
-            if at != offset:
-                yield _missing(at - offset)
-                offset = at
-            if data:
-                offset += len(data)
-                yield data
-            elif follow:
-                await asyncio.sleep(LOOK_SECONDS)
-            else:
-                return
+        follower = Follower(over=not follow)
+        self._followers[machine].add(follower)
+        try:
+            while True:
+                last = follower.over
+                at, data = await self._workers.run(user, self._records.read, machine, offset, CHUNK)
+                if at != offset:
+                    yield _missing(at - offset)
+                    offset = at
+                if data:
+                    offset += len(data)
+                    yield data
+                elif last:
+                    return
+                elif not follower.over:
+                    await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._followers[machine].discard(follower)
+            if not self._followers[machine]:
+                del self._followers[machine]
 
     async def tail(self, machine: UUID, most: int, *, user: int = 0) -> bytes:
         """The end of the record, at most so many bytes."""
