@@ -158,3 +158,52 @@ def test_a_console_says_that_the_daemon_went_away_and_gives_the_terminal_back(ra
         kill(rack.daemon_pid(), signal.SIGKILL)
         screen.shows(b"the daemon")
         assert screen.ends() == 1
+
+
+def simulated_node(rack: Rack) -> str:
+    name = rack.name()
+    text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{name: n}}]\n"
+    rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+    rack.run("node", "power", f"{name}/n", "on")
+    return name
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_console_that_is_ended_by_a_signal_gives_the_terminal_back(
+    shared: Rack, number: signal.Signals
+) -> None:
+    """As timeout(1) ends it."""
+    name = simulated_node(shared)
+    with terminal(shared, "node", "console", f"{name}/n") as screen:
+        screen.shows(b"Ctrl-]")
+        screen.process.send_signal(number)
+        assert screen.ends() == 128 + number
+
+
+def test_those_who_listen_learn_that_the_node_was_removed(shared: Rack) -> None:
+    """A console and a log that is followed went on for ever, without a word."""
+    name = simulated_node(shared)
+    log = ["nospoon", "node", "console", f"{name}/n", "--log", "--follow"]
+    with (
+        terminal(shared, "node", "console", f"{name}/n") as screen,
+        subprocess.Popen(log, env=shared.environment, stdout=subprocess.PIPE) as following,
+    ):
+        screen.shows(b"Ctrl-]")
+        assert following.stdout is not None
+        first = following.stdout.read(1)
+        shared.run("down", "--yes", name)
+        screen.shows(f"node {name}/n was removed".encode())
+        assert screen.ends() == 1
+        rest = first + following.stdout.read()
+        assert following.wait(20) == 0
+    again = shared.run("node", "console", f"{name}/n", "--log", "--follow")
+    assert again.stdout.splitlines() == rest.decode().splitlines(), "nothing more comes of it"
+
+
+def test_a_console_says_that_the_daemon_was_stopped(rack: Rack) -> None:
+    name = simulated_node(rack)
+    with terminal(rack, "node", "console", f"{name}/n") as screen:
+        screen.shows(b"Ctrl-]")
+        rack.run("daemon", "stop")
+        screen.shows(b"the daemon ended; the record goes on")
+        assert screen.ends() == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import termios
 import threading
@@ -21,6 +22,8 @@ from nospoon.errors import NospoonError, UsageError
 ESCAPE = b"\x1d"
 """Ctrl-], as telnet(1) and virsh(1) have it."""
 REFUSED = 4000
+ENDS = {1001, 1012}
+"""A server that goes away, or restarts (RFC 6455 §7.4.1, IANA's registry of close codes)."""
 LEFT = 1000
 """A close that both sides meant (RFC 6455 §7.4.1)."""
 
@@ -52,6 +55,8 @@ def _show(socket: ClientConnection) -> str:
             return "the daemon went away; the record goes on, see `--log`"
         if closed.rcvd.code == REFUSED:
             return closed.rcvd.reason
+        if closed.rcvd.code in ENDS:
+            return "the daemon ended; the record goes on, see `--log`"
         return "" if closed.rcvd.code == LEFT else f"the daemon closed it: {closed.rcvd}"
 
 
@@ -80,6 +85,24 @@ def _raw(descriptor: int) -> Iterator[None]:
         ) from error
     tty.setraw(descriptor)
     try:
-        yield
+        with _ending_by_signal():
+            yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextlib.contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Signals that end a program at once, as timeout(1) sends one, would leave the terminal raw."""
+
+    def leave(number: int, frame: object) -> None:
+        del frame
+        sys.exit(128 + number)
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    handlers = {each: signal.signal(each, leave) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
