@@ -10,9 +10,9 @@ from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.cluster import Switch
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine, MachineNic
+from nospoon.providers.containers.records import parse
 from nospoon.providers.lxc.config import Cgroups, Ids, render
 from nospoon.providers.lxc.host import LxcHost
-from nospoon.providers.lxc.records import parse
 from nospoon.runtime.process import Finished
 from nospoon.testing.probed import MACHINE
 

@@ -15,7 +15,8 @@ from tests.lxc.conftest import image_of
 from nospoon.errors import ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Kind, Machine, MachineNic, Resource
-from nospoon.providers.lxc import LxcConnection, filters
+from nospoon.providers.containers import filters
+from nospoon.providers.lxc import LxcConnection
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, rack_for, remove_all
 from nospoon.testing.container_root import busybox_root
 

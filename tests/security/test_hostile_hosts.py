@@ -27,9 +27,9 @@ from nospoon.model.resources import (
     Resource,
 )
 from nospoon.providers import linux
+from nospoon.providers.containers import links
 from nospoon.providers.libvirt import openvswitch
 from nospoon.providers.libvirt.tunnels import Tunnels
-from nospoon.providers.lxc import links
 from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
 from nospoon.runtime import process, runner
 from nospoon.runtime.process import MOST_SAID, Finished

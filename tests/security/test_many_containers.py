@@ -17,9 +17,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine, OwnerTag, Pool, Volume
-from nospoon.providers.lxc import host
+from nospoon.providers.containers import host
+from nospoon.providers.containers.records import Seen, parse, record
 from nospoon.providers.lxc.host import LxcHost
-from nospoon.providers.lxc.records import Seen, parse, record
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 

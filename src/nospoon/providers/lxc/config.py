@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic
-from nospoon.providers.lxc import filters
+from nospoon.providers.containers import filters
 
 DROPPED = (
     "audit_control", "audit_read", "block_suspend", "mac_admin", "mac_override", "sys_module",

@@ -13,9 +13,11 @@ from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
 from nospoon.providers import linux
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
+from nospoon.providers.containers.machines import MachineDriver
+from nospoon.providers.containers.storage import PoolDriver
 from nospoon.providers.lxc.host import LxcHost
-from nospoon.providers.lxc.machines import MachineDriver
-from nospoon.providers.lxc.storage import ImageDriver, PoolDriver, VolumeDriver
+from nospoon.providers.lxc.runtime import LxcRuntime
+from nospoon.providers.lxc.storage import ImageDriver, VolumeDriver
 from nospoon.runtime.runner import Runner
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
@@ -53,7 +55,9 @@ class LxcConnection:
         assert isinstance(host.connection, Lxc), "a host of this kind"
         self.host, self._runner = host, runner
         self._host = LxcHost(host.name, runner, root, host.connection.idmap)
-        self._machines = MachineDriver(self._host, deployment, records=records, open_seed=open_seed)
+        self._machines = MachineDriver(
+            LxcRuntime(self._host, records), deployment, records=records, open_seed=open_seed
+        )
         self._drivers: dict[Kind, Driver] = {
             Kind.POOL: PoolDriver(self._host, deployment),
             Kind.IMAGE: ImageDriver(self._host, deployment, open_image),

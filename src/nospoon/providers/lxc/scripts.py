@@ -8,6 +8,8 @@ no network, and limits of memory and of CPU time: nothing bounds what a header o
 
 from __future__ import annotations
 
+from nospoon.providers.containers.scripts import ENTER
+
 LOOK = """
 import os, sys
 root, out = os.fsencode(sys.argv[1]), sys.stdout.buffer
@@ -65,9 +67,6 @@ has killed the container's init (PR_SET_PDEATHSIG). It starts no processes: ther
 of containers, and they are looked at all the time.
 """
 
-SYSTEM_FIRST = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH\n"
-"""Shell: what scripts begin with."""
-
 FACTS = """
 for each in lxc-start lxc-stop lxc-console lxc-usernsexec mkfs.ext4 unshare python3; do
   command -v "$each" >/dev/null || echo "lacks $each"
@@ -90,47 +89,6 @@ echo "name $name"
 """
 """Shell: what a host has, a word and its values a line. The name as libvirt finds it."""
 
-MAKE_POOL = """
-umask 077
-parent=$(dirname "$1")
-(umask 066; mkdir -p "$parent")
-whole() { cat >"$1" && [ "$(stat -c %s "$1")" = "$2" ]; }
-if [ ! -f "$1/pool.json" ]; then
-  made=$parent/.making-$(basename "$1")
-  rm -rf "$made"
-  mkdir -m 711 "$made"
-  whole "$made/pool.json" "$2" || { rm -rf "$made"; exit 74; }
-  mv -T "$made" "$1" 2>/dev/null || { rm -rf "$made"; exit 17; }
-else
-  whole "$1/.pool.json" "$2" || { rm -f "$1/.pool.json"; exit 74; }
-  mv "$1/.pool.json" "$1/pool.json"
-fi
-"""
-"""Shell: a directory that other users may pass through, as the containers' root must. Ends with 17
-(EEXIST) where there is one that is not a pool, and as `WRITE` where its record is not whole.
-"""
-
-WRITE = """
-umask 077
-cat >"$1.part" && [ "$(stat -c %s "$1.part")" = "$2" ] || { rm -f "$1.part"; exit 74; }
-mv "$1.part" "$1"
-"""
-"""Shell: a file in one step. Ends with 74 (EX_IOERR) where it is not given as many bytes as it is
-to have: the daemon was killed, or the connection by ssh was cut. The file before stays: without its
-record a container would be taken for another program's.
-"""
-
-APPEND = 'umask 077; cat >>"$1"'
-
-COPY = 'umask 077; rm -f "$2"; cp --reflink=auto -- "$1" "$2"'
-"""Shell: for root alone: directories of pools are passed through by others."""
-
-FINISH_IMAGE = """
-[ "$(sha256sum <"$1.part" | cut -c 1-64)" = "$2" ] || { rm -f "$1.part"; exit 74; }
-mv "$1.part" "$1"
-"""
-"""Shell: a copied image gets its name when its digest is right; 74 (EX_IOERR) otherwise."""
-
 MAKE_ROOT = """
 volume=$1 size=$2 ids=$3 count=$4 image=$5
 umask 077
@@ -150,16 +108,6 @@ mv "$work/root" "$volume"
 """
 """Shell: a root file system in a file, and an image unpacked in it. Its mount is in a namespace of
 its own, and ends with it.
-"""
-
-ENTER = """
-os.chroot(".")
-os.chdir("/")
-sys.meta_path.clear()
-sys.excepthook = lambda kind, error, trace: sys.stderr.write(f"{kind.__name__}: {error}\\n")
-"""
-"""Python: the working directory becomes its root, of which it runs nothing: from here on it imports
-no module, and shows no line of source, the encoding of which would be one.
 """
 
 UNPACK = f"""
@@ -244,24 +192,6 @@ is kept where a start fails. After that it is a megabyte in that namespace: a gu
 and on, and users of the host who ask the monitor for what it refuses them, add a line each time.
 """
 
-PUT_SEED = f"""
-import json, os, sys
-given = json.load(sys.stdin)
-{ENTER}
-os.umask(0o077)
-place = "/var/lib/cloud/seed/nocloud"
-os.makedirs(place, mode=0o755, exist_ok=True)
-for name, text in given.items():
-    path = f"{{place}}/{{name}}"
-    if os.path.lexists(path):
-        os.unlink(path)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-        file.write(text.encode())
-"""
-"""Python: writes what cloud-init looks for into the working directory, which becomes its root. Each
-file is a new one: a FIFO that the container made at its name would hold up its start for ever.
-"""
-
 KILL = """
 directory=$1
 pool=$(dirname "$directory") name=$(basename "$directory")
@@ -292,28 +222,3 @@ one whose monitor was killed, control groups are left, which go as well, with th
 init can take back that it is to end with its monitor (PR_SET_PDEATHSIG), and a container that no
 one sees would go on. A monitor whose start failed, or was not seen, gets a second to end by itself.
 """
-
-REMOVE_POOL = """
-[ -e "$1" ] || exit 0
-find "$1" -mindepth 1 -maxdepth 1 ! -name pool.json -exec rm -rf {} +
-rm -rf "$1"
-"""
-"""Shell: a pool is known until nothing else of it is left."""
-
-REMOVE = """
-[ -e "$1" ] || exit 0
-gone=$(dirname "$1")/.gone-$(basename "$1")
-rm -rf "$gone"
-mv "$1" "$gone"
-rm -rf "$gone"
-"""
-"""Shell: a directory is there with all it has, or not there."""
-
-UNPLUG = """
-for port in "$@"; do
-  ! ip link show dev "$port" >/dev/null 2>&1 || ip link del dev "$port" 2>/dev/null || :
-  ! command -v ovs-vsctl >/dev/null ||
-    ovs-vsctl --timeout=5 --if-exists del-port "$port" 2>/dev/null || :
-done
-"""
-"""Shell: links of a container, and their ports at Open vSwitch, that its monitor did not remove."""

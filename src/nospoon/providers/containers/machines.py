@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -15,18 +16,14 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
-from nospoon.providers.base import OpenSeed
+from nospoon.providers.base import ConsoleStream, OpenSeed
+from nospoon.providers.containers import filters, links, scripts
+from nospoon.providers.containers.host import ContainerHost
+from nospoon.providers.containers.records import MACHINE, Record, Running, Seen, record
+from nospoon.providers.containers.storage import Owned
 from nospoon.providers.feed import EventFeed
-from nospoon.providers.lxc import filters, links, scripts
-from nospoon.providers.lxc.config import Ids, render
-from nospoon.providers.lxc.console import LxcConsole
-from nospoon.providers.lxc.host import LxcHost
-from nospoon.providers.lxc.records import MACHINE, Record, Running, Seen, record
-from nospoon.providers.lxc.storage import Owned
-from nospoon.runtime import process
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.paced import paced
-from nospoon.runtime.runner import SshRunner
 from nospoon.runtime.tasks import Tasks
 
 LOOKS_EVERY = 1.0
@@ -47,18 +44,39 @@ class _Known:
     starting: set[UUID] = field(default_factory=set)
 
 
+class Runtime(Protocol):
+    """What starts and ends containers. `directory`: of a container on the host."""
+
+    @property
+    def host(self) -> ContainerHost: ...
+
+    async def start(self, directory: str, machine: Machine, name: str, log: str) -> None:
+        """On its root, after what one that was killed has left is removed. `name`: of the node;
+        `log`: its console's. Raises `ProviderError` with the runtime's reason.
+        """
+
+    async def stop(self, directory: str, machine: Machine) -> None:
+        """At once. One that does not run is no error; what it left is removed."""
+
+    async def shut_down(self, directory: str) -> None:
+        """Ask its init, and do not wait."""
+
+    async def console(self, directory: str) -> ConsoleStream:
+        """Of one that runs."""
+
+
 class MachineDriver(Owned):
     """`records`: directory on the host for logs of consoles."""
 
     boot_order = drives = snapshots = firmware_keys = adoption = None
 
     def __init__(
-        self, host: LxcHost, deployment: str, *, records: str, open_seed: OpenSeed
+        self, runtime: Runtime, deployment: str, *, records: str, open_seed: OpenSeed
     ) -> None:
-        super().__init__(Kind.MACHINE, host, deployment)
-        self._records, self._open_seed = records, open_seed
+        super().__init__(Kind.MACHINE, runtime.host, deployment)
+        self._runtime, self._records, self._open_seed = runtime, records, open_seed
         self._feed, self._known = EventFeed(), _Known()
-        self._tasks = Tasks(f"lxc {host.name}")
+        self._tasks = Tasks(f"containers {runtime.host.name}")
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._comparing = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
@@ -82,7 +100,7 @@ class MachineDriver(Owned):
         assert isinstance(machine, Machine)
         seen = await self.host.look()
         directory = self._directory(seen, machine, name, tag)
-        before = seen.records.get(f"{self._relative(directory)}/machine.json")
+        before = seen.records.get(f"{self.host.relative(directory)}/machine.json")
         if before is None and await self._exists(directory):
             raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
         if before is not None and not self.same_owner(before, tag):
@@ -100,7 +118,7 @@ class MachineDriver(Owned):
             await self.host.write(f"{work}/machine.json", record(name, tag, machine))
             if before is None:
                 await self.host.sh('mv "$1" "$2"', work, directory)
-            if self._relative(directory) in seen.running:
+            if self.host.relative(directory) in seen.running:
                 await links.plug(self.host.runner, machine)
         await self._look()
 
@@ -119,8 +137,7 @@ class MachineDriver(Owned):
         if not self.same_owner(each, observed.tag):
             raise self.refuse(f"a container {observed.key.name}", directory)
         async with self._locks[machine.uuid]:
-            await self.host.sh(scripts.KILL, directory)
-            await self._unplug(directory, machine)
+            await self._runtime.stop(directory, machine)
             await self.host.sh(scripts.REMOVE, directory)
         await self._look()
 
@@ -133,9 +150,6 @@ class MachineDriver(Owned):
         raise ProviderError(
             f"host {self.host.name}: no pool {machine.pool}", hint="Run `nospoon up` again."
         )
-
-    def _relative(self, directory: str) -> str:
-        return str(PurePosixPath(directory).relative_to(self.host.root))
 
     async def _exists(self, path: str) -> bool:
         return (await self.host.runner.run(["test", "-e", path], check=False)).status == 0
@@ -160,7 +174,7 @@ class MachineDriver(Owned):
                 case (PowerCommand.RESET, True):
                     await self._reset(directory, shape, name)
                 case (PowerCommand.SOFT, True):
-                    await self._shut_down(directory)
+                    await self._runtime.shut_down(directory)
                 case _:
                     state = "off" if running is None else "a container"
                     raise ProviderError(
@@ -181,48 +195,15 @@ class MachineDriver(Owned):
         return path, found.machine, found.name, seen.running.get(path)
 
     async def _start(self, directory: str, machine: Machine, name: str) -> None:
-        """A start that fails says what liblxc says: its own last words are in its log. A container
-        has the ids to which the files of its root belong.
-        """
-        facts, seen = await self.host.facts(), await self.host.look()
-        if not machine.disks:
-            raise ProviderError(f"host {self.host.name}: container {name} has no root")
-        volume = f"{PurePosixPath(directory).parent}/{machine.disks[0].volume}.volume"
-        root = seen.records.get(f"{self._relative(volume)}.json")
-        ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
-        log = self.console_record(machine.uuid)
-        config = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
-        await self.host.write(f"{directory}/config", config.encode())
-        await self.host.sh(scripts.KILL, directory)  # what one that was killed has left
-        await self._unplug(directory, machine)
-        for nic in filters.filtered(machine):
-            text = filters.render(machine, name, nic)
-            await self.host.write(filters.path_of(directory, nic), text)
-        words = (volume, str(ids.first), str(ids.count), scripts.PUT_SEED, self._records)
         self._known.starting.add(machine.uuid)
         try:
-            await self.host.sh(scripts.START, directory, *words)
-        except ProviderError as error:
-            said = await self.host.sh('tail -n 20 "$1/log" 2>/dev/null || :', directory)
-            await self.host.sh(scripts.KILL, directory, check=False)
-            why = next((line for line in said.stdout.splitlines() if " ERROR " in line), "")
-            raise ProviderError(
-                f"container {name} does not start: {why.rpartition(' - ')[2] or error.message}",
-                hint=f"See {directory}/log on host {self.host.name}.",
-            ) from error
+            await self._runtime.start(directory, machine, name, self.console_record(machine.uuid))
         finally:
             self._known.starting.discard(machine.uuid)
 
     async def _stop(self, directory: str, machine: Machine) -> None:
         self._known.stopped.add(machine.uuid)
-        await self.host.sh(scripts.KILL, directory)
-        await self._unplug(directory, machine)
-
-    async def _unplug(self, directory: str, machine: Machine) -> None:
-        """Filters, links and ports that a monitor left which was killed."""
-        await self.host.sh(filters.REMOVE, directory)
-        ports = [nic.port for nic in machine.nics if nic.port]
-        await self.host.sh(scripts.UNPLUG, *ports)
+        await self._runtime.stop(directory, machine)
 
     async def _reset(self, directory: str, machine: Machine, name: str) -> None:
         """It is not seen to be off in between."""
@@ -233,14 +214,8 @@ class MachineDriver(Owned):
             seen = await self.host.look()
             self._known.stopped.discard(machine.uuid)
             if known is not None:
-                known[machine.uuid] = seen.running.get(self._relative(directory))
+                known[machine.uuid] = seen.running.get(self.host.relative(directory))
             self._publish(machine.uuid, MachineChange.RESET, PowerState.ON)
-
-    async def _shut_down(self, directory: str) -> None:
-        path = PurePosixPath(directory)
-        await self.host.runner.run(
-            ["lxc-stop", "-P", str(path.parent), "-n", path.name, "--nokill", "--nowait"]
-        )
 
     async def machines(self) -> Sequence[MachineEvent]:
         seen = await self.host.look()
@@ -323,16 +298,11 @@ class MachineDriver(Owned):
     ) -> None:
         self._feed.publish(MachineEvent(uuid, change, power, reason))
 
-    async def console(self, machine: UUID) -> LxcConsole:
+    async def console(self, machine: UUID) -> ConsoleStream:
         path, _, _, running = await self._find(machine)
         if running is None:
             raise ProviderError(f"host {self.host.name}: machine {machine} is off")
-        directory = PurePosixPath(self.host.path(path))
-        argv = ["lxc-console", "-P", str(directory.parent), "-n", directory.name, "-t", "0"]
-        runner = self.host.runner
-        return LxcConsole(
-            await process.pipe(runner.command(argv) if isinstance(runner, SshRunner) else argv)
-        )
+        return await self._runtime.console(self.host.path(path))
 
     def console_record(self, machine: UUID) -> str:
         return str(PurePosixPath(self._records) / f"{machine}.log")

@@ -27,6 +27,9 @@ LIST = f"{VIRSH} nwfilter-binding-list"
 CREATE = f"/bin/sh -c '{VIRSH} nwfilter-binding-create \"$0\" >&2'"
 DELETE = f"/bin/sh -c '{VIRSH} nwfilter-binding-delete \"$0\" >&2 || :'"
 """Shell: what liblxc runs with a file and with a link; the words that it adds have no effect."""
+PLUG = f'{VIRSH} nwfilter-binding-create "$0" >&2'
+UNPLUG = f'{VIRSH} nwfilter-binding-delete "$0" >/dev/null 2>&1 || :'
+"""Shell: the same of another runtime, with the file and the link as their names."""
 REMOVE = f"""
 directory=$1
 for each in "$directory"/filter-*.xml; do

@@ -1,6 +1,6 @@
-"""The console of a container, by lxc-console(1).
+"""The console of a container, by a command that shows it and takes what is typed.
 
-What it says is in its log as well, which the container's monitor writes.
+What it says is in its log as well, which another process on its host writes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from nospoon.errors import Gone
 from nospoon.runtime.process import Piped
 
 CHUNK = 1 << 16
-PREFIX = b"\x01"
-"""Ctrl-A, after which lxc-console takes a key for itself; twice, it is typed once."""
 
 
-class LxcConsole:
-    """A `ConsoleStream`: what is written is typed."""
+class PipedConsole:
+    """A `ConsoleStream`: what is written is typed. `prefix`: a key after which the command takes
+    one for itself; twice, it is typed once.
+    """
 
-    def __init__(self, piped: Piped) -> None:
-        self._piped = piped
+    def __init__(self, piped: Piped, *, prefix: bytes = b"") -> None:
+        self._piped, self._prefix = piped, prefix
 
     async def read(self) -> bytes:
         """The next bytes; b"" when the container stopped or the stream was closed."""
@@ -25,8 +25,10 @@ class LxcConsole:
 
     async def write(self, data: bytes) -> None:
         """Type. Raises `Gone` when the stream has ended."""
+        if self._prefix:
+            data = data.replace(self._prefix, self._prefix * 2)
         try:
-            await self._piped.write(data.replace(PREFIX, PREFIX * 2))
+            await self._piped.write(data)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Gone("the console has ended: the container stopped") from error
 
