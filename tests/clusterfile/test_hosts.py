@@ -11,7 +11,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster, Host, Overcommit
-from nospoon.model.connections import Libvirt, Lxc, Simulated
+from nospoon.model.connections import Docker, Libvirt, Lxc, Simulated
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.testing.probed import MACHINE
 
@@ -87,6 +87,17 @@ def test_containers_are_a_place_beside_libvirts_machines_on_the_same_networks() 
     assert (beside.connection, beside.ssh) == (Lxc((1_000_000, 65_536)), "a")
 
 
+def test_an_engine_is_a_place_of_containers_as_well() -> None:
+    *_, beside = read(f"{{here: {{{BOTH}, docker: true}}}}").hosts
+    assert (beside.name, beside.connection, beside.network_place) == (
+        "here:docker",
+        Docker(),
+        "here",
+    )
+    *_, beside = read(f"{{here: {{{BOTH}, docker: {{socket: /run/docker.sock}}}}}}").hosts
+    assert beside.connection == Docker("/run/docker.sock")
+
+
 def test_every_other_place_makes_its_own_networks() -> None:
     (*_, simulated) = read(f"{{here: {{{BOTH}, simulated: true}}}}").hosts
     assert (simulated.name, simulated.network_place) == ("here:simulated", "here:simulated")
@@ -97,6 +108,12 @@ def test_every_other_place_makes_its_own_networks() -> None:
     [
         ("{lxc: true}", "expected libvirt beside lxc. Write `libvirt: qemu:///system` as well"),
         ("{lxc: true, simulated: true}", "expected libvirt beside lxc"),
+        ("{docker: true}", "expected libvirt beside docker"),
+        (
+            f"{{{BOTH}, docker: {{socket: docker.sock}}}}",
+            "expected the path of a socket, such as /run/docker.sock, got 'docker.sock'",
+        ),
+        (f"{{{BOTH}, docker: {{socket: /run/../s}}}}", "expected the path of a socket"),
         ("{lxc: true, libvirt: 'qemu:///session'}", "libvirt's user at qemu:///session has none"),
         (
             "{lxc: true, libvirt: 'qemu+tls://a/system'}",

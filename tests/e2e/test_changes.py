@@ -18,6 +18,7 @@ from tests.e2e.standing import Standing, bridges, virsh
 from nospoon.clusterfile import changes
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.cloud import CloudAuthSection, CloudSection
+from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection
 from nospoon.clusterfile.ironic import (
     ConnectorSection,
@@ -73,6 +74,9 @@ CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_im
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
 KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
 CONTAINERS = "tests/e2e/test_containers.py::test_changes_of_the_connection_follow_their_rules"
+ENGINE = (
+    "tests/docker/test_cluster.py::test_a_container_of_podmans_runs_systemd_and_follows_its_file"
+)
 SERVICES = "tests/e2e/test_services.py::test_changes_of_services_follow_their_rules"
 OF_SERVICES = (ServiceSection, HealthSection)
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
@@ -86,6 +90,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     "test_a_host_that_leads_elsewhere_is_refused_while_it_holds_something",
     (HostSection, "ssh"): "tests/fleet/test_hosts.py::"
     "test_a_host_that_leads_to_another_machine_is_refused",
+    (HostSection, "docker"): ENGINE,
+    (DockerSection, "socket"): ENGINE,
     (HostSection, "lxc"): CONTAINERS,
     (LxcSection, "idmap"): CONTAINERS,
     (HostSection, "address"): "tests/fleet/test_overlays.py::"

@@ -447,7 +447,7 @@ def test_a_node_goes_only_where_its_kind_is_made_and_the_refusal_says_what_is_ma
     (refused,) = refusals(read("nodes: [{kind: container, image: r, count: 2}]"))
     assert refused == (
         "node node-0 and 1 like it fit on no host. here: qemu:///system makes no node of kind "
-        "container, only baremetal and vm. Write `lxc: true` beside the host's "
+        "container, only baremetal and vm. Write `lxc: true` or `docker: true` beside the host's "
         "`libvirt: qemu:///system`."
     )
 
@@ -476,6 +476,9 @@ def test_a_node_goes_where_its_image_is_run_and_the_plan_says_so() -> None:
     assert {each.host for each in placed.values()} == {"sim"}
     assert placed["node-0"].why.startswith("runs images for docker; spread:")
     assert set(hosts(of_image(text, HypervisorType.LXC)).values()) == {"real:lxc", "sim"}
+    with_docker = text.replace("lxc: true", "lxc: true, docker: true")
+    found = hosts(of_image(with_docker, HypervisorType.DOCKER))
+    assert set(found.values()) == {"real:docker", "sim"}
 
 
 def test_a_refusal_says_which_host_could_run_an_image() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nospoon.model.cluster import Host, Overcommit
-from nospoon.model.connections import Libvirt, Lxc, OpenStack, Simulated, Simulation
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated, Simulation
 from nospoon.store.hosts import host_of, record_of
 
 BEFORE: list[dict[str, Any]] = [
@@ -96,6 +96,11 @@ def test_a_record_of_before_is_the_host_and_is_written_so_again(
 def test_a_cloud_is_not_kept_without_where_it_is() -> None:
     with pytest.raises(ValueError, match="without its cloud"):
         host_of({"name": "cloud", "kind": "openstack"})
+
+
+def test_a_place_of_an_engine_is_kept_with_its_socket() -> None:
+    host = Host("here:docker", Docker("/run/docker.sock"), ssh="a")
+    assert host_of(json.loads(json.dumps(record_of(host)))) == host
 
 
 def test_a_place_of_containers_is_kept_with_its_ids() -> None:

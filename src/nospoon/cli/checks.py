@@ -79,6 +79,7 @@ TOOLS = (
          "networks with `anti_spoofing`", Level.OPTIONAL),
     Tool(("lxc-start",), "lxc", "containers (`lxc: true`)", Level.OPTIONAL),
     Tool(("newuidmap",), "uidmap", "containers (`lxc: true`)", Level.OPTIONAL),
+    Tool(("podman",), "podman", "containers (`docker: true`)", Level.OPTIONAL),
     Tool(("swtpm",), "swtpm", "TPM 2.0", Level.OPTIONAL),
     Tool(("swtpm_setup",), "swtpm-tools", "TPM 2.0", Level.OPTIONAL),
     Tool(("qemu-system-aarch64",), "qemu-system-arm", "runs aarch64 machines", Level.OPTIONAL),

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from nospoon.clusterfile.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
 from nospoon.clusterfile.cloud import CloudAuthSection, CloudSection
+from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.clusterfile.ironic import (
     ConnectorSection,
@@ -106,7 +107,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     HostSection: {
         **_all(Rule.REFUSED, "libvirt", "simulated", "ssh"),
-        "lxc": Rule.NODES,
+        **_all(Rule.NODES, "lxc", "docker"),
         "openstack": Rule.PARTS,
         "physnets": Rule.AT_POWER_OFF,
         "address": Rule.LIVE,
@@ -119,6 +120,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "availability_zone": Rule.REPLACE,
     },
     LxcSection: {"idmap": Rule.NEW_NODES},
+    DockerSection: {"socket": Rule.REFUSED},
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
         **_all(Rule.LIVE, "power_failures", "machines"),

@@ -227,8 +227,9 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             yield Complaint(("hosts", name, given[0]), message, "Make two hosts of it")
         if host.openstack is not None:
             yield from _of_cloud(name, host)
-        if host.lxc is not None:
-            yield from _of_containers(name, host)
+        for kind in (ConnectionKind.LXC, ConnectionKind.DOCKER):
+            if kind in connections_of(host):
+                yield from _of_containers(name, host, kind)
         if connections_of(host) == [ConnectionKind.SIMULATED] and host.ssh:
             message = "a simulated host is in the daemon: expected no ssh"
             yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
@@ -242,15 +243,15 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             yield Complaint(("networks", name, "physnet"), message, hint)
 
 
-def _of_containers(name: str, host: HostSection) -> Iterator[Complaint]:
+def _of_containers(name: str, host: HostSection, kind: ConnectionKind) -> Iterator[Complaint]:
     """Their bridges are those of a libvirt of the same machine."""
     if host.libvirt is None and host.openstack is None:
-        message = "containers are on the bridges of libvirt's networks: expected libvirt beside lxc"
-        yield Complaint(("hosts", name, "lxc"), message, "Write `libvirt: qemu:///system` as well")
+        message = f"containers are on bridges of libvirt's networks: expected libvirt beside {kind}"
+        yield Complaint(("hosts", name, kind), message, "Write `libvirt: qemu:///system` as well")
     elif host.libvirt is not None and not _has_bridges(host.libvirt, host.ssh):
         message = f"containers are on bridges, and libvirt's user at {host.libvirt} has none"
         hint = "Write `libvirt: qemu:///system`, with `ssh` where it is on another machine"
-        yield Complaint(("hosts", name, "lxc"), message, hint)
+        yield Complaint(("hosts", name, kind), message, hint)
 
 
 def _has_bridges(uri: str, ssh: str) -> bool:

@@ -38,7 +38,7 @@ from nospoon.model.cluster import (
     Overcommit,
     PduAddressing,
 )
-from nospoon.model.connections import ConnectionKind, Libvirt, Lxc, Simulated, Simulation
+from nospoon.model.connections import ConnectionKind, Docker, Libvirt, Lxc, Simulated, Simulation
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.lab import Lab
 from nospoon.model.names import is_name
@@ -191,6 +191,10 @@ def _host(name: str, section: HostSection, default_uri: str) -> Iterator[Host]:
                 assert section.lxc is not None, "it is one of its connections"
                 lxc = Lxc(section.lxc.ids)
                 yield replace(usual, connection=lxc, overcommit=over, ssh=section.ssh)
+            case ConnectionKind.DOCKER:
+                assert section.docker is not None, "it is one of its connections"
+                docker = Docker(section.docker.socket)
+                yield replace(usual, connection=docker, overcommit=over, ssh=section.ssh)
             case ConnectionKind.SIMULATED:
                 assert section.simulated is not None, "it is one of its connections"
                 simulated = Simulated(_simulation(section.simulated))

@@ -13,6 +13,7 @@ from unicodedata import category
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.bmcs import BmcSection
+from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.fields import (
     Address,
     Label,
@@ -99,6 +100,11 @@ class HostSection(Section):
     )
     lxc: Annotated[LxcSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Containers beside libvirt's machines, by liblxc; default no."
+    )
+    docker: Annotated[DockerSection | None, BeforeValidator(switched), OrSwitch()] = Field(
+        None,
+        description="Containers beside libvirt's machines, by Podman's service, which has Docker's "
+        "API; default no.",
     )
     simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."
@@ -207,7 +213,7 @@ class NodeSection(HardwareSection):
     host: Place | None = Field(
         None,
         description="Host that it is made on; default: one that fits. Of a host with two "
-        "connections, HOST is the first of libvirt, lxc and simulated, and HOST:KIND another one.",
+        "connections, HOST is the first of libvirt, lxc, docker and simulated, HOST:KIND another.",
     )
     traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
         None, description="Traits such as CUSTOM_GOLD."

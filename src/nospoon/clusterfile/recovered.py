@@ -15,7 +15,7 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Libvirt, Lxc, OpenStack, Simulated
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated
 from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
 
 FILE = "(recovered)"
@@ -113,6 +113,8 @@ def _host(host: Host, settings: Callable[[str], Mapping[str, object]]) -> dict[s
             return {"openstack": _openstack(cloud, settings(cloud.login))}
         case Lxc((first, count)):
             return {"lxc": {"idmap": f"{first}:{count}"} if count else True}
+        case Docker(socket):
+            return {"docker": {"socket": socket} if socket else True}
         case Libvirt(uri):
             return {"libvirt": uri, **({"ssh": host.ssh} if host.ssh else {})}
 

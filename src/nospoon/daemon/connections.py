@@ -16,9 +16,10 @@ from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import MissingTool
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.connections import BootMethod, Libvirt, Lxc, OpenStack, Simulated
+from nospoon.model.connections import BootMethod, Docker, Libvirt, Lxc, OpenStack, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
+from nospoon.providers.docker import DockerConnection
 from nospoon.providers.lxc import LxcConnection
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
@@ -66,6 +67,8 @@ class Connections:
                 return self._libvirt(host)
             case Lxc():
                 return self._lxc(host)
+            case Docker():
+                return self._docker(host)
             case OpenStack() as cloud:
                 return self._openstack(host, cloud)
 
@@ -73,6 +76,19 @@ class Connections:
         if host.ssh:
             self.begin(host)
         return LxcConnection(
+            host,
+            self.deployment,
+            runner_for(host.ssh, self.sockets),
+            self._open_image,
+            open_seed=self.seeds.open,
+            root=self.pools(host),
+            records=str(self.remotes.records if host.ssh else self.records),
+        )
+
+    def _docker(self, host: Host) -> Connection:
+        if host.ssh:
+            self.begin(host)
+        return DockerConnection(
             host,
             self.deployment,
             runner_for(host.ssh, self.sockets),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -19,6 +20,7 @@ class ConnectionKind(StrEnum):
 
     LIBVIRT = "libvirt"
     LXC = "lxc"
+    DOCKER = "docker"
     SIMULATED = "simulated"
     OPENSTACK = "openstack"
 
@@ -258,6 +260,44 @@ class Lxc(_Usual):
 
 
 @dataclass(frozen=True, slots=True)
+class Docker(_Usual):
+    """System containers, by an engine that has Docker's API: Podman's service. `socket`: its own,
+    by its path on the host; "" for the usual ones.
+    """
+
+    socket: str = ""
+    kind: ClassVar = ConnectionKind.DOCKER
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return self.kind, self.socket
+
+    @property
+    def declares(self) -> Declared:
+        return ENGINE
+
+    @property
+    def pools(self) -> str:
+        """Beside those of a libvirt and of liblxc, which have the same names. Those of another
+        engine are elsewhere: what it has made is unknown to this one.
+        """
+        end = hashlib.sha256(self.socket.encode()).hexdigest()[:8] if self.socket else ""
+        return f"docker-{end}" if end else "docker"
+
+    @property
+    def daemon(self) -> tuple[str, ...]:
+        """Two sockets are two engines, as far as they tell."""
+        return self.kind, self.socket
+
+    @property
+    def machine(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        return ConnectionKind.DOCKER
+
+
+@dataclass(frozen=True, slots=True)
 class OpenStack(_Usual):
     """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
     Keystone's URL, region, and who logs in to which project, without secrets; `login` names the
@@ -300,7 +340,7 @@ class OpenStack(_Usual):
         return f"{ConnectionKind.OPENSTACK}: {self.cloud}"
 
 
-ConnectionSpec = Libvirt | Lxc | Simulated | OpenStack
+ConnectionSpec = Libvirt | Lxc | Docker | Simulated | OpenStack
 SYSTEM_LIBVIRT = Libvirt("qemu:///system")
 """Of a host that says nothing else."""
 SYSTEM = Declared(
@@ -317,6 +357,7 @@ CONTAINERS = Declared(
     node_kinds=frozenset({NodeKind.CONTAINER}),
     hypervisor_types=frozenset({HypervisorType.LXC}),
 )
+ENGINE = replace(CONTAINERS, hypervisor_types=frozenset({HypervisorType.DOCKER}))
 IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,

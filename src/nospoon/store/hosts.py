@@ -10,6 +10,7 @@ from nospoon.model.cluster import Host, Overcommit
 from nospoon.model.connections import (
     ConnectionKind,
     ConnectionSpec,
+    Docker,
     Libvirt,
     Lxc,
     OpenStack,
@@ -20,7 +21,7 @@ from nospoon.model.connections import (
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`uri`, `idmap`, `simulation` and `openstack`: of the connection, by its `kind`."""
+    """`uri`, `idmap`, `socket`, `simulation` and `openstack`: of the connection, by its `kind`."""
 
     name: str
     kind: ConnectionKind = ConnectionKind.LIBVIRT
@@ -33,6 +34,7 @@ class _Record:
     address: str = ""
     openstack: OpenStack | None = None
     idmap: tuple[int, int] = (0, 0)
+    socket: str = ""
 
     @property
     def connection(self) -> ConnectionSpec:
@@ -41,6 +43,8 @@ class _Record:
                 return Libvirt(self.uri)
             case ConnectionKind.LXC:
                 return Lxc(self.idmap)
+            case ConnectionKind.DOCKER:
+                return Docker(self.socket)
             case ConnectionKind.SIMULATED:
                 return Simulated(self.simulation)
             case ConnectionKind.OPENSTACK:
@@ -58,6 +62,8 @@ def record_of(host: Host) -> dict[str, object]:
     }
     if isinstance(host.connection, Lxc):
         of_connection["idmap"] = host.connection.idmap
+    if isinstance(host.connection, Docker):
+        of_connection["socket"] = host.connection.socket
     found: dict[str, object] = msgspec.to_builtins(
         {
             "name": host.name,

@@ -11,6 +11,7 @@ from nospoon.cli.completion import files
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
+from nospoon.model.connections import ConnectionKind
 from nospoon.plan.words import size
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def setup(
     columns: tuple[str, ...],
 ) -> None:
     """Prepare the hosts of FILE: packages, libvirt, Open vSwitch for files that have networks on
-    it, liblxc and its ids for files with `lxc`, the directory of pools, bridges.
+    it, liblxc and its ids for files with `lxc`, Podman and its ids for files with `docker`, the
+    directory of pools, bridges.
 
     Ansible does it, as you: by your ssh, with your sudo. A second run changes nothing.
     """
@@ -79,7 +81,8 @@ def setup(
     asked = ["--ask-become-pass"] if ask_become_pass else []
     for variables in hosts.values():
         variables["nospoon_more_packages"] = [*packages, *_more_packages(cluster, volume_group)]
-        variables["nospoon_containers"] = _has_containers(cluster)
+        variables["nospoon_containers"] = _has(cluster, ConnectionKind.LXC)
+        variables["nospoon_engine"] = _has(cluster, ConnectionKind.DOCKER)
         if volume_group:
             variables["nospoon_volume_group"] = volume_group
             variables["nospoon_volume_size"] = volume_size
@@ -92,12 +95,13 @@ def setup(
 def _more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
     """What is wanted only by those who use it."""
     ovs = any(network.switch == "ovs" for network in cluster.networks)
-    containers = ["lxc", "uidmap"] * _has_containers(cluster)
+    containers = ["lxc", "uidmap"] * _has(cluster, ConnectionKind.LXC)
+    containers += ["podman", "runc"] * _has(cluster, ConnectionKind.DOCKER)
     return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group) + containers
 
 
-def _has_containers(cluster: Cluster) -> bool:
-    return any(host.declares.shares_networks for host in cluster.hosts)
+def _has(cluster: Cluster, kind: ConnectionKind) -> bool:
+    return any(host.connection.kind is kind for host in cluster.hosts)
 
 
 def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:

@@ -25,7 +25,7 @@ from nospoon.plan.words import listed, size
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
     NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`.",
-    NodeKind.CONTAINER: "Write `lxc: true` beside the host's `libvirt: qemu:///system`.",
+    NodeKind.CONTAINER: "Write `lxc: true` or `docker: true` beside the host's `libvirt: qemu:///system`.",
 }
 """What to write in a file for nodes of a kind."""
 LEADS_NOWHERE = (

@@ -27,14 +27,14 @@ class _Look:
 
 
 class ContainerHost:
-    """Runs commands there. `root`: the directory of pools; `looking`: the command that writes what
-    is there, as `records.parse` takes it.
+    """Runs commands there. `root`: the directory of pools; `observation`: the command that writes
+    what is there, as `records.parse` takes it.
     """
 
-    def __init__(self, name: str, runner: Runner, root: str, looking: Sequence[str]) -> None:
+    def __init__(self, name: str, runner: Runner, root: str, observation: Sequence[str]) -> None:
         self.name, self.runner, self.root = name, runner, root
         self.is_here = isinstance(runner, LocalRunner)
-        self._looking = tuple(looking)
+        self._observation = tuple(observation)
         self._has_filters = False
         self._next: _Look | None = None
         self._busy = asyncio.Lock()
@@ -56,12 +56,16 @@ class ContainerHost:
             if mine.seen is None:
                 self._next = None  # who asks from now on gets another one
                 try:
-                    done = await self.run(self._looking)
-                    mine.seen = await asyncio.to_thread(parse, done.stdout)
+                    done = await self.run(self._observation)
+                    mine.seen = await asyncio.to_thread(self.parsed, done.stdout)
                 except ProviderError as error:
                     mine.failed = error
                     raise
             return mine.seen
+
+    def parsed(self, text: str) -> Seen:
+        """What the command wrote."""
+        return parse(text)
 
     async def sh(
         self, script: str, *words: str, stdin: bytes | None = None, check: bool = True

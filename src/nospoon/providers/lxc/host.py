@@ -39,8 +39,8 @@ class LxcHost(ContainerHost):
     """
 
     def __init__(self, name: str, runner: Runner, root: str, idmap: tuple[int, int]) -> None:
-        looking = ["python3", "-I", "-S", "-c", scripts.LOOK, root]
-        super().__init__(name, runner, root, looking)
+        observation = ["python3", "-I", "-S", "-c", scripts.LOOK, root]
+        super().__init__(name, runner, root, observation)
         self._idmap = idmap
         self._facts: LxcFacts | None = None
         self._asking = asyncio.Lock()

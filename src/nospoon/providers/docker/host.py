@@ -1,0 +1,139 @@
+"""A host with an engine: what it has, and its commands."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from urllib.parse import urlencode
+
+import msgspec
+
+from nospoon.errors import MissingTool, ProviderError
+from nospoon.providers.containers.host import ContainerHost
+from nospoon.providers.containers.records import Seen
+from nospoon.providers.containers.scripts import SYSTEM_FIRST
+from nospoon.runtime.process import Finished, said_by
+from nospoon.runtime.runner import Runner
+
+LABEL = "nospoon.root"
+"""As `program` has it."""
+RUN = SYSTEM_FIRST + 'exec python3 -I -S -c "$0" "$@"'
+"""Shell: Python's program with the system's own tools."""
+RESERVE = (
+    "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
+    "/etc/subgid`."
+)
+PODMAN = (
+    "Install Podman there, and start its service: `apt install podman`, `systemctl enable --now "
+    "podman.socket`."
+)
+
+
+class DockerFacts(msgspec.Struct, frozen=True):
+    """What a host has. `podman`: its version, "" for another engine; `memory` in bytes; `has_ids`:
+    whether ids are reserved for containers; `directory`: of the engine's images and roots.
+    """
+
+    socket: str
+    podman: str
+    cpus: int
+    memory: int
+    name: str
+    has_ids: bool
+    directory: str
+    lacks: tuple[str, ...]
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """Of what an engine lists: an image or a container."""
+
+    labels: dict[str, str] = msgspec.field(name="Labels", default_factory=dict)
+
+
+@cache
+def program(name: str) -> str:
+    """The text of a program of this package."""
+    return resources.files("nospoon.providers.docker").joinpath(f"{name}.py").read_text()
+
+
+def _python(name: str, *words: str) -> list[str]:
+    return ["sh", "-c", RUN, program(name), *words]
+
+
+class DockerHost(ContainerHost):
+    """Runs the program there. `socket`: the engine's, "" for where engines listen."""
+
+    def __init__(self, name: str, runner: Runner, root: str, socket: str) -> None:
+        self._socket = socket
+        query = urlencode({"all": "1", "filters": f'{{"label":["{LABEL}={root}"]}}'})
+        super().__init__(name, runner, root, _python("observation", root, socket, query))
+        self._facts: DockerFacts | None = None
+        self._asking = asyncio.Lock()
+
+    def words(self, command: str, *words: str) -> list[str]:
+        """The command line of a command of the program."""
+        return _python("program", self._socket, command, *words)
+
+    def parsed(self, text: str) -> Seen:
+        """With the images and roots that the engine lists, by the paths of their records."""
+        lines = [line for line in text.splitlines() if line.startswith("listed ")]
+        try:
+            found = [
+                each.labels.get(f"{LABEL}.path", "")
+                for line in lines
+                for each in msgspec.json.decode(line.split(" ", 2)[2], type=list[_Listed])
+            ]
+        except (msgspec.MsgspecError, IndexError) as error:
+            what = "what it has is not in its engine's answer as Docker's API has it"
+            raise ProviderError(f"host {self.name}: {what}") from error
+        return replace(super().parsed(text), sizes=dict.fromkeys(found, 1))
+
+    async def ask(
+        self, command: str, *words: str, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        """Raises `ProviderError` with what it said where it fails."""
+        return await self.run(self.words(command, *words), stdin=stdin, check=check)
+
+    async def facts(self) -> DockerFacts:
+        """Asked once, as long as nothing is missing."""
+        async with self._asking:
+            if self._facts is None or violations(self.name, self._facts) is not None:
+                done = await self.ask("facts", check=False)
+                if done.status != 0:
+                    raise ProviderError(f"host {self.name}: {said_by(done)}", hint=PODMAN)
+                try:
+                    self._facts = msgspec.json.decode(done.stdout, type=DockerFacts)
+                except msgspec.MsgspecError as error:
+                    what = "what its engine says of itself is not as Docker's API has it"
+                    raise ProviderError(f"host {self.name}: {what}") from error
+            return self._facts
+
+    async def check(self) -> None:
+        """Raises `ProviderError` where the engine cannot make system containers."""
+        why = violations(self.name, await self.facts())
+        if why is not None:
+            raise why
+
+
+def violations(name: str, facts: DockerFacts) -> ProviderError | None:
+    """Why a host makes no containers, None where it does."""
+    if facts.lacks:
+        what = facts.lacks[0]
+        return MissingTool(
+            f"host {name} has no {what}, which containers need",
+            hint="Install the packages iproute2 and util-linux there.",
+        )
+    if not facts.podman:
+        return ProviderError(
+            f"host {name}: the engine at {facts.socket} is not Podman's: Docker Engine has no user "
+            "namespace of its own for each container, and cannot give it NICs before it starts",
+            hint=PODMAN,
+        )
+    if not facts.has_ids:
+        return ProviderError(
+            f"host {name} reserves no ids for `containers` in /etc/subuid and /etc/subgid",
+            hint=RESERVE,
+        )
+    return None

@@ -1,0 +1,100 @@
+"""What is there on the host, and what runs: a program that imports next to nothing.
+
+    observation ROOT SOCKET QUERY
+
+It runs all the time. It writes a line for each record, for each container that runs, and what the
+engine lists, as its JSON (RFC 8259), which the daemon takes apart. `program` writes the files by
+which it knows what runs: `pid` of a keeper, `init` of an init, with the time when that began.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+SOCKETS = ("/run/podman/podman.sock", "/run/docker.sock")
+OUT = sys.stdout.buffer
+
+
+def content(path: str) -> bytes:
+    """Of a file, b"" where it is not there."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  (pathlib takes as long as the rest)
+            return file.read().strip()
+    except OSError:
+        return b""
+
+
+def names(directory: str) -> list[str]:
+    try:
+        return sorted(each for each in os.listdir(directory) if each[:1] != ".")  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def keeper_of(directory: str) -> bytes:
+    """Its process, b"0" for none. It is known by its words: its number may be another's by now."""
+    pid = content(f"{directory}/pid")
+    words = content(f"/proc/{pid.decode()}/cmdline") if pid.isdigit() else b""
+    return pid if words.endswith(b"\0start\0%s\0" % os.fsencode(directory)) else b"0"
+
+
+def init_of(directory: str) -> bytes:
+    """The container's init, b"0" for none (proc_pid_stat(5), 3 and 22)."""
+    pid, _, since = content(f"{directory}/init").partition(b" ")
+    if not pid.isdigit():
+        return b"0"
+    fields = content(f"/proc/{pid.decode()}/stat").rpartition(b")")[2].split()
+    return pid if fields[19:20] == [since] and fields[0] not in (b"Z", b"X") else b"0"
+
+
+def record(root: str, path: str) -> None:
+    said = content(f"{root}/{path}")
+    if said:
+        OUT.write(b"record %s %s\n" % (os.fsencode(path), said.replace(b"\n", b" ")))
+
+
+def look(root: str, pool: str) -> None:
+    for name in names(f"{root}/{pool}"):
+        path = f"{pool}/{name}"
+        if name == "pool.json" or name.endswith((".image.json", ".volume.json")):
+            record(root, path)
+        elif not name.endswith((".json", ".image")):
+            record(root, f"{path}/machine.json")
+            keeper, init = keeper_of(f"{root}/{path}"), init_of(f"{root}/{path}")
+            if keeper != b"0" or init != b"0":
+                OUT.write(b"runs %s %s %s\n" % (os.fsencode(path), keeper, init))
+                record(root, f"{path}/live.json")
+
+
+def listed(where: str, kind: str, query: str) -> None:
+    """HTTP/1.0: the answer ends with the connection."""
+    asked = f"GET /v1.40/{kind}/json?{query} HTTP/1.0\r\nHost: engine\r\n\r\n"
+    said = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.settimeout(60)
+            engine.connect(where)
+            engine.sendall(asked.encode())
+            while piece := engine.recv(1 << 16):
+                said += piece
+    except OSError as error:
+        sys.exit(f"no engine answers at {where}: {error.strerror}")
+    head, _, body = said.partition(b"\r\n\r\n")
+    if head.split()[1:2] != [b"200"]:
+        sys.exit(f"the engine at {where} does not list its {kind}: {head[:80].decode()!r}")
+    OUT.write(b"listed %s %s\n" % (kind.encode(), body.replace(b"\n", b" ")))
+
+
+def main(root: str, where: str, query: str) -> None:
+    pools = names(root)
+    for pool in pools:
+        look(root, pool)
+    if pools:
+        for kind in ("containers", "images"):
+            listed(where or next(filter(os.path.exists, SOCKETS), SOCKETS[0]), kind, query)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

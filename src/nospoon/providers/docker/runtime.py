@@ -1,0 +1,88 @@
+"""How an engine starts and ends containers."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import msgspec
+
+from nospoon.errors import ProviderError
+from nospoon.model.cluster import Switch
+from nospoon.model.resources import Machine, MachineNic
+from nospoon.providers.containers import filters
+from nospoon.providers.containers.console import PipedConsole
+from nospoon.providers.containers.scripts import PUT_SEED
+from nospoon.providers.docker.host import DockerHost
+from nospoon.providers.docker.storage import engine_name
+from nospoon.runtime import process
+
+PIDS = 4096
+"""Processes and threads of a container: the kernel has some 32,000 for all."""
+
+
+class DockerRuntime:
+    """A `Runtime`."""
+
+    def __init__(self, host: DockerHost) -> None:
+        self.host = host
+
+    async def start(self, directory: str, machine: Machine, name: str, log: str) -> None:
+        if not machine.disks:
+            raise ProviderError(f"host {self.host.name}: container {name} has no root")
+        root = f"{PurePosixPath(directory).parent}/{machine.disks[0].volume}.volume"
+        filtered = filters.filtered(machine)
+        await self.host.ask("kill", directory)  # what one that was killed has left
+        await self.host.sh(filters.REMOVE, directory)
+        for nic in filtered:
+            text = filters.render(machine, name, nic)
+            await self.host.write(filters.path_of(directory, nic), text)
+        given = {
+            "container": engine_name(root),
+            "record": log,
+            "cpus": machine.cpus,
+            "memory": machine.memory,
+            "pids": PIDS,
+            "put_seed": PUT_SEED,
+            "nics": [_nic(directory, nic, is_filtered=nic in filtered) for nic in machine.nics],
+        }
+        await self.host.write(f"{directory}/start.json", msgspec.json.encode(given))
+        try:
+            await self.host.ask("start", directory)
+        except ProviderError as error:
+            await self.host.ask("kill", directory, check=False)
+            prefix = f"host {self.host.name}: "
+            raise ProviderError(
+                f"container {name} does not start: {error.message.removeprefix(prefix)}",
+                hint=f"See `podman inspect {engine_name(root)}` on host {self.host.name}.",
+            ) from error
+
+    async def stop(self, directory: str, machine: Machine) -> None:
+        del machine
+        await self.host.ask("kill", directory)
+        await self.host.sh(filters.REMOVE, directory)
+
+    async def shut_down(self, directory: str) -> None:
+        await self.host.ask("shut-down", directory)
+
+    async def console(self, directory: str) -> PipedConsole:
+        argv = self.host.here(self.host.words("console", directory))
+        return PipedConsole(await process.pipe(argv))
+
+
+def _nic(directory: str, nic: MachineNic, *, is_filtered: bool) -> dict[str, object]:
+    """As the program takes it. `ovs`: settings of its port there, [] for a Linux bridge's."""
+    return {
+        "port": nic.port,
+        "bridge": nic.bridge,
+        "mac": nic.mac,
+        "ovs": ["", *_vlans(nic)] if nic.switch is Switch.OVS else [],
+        "filter": filters.path_of(directory, nic) if is_filtered else "",
+        "filter_up": filters.PLUG,
+        "filter_down": filters.UNPLUG,
+    }
+
+
+def _vlans(nic: MachineNic) -> list[str]:
+    """ovs-vsctl(8), Port Commands."""
+    tag = [f"tag={nic.vlan}"] if nic.vlan is not None else []
+    return tag + ([f"trunks={','.join(map(str, nic.trunk))}"] if nic.trunk else [])

@@ -1,0 +1,149 @@
+"""Images and roots, which are the engine's: the record of each is in its pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from uuid import UUID
+
+from nospoon.errors import ProviderError
+from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.plan.order.kinds import whose
+from nospoon.providers.base import OpenImage, in_use
+from nospoon.providers.containers.records import record
+from nospoon.providers.containers.storage import Files, there, user_of
+from nospoon.providers.docker.host import DockerHost, program
+from nospoon.runtime.paced import paced
+from nospoon.runtime.process import said_by
+
+THERE = 17
+"""Status of the program where a name is another's."""
+GONE = "the engine has lost it"
+READ = 'path=$1; shift; exec "$@" <"$path"'
+"""Shell: a command that reads a file there."""
+
+
+def engine_name(path: str) -> str:
+    """The engine's name of what has its record at that path, without its ending."""
+    place = PurePosixPath(path)
+    return f"{place.parent.name}.{place.stem}"
+
+
+def image_name(path: str) -> str:
+    return f"localhost/{PurePosixPath(path).parent.name}/{PurePosixPath(path).stem}:latest"
+
+
+class ImageDriver(Files):
+    """Packed roots that the engine has read."""
+
+    def __init__(self, host: DockerHost, deployment: str, open_image: OpenImage) -> None:
+        super().__init__(Kind.IMAGE, host, deployment)
+        self._open, self._ask, self._words = open_image, host.ask, host.words
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        seen = await self.host.look()
+        return [
+            self.observed(each, each.image, "" if path in seen.sizes else GONE)
+            async for at, each in paced(seen.records.items())
+            if each.image is not None and self.is_managed(each, cluster)
+            if (path := at.removesuffix(".json"))
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        image = resource.shape
+        assert isinstance(image, Image)
+        seen = await self.host.look()
+        path = f"{self.pool_of(seen, image.pool, tag)}/{resource.key.name}.image"
+        async with self.turns[path]:
+            if self.host.relative(path) not in seen.sizes:
+                await self.host.copy(await self._open(image.sha256), path, image.sha256)
+                await self._import(resource.key.name, path)
+            await self.host.write(f"{path}.json", record(resource.key.name, tag, image))
+
+    async def _import(self, name: str, path: str) -> None:
+        """The copy goes when the engine has it."""
+        words = (image_name(path), self.host.root, self.host.relative(path), program("reading"))
+        command = self._words("import", *words)
+        try:
+            await self.host.sh(READ, path, *command)
+        except ProviderError as error:
+            raise ProviderError(
+                f"{error.message.rstrip('.')} (image {name})",
+                hint="The image must be the root file system of a container, packed by tar.",
+            ) from error
+        finally:
+            await self.host.runner.run(["rm", "-f", "--", path])
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Image)
+        path = await there(self, observed, observed.shape.pool, "image")
+        if path:
+            await self._ask("remove-image", image_name(path))
+            await self.remove(path)
+
+
+class VolumeDriver(Files):
+    """Roots: what a container of the engine has written. Their size is not limited by it."""
+
+    def __init__(self, host: DockerHost, deployment: str) -> None:
+        super().__init__(Kind.VOLUME, host, deployment)
+        self._ask = host.ask
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        seen = await self.host.look()
+        return [
+            self.observed(each, each.volume, "" if path in seen.sizes else GONE)
+            async for at, each in paced(seen.records.items())
+            if each.volume is not None and self.is_managed(each, cluster)
+            if (path := at.removesuffix(".json"))
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        volume, name = resource.shape, resource.key.name
+        assert isinstance(volume, Volume)
+        seen = await self.host.look()
+        pool = self.pool_of(seen, volume.pool, tag)
+        path = f"{pool}/{name}.volume"
+        async with self.turns[path]:
+            found = self.record_of(seen, path)
+            before = found.volume if found is not None else None
+            if before is not None and volume.size < before.size:
+                raise ProviderError(
+                    f"{resource.key} cannot shrink from {before.size} to {volume.size} bytes",
+                    hint="Remove the node and make it again.",
+                )
+            if before is None or self.host.relative(path) not in seen.sizes:
+                await self._make(resource, f"{pool}/{volume.image}.image", path)
+            await self.host.write(f"{path}.json", record(name, tag, volume))
+
+    async def _make(self, resource: Resource, image: str, path: str) -> None:
+        assert isinstance(resource.shape, Volume)
+        if not resource.shape.image:
+            raise ProviderError(f"{resource.key} has no image, and a container needs one")
+        words = (image_name(image), whose(resource.key), self.host.root, self.host.relative(path))
+        done = await self._ask("make-root", engine_name(path), *words, check=False)
+        if done.status == THERE:
+            raise self.refuse(f"a container {engine_name(path)}", "its engine")
+        if done.status != 0:
+            raise ProviderError(f"host {self.host.name}: {resource.key}: {said_by(done)}")
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Volume)
+        path = await there(self, observed, observed.shape.pool, "volume")
+        if not path:
+            return
+        if user_of(await self.host.look(), self.host.relative(path)):
+            raise in_use(observed.key, whose(observed.key))
+        words = (engine_name(path), self.host.root, self.host.relative(path))
+        done = await self._ask("remove-root", *words, check=False)
+        if done.status not in (0, THERE):  # another's of that name stays
+            raise ProviderError(f"host {self.host.name}: {observed.key}: {said_by(done)}")
+        await self.remove(path)

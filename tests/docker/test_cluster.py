@@ -1,0 +1,115 @@
+"""A container of Podman's beside libvirt's networks for real: systemd, cloud-init, ssh, changes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.docker import DockerSection
+from nospoon.clusterfile.models import HostSection
+from nospoon.testing.container_root import debian_root
+from nospoon.testing.rack import CACHE, Rack, private_rack
+
+pytestmark = [pytest.mark.libvirt, pytest.mark.docker]
+
+FILE = """\
+cluster: {name}
+{bmc}hosts: {{here: {{libvirt: 'qemu:///system', docker: {docker}, simulated: true}}}}
+networks: {{lan: {{netboot: builtin}}}}
+nodes:
+- name: box
+  kind: container
+  host: 'here:docker'
+  memory: {memory}
+  disks: [{{image: root.tar.zst, size: 1GiB}}]
+  nics: lan
+  ssh_keys: ['{key}']
+  user_data: |
+    #cloud-config
+    runcmd: [[sh, -c, "echo {word} >/said"]]
+"""
+
+
+@pytest.fixture(scope="module")
+def rack(engine: Path) -> Iterator[Rack]:
+    del engine
+    with private_rack() as made:
+        shutil.copy(asyncio.run(debian_root(CACHE)), made.directory / "root.tar.zst")
+        key = str(made.directory / "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        ssh = made.directory / "ssh"
+        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
+        ssh.chmod(0o755)
+        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        yield made
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.3)
+
+
+def left(rack: Rack, name: str) -> list[str]:
+    """What of a cluster is on the host."""
+    found = [str(path) for path in (rack.directory / "pool").rglob("*") if name in path.name]
+    for argv in (["ip", "link"], ["findmnt", "-l"]):
+        said = subprocess.run(argv, text=True, capture_output=True, check=True).stdout
+        found += [line for line in said.splitlines() if name in line]
+    return found
+
+
+def test_a_container_of_podmans_runs_systemd_and_follows_its_file(rack: Rack, engine: Path) -> None:
+    name, bmc = rack.name(), rack.bmc()
+    key = (rack.directory / "key.pub").read_text().strip()
+
+    def file(word: str, memory: str, socket: str = str(engine)) -> str:
+        docker = f"{{socket: {socket}}}"
+        text = FILE.format(name=name, bmc=bmc, docker=docker, key=key, word=word, memory=memory)
+        return rack.file(text)
+
+    def on_it(*argv: str) -> str:
+        done = rack.run("node", "exec", f"{name}/box", "-l", "debian", "--", *argv)
+        return done.stdout.strip()
+
+    def answers() -> bool:
+        log = rack.run("node", "console", "--log", f"{name}/box").stdout
+        return "Reached target" in log and "cloud-init.target" in log
+
+    rack.run("up", "--yes", file("first", "512MiB"))
+    until(answers, "cloud-init done")
+    assert on_it("cat", "/said") == "first"
+    mac = rack.json("node", "show", f"{name}/box")["nics"][0].split()[0]
+    assert on_it("cat", "/proc/1/comm", "/sys/class/net/eth0/address") == f"systemd\n{mac}"
+    assert on_it("systemctl", "is-system-running", "--wait") == "running"
+    assert on_it("hostname", "-s") == "box"
+    assert "Nothing to do" in rack.run("up", "--yes", file("first", "512MiB")).stderr
+
+    rack.run("node", "power", f"{name}/box", "soft")
+    until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off", "shut down")
+    rack.run("up", "--yes", file("first", "640MiB"))
+
+    assert rule_of(DockerSection, "socket") is Rule.REFUSED
+    another = rack.directory / "another.sock"
+    another.symlink_to(engine)
+    moved = file("first", "640MiB", str(another))
+    refused = rack.run("plan", moved, status=1).stderr
+    assert "there is still what is the cluster's" in refused
+    assert rule_of(HostSection, "docker") is Rule.NODES
+    text = Path(file("first", "640MiB")).read_text()
+    without = text.replace(f", docker: {{socket: {engine}}}", "")
+    without = without.replace("  host: 'here:docker'\n", "")
+    plan = rack.run("plan", rack.file(without)).stdout
+    assert "here:simulated" in plan
+    assert "here:docker" in plan
+
+    rack.run("down", "--yes", name)
+    assert left(rack, name) == []

@@ -1,0 +1,22 @@
+"""The docker connection keeps the promises of the driver contract, with containers of busybox."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.lxc.test_conformance import make_stranger, remove_machine
+
+from nospoon.testing.conformance import Bench, DriverPromises
+
+pytestmark = pytest.mark.docker
+
+
+class TestDocker(DriverPromises):
+    @pytest.fixture
+    def bench(self, bench: Bench) -> Bench:
+        return replace(
+            bench,
+            make_stranger=lambda resource: make_stranger(bench, resource),
+            remove_machine=lambda resource: remove_machine(bench, resource),
+        )

@@ -1,0 +1,182 @@
+"""Containers of an engine that reboot, lose their keeper, or have a root that is not there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.lxc.conftest import image_of
+from tests.lxc.test_machines import REBOOTS, console_of, eventually
+from tests.lxc.test_roots import archive, runs_code
+
+from nospoon.errors import ProviderError
+from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.resources import Machine
+from nospoon.providers.docker import DockerConnection
+from nospoon.testing.conformance import (
+    PLAN,
+    Bench,
+    Rack,
+    events_of,
+    found,
+    make,
+    observe_all,
+    rack_for,
+    remove_all,
+    until,
+)
+from nospoon.testing.container_root import busybox_root
+
+pytestmark = pytest.mark.docker
+
+
+def directory_of(bench: Bench) -> Path:
+    (found,) = Path(bench.pool_root).glob("*/*-m0")
+    return found
+
+
+def number(path: Path) -> int:
+    return int(path.read_text().split()[0])
+
+
+@pytest.fixture
+def bridge() -> Iterator[str]:
+    name = f"nsd{uuid4().hex[:8]}"
+    subprocess.run(["ip", "link", "add", name, "type", "bridge"], check=True)
+    yield name
+    subprocess.run(["ip", "link", "del", name], check=True)
+
+
+async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
+    bench: Bench, place: Path, images: dict[str, Path], bridge: str
+) -> None:
+    port = f"nse{uuid4().hex[:8]}"
+    image = image_of(busybox_root(init=REBOOTS), place, images)
+    rack = rack_for(replace(bench, image=image))
+    assert isinstance(rack.machine.shape, Machine)
+    nic = replace(rack.machine.shape.nics[0], bridge=bridge, port=port)
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
+    await make(bench, rack.pool, rack.image, rack.blank, machine)
+    async with events_of(bench, rack.uuid) as queue:
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        event = await until(queue, MachineChange.RESET, bench.patience)
+        assert event.power is PowerState.ON
+    console = console_of(place, rack.uuid)
+    await eventually(lambda: console.read_text().count("init runs") > 1)
+    members = f"/sys/class/net/{bridge}/brif/{port}"
+    await eventually(lambda: Path(members).exists())
+    await remove_all(bench)
+    assert not Path(f"/sys/class/net/{port}").exists()
+
+
+async def test_a_container_outlives_its_keeper_and_ends_when_it_is_to(bench: Bench) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    machines = bench.connection.machine_driver
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    directory = directory_of(bench)
+    os.kill(number(directory / "pid"), signal.SIGKILL)
+    assert (await found(bench, rack.machine)).running
+    assert not await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert not (await found(bench, rack.machine)).running
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    async with events_of(bench, rack.uuid) as queue:
+        os.kill(number(directory / "init"), signal.SIGKILL)
+        ended = await until(queue, MachineChange.SHUTDOWN, bench.patience)
+        assert ended.power is PowerState.OFF
+
+
+async def test_a_start_that_fails_reports_why_and_leaves_nothing(bench: Bench) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    assert isinstance(rack.machine.shape, Machine)
+    nic = replace(rack.machine.shape.nics[0], bridge="nsnot-there", port="nsx-0")
+    await make(bench, replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,))))
+    with pytest.raises(ProviderError, match=r"container m0 does not start: ip: .*nsnot-there"):
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert not Path("/sys/class/net/nsx-0").exists()
+    assert not (await found(bench, rack.machine)).running
+
+
+def podman(engine: Path, *argv: str) -> None:
+    subprocess.run(
+        ["podman", "--remote", "--url", f"unix://{engine}", *argv], check=True, capture_output=True
+    )
+
+
+async def test_a_root_that_the_engine_lost_is_at_fault_and_made_again(
+    bench: Bench, engine: Path
+) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    podman(engine, "rm", "-f", f"{rack.pool.key.name}.m0-0")
+    assert (await found(bench, rack.blank)).fault == "the engine has lost it"
+    with pytest.raises(ProviderError, match=r"its root is gone"):
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    await make(bench, rack.blank)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert (await found(bench, rack.blank)).fault == ""
+
+
+async def test_a_container_of_another_program_is_refused_and_left(
+    bench: Bench, engine: Path
+) -> None:
+    rack = rack_for(bench)
+    await make(bench, rack.pool, rack.image)
+    name = f"{rack.pool.key.name}.m0-0"
+    image = f"localhost/{rack.pool.key.name}/{rack.image.key.name}"
+    podman(engine, "create", "--name", name, "--ulimit", "nofile=1024", image)
+    with pytest.raises(ProviderError, match="nospoon did not make it"):
+        await make(bench, rack.blank)
+    podman(engine, "rm", name)
+
+
+async def test_images_that_are_no_roots_are_refused_and_leave_nothing(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    for content, why in (
+        (archive(lambda _: None, init=False), "no /sbin/init"),
+        (busybox_root()[:100_000], "unexpected end of data"),
+        (b"not a tar at all" * 1000, "not a tar|invalid header|could not be opened"),
+        (archive(runs_code), "cannot convert float infinity"),
+    ):
+        rack: Rack = rack_for(replace(bench, image=image_of(content, place, images)))
+        await make(bench, rack.pool)
+        with pytest.raises(ProviderError, match=why):
+            await make(bench, rack.image)
+        assert set(await observe_all(bench)) == {rack.pool.key}
+        pool = Path(bench.pool_root, rack.pool.key.name)
+        assert [each.name for each in pool.iterdir()] == ["pool.json"]
+    assert not Path("/ran").exists()
+
+
+async def test_each_container_has_ids_limits_and_capabilities_of_its_own(
+    bench: Bench, connection: DockerConnection
+) -> None:
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    pid = number(directory_of(bench) / "init")
+    inside, outside, count = map(int, Path(f"/proc/{pid}/uid_map").read_text().split())
+    assert (inside, count) == (0, 65536)
+    assert outside >= 2_147_483_647
+    status = Path(f"/proc/{pid}/status").read_text()
+    rows = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    has = int(rows["CapBnd"], 16)
+    for dropped in (16, 17, 25, 34, 35):  # sys_module, sys_rawio, sys_time, syslog, wake_alarm
+        assert not has >> dropped & 1
+    assert rows["Seccomp"] == "2"
+    groups = [line.split(":") for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    for _, kind, path in groups:
+        if kind == "memory":
+            limit = Path(f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes").read_text()
+            assert int(limit) == 64 << 20
+        if kind == "pids":
+            assert Path(f"/sys/fs/cgroup/pids{path}/pids.max").read_text() == "4096\n"
