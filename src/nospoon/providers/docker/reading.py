@@ -1,75 +1,174 @@
-"""What reads a packed root on the host: of Python's standard library alone, without rights.
+"""What reads an image on the host: of Python's standard library alone, without rights.
 
-    program MOST <PACKED >TAR
+    reading MOST <IMAGE >TAR
 
-It writes a tar with what may be in a root: no devices, of extended attributes capabilities alone
-(those of overlayfs would lead out of the root), and users that a container has. It ends with 1 and
-why where it is not the root of a system container, or is larger than MOST bytes.
+An image is a packed root, or an archive of `docker save` or of an OCI image layout: the layers of
+its first image are put together. It writes a tar with what may be in a root: no devices, of
+extended attributes capabilities alone (those of overlayfs would lead out of the root), and users
+that a container has. It ends with 1 and why where that is not the root of a system container, or
+is larger than MOST bytes.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
+import posixpath
 import resource
 import subprocess
 import sys
 import tarfile
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import IO, Any
 
 MEMBERS = 2_000_000
+OUTER = 1000
+"""Members of an archive of layers; one that has none of its files among as many is a root."""
+TEXT = 4 << 20
+"""Bytes of a manifest (image-spec, manifest.md)."""
 IDS = 65_536
 MEMORY, SECONDS = 1 << 30, 900
 ZSTD = b"\x28\xb5\x2f\xfd"
 """RFC 8878, 3.1.1."""
 CAPABILITY = "SCHILY.xattr.security.capability"
 INITS = {"sbin/init", "usr/sbin/init"}
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+"""What a layer has of what lower ones lose: a name, or all that is in a directory (layer.md)."""
+
+
+class Merged:
+    """A root out of layers, read from the last one down. `most`: bytes that it may have."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._size, self._count = most, 0, 0
+        self._clean = tarfile.open(  # noqa: SIM115  (what is not whole gets no end)
+            fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT
+        )
+        self._names: set[str] = set()
+        self._covered: set[str] = set()
+        self.has_init = False
+        self.name = "its begin"
+
+    def add(self, layer: IO[bytes], *, is_last: bool) -> None:
+        """What is above stays. `is_last`: nothing is below, and no names need be known."""
+        names: set[str] = set()
+        covered: set[str] = set()
+        packed = tarfile.open(fileobj=layer, mode="r|*", errorlevel=2)  # noqa: SIM115
+        while (member := packed.next()) is not None:
+            packed.members.clear()  # type: ignore[attr-defined]  # they are as many as it has
+            self._clean.members.clear()  # type: ignore[attr-defined]
+            self._count_in(member)
+            path = posixpath.normpath(f"/{member.name}")
+            directory, base = posixpath.split(path)
+            if base == OPAQUE:
+                covered.add(f"{directory}/")
+            elif base.startswith(WHITEOUT):
+                covered.add(posixpath.join(directory, base.removeprefix(WHITEOUT)))
+            elif not member.isdev() and not self._is_covered(path):
+                self._put(packed, member)
+                if not is_last:
+                    names.add(path)
+                    covered.update(() if member.isdir() else (path,))
+        self._names |= names
+        self._covered |= covered
+
+    def _count_in(self, member: tarfile.TarInfo) -> None:
+        self.name = member.name
+        self._count += 1
+        self._size += member.size
+        if self._count > MEMBERS:
+            sys.exit(f"it has more than {MEMBERS} members")
+        if self._size > self._most:
+            sys.exit(f"it has more than {self._most >> 20} MiB: No space left on the host")
+        if max(member.uid, member.gid) >= IDS:
+            sys.exit(f"{self.name!r}: its user is {member.uid}:{member.gid}, of {IDS}")
+
+    def _is_covered(self, path: str) -> bool:
+        if not self._covered and not self._names:
+            return False
+        if path in self._names:
+            return True
+        parts = path.split("/")
+        above = ("/".join(parts[:end]) for end in range(2, len(parts) + 1))
+        return any(each in self._covered for each in above) or any(
+            "/".join((*parts[:end], "")) in self._covered for end in range(1, len(parts))
+        )
+
+    def _put(self, packed: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self.has_init |= posixpath.normpath(f"/{member.name}")[1:] in INITS
+        granted = member.pax_headers.get(CAPABILITY)
+        member.pax_headers = {CAPABILITY: granted} if granted and member.isreg() else {}
+        file = packed.extractfile(member) if member.isreg() else None
+        if member.isreg():
+            member.type = tarfile.REGTYPE
+        self._clean.addfile(member, file)
+
+    def close(self) -> None:
+        self._clean.close()
+
+
+def layers(source: IO[bytes]) -> list[IO[bytes]]:
+    """From the lowest up; [] for a root."""
+    try:
+        outer = tarfile.open(fileobj=source, mode="r:")  # noqa: SIM115  (its layers are read)
+    except tarfile.ReadError:
+        return []
+    found = {each.name.removeprefix("./"): each for each in itertools.islice(outer, OUTER)}
+
+    def text(name: str) -> Any:
+        return json.loads(content(name).read(TEXT))
+
+    def content(name: str) -> IO[bytes]:
+        file = outer.extractfile(found[name])
+        if file is None:
+            raise ValueError(f"{name} is not a file")
+        return file
+
+    def blob(described: dict[str, Any]) -> str:
+        return "blobs/" + str(described["digest"]).replace(":", "/", 1)
+
+    try:
+        if "oci-layout" in found and "index.json" in found:
+            manifest = text(blob(text("index.json")["manifests"][0]))
+            if "manifests" in manifest:  # of several architectures
+                manifest = text(blob(manifest["manifests"][0]))
+            return [content(blob(each)) for each in manifest["layers"]]
+        if "manifest.json" in found and any(each.endswith(".tar") for each in found):
+            return [content(each) for each in text("manifest.json")[0]["Layers"]]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"its manifest lacks {error}") from error
+    return []
+
+
+def sources() -> Iterator[tuple[IO[bytes], bool]]:
+    """From the last layer down, and whether it is the lowest."""
+    if os.pread(0, 4, 0) == ZSTD:
+        packer = subprocess.Popen(["zstd", "-dcq"], stdin=0, stdout=subprocess.PIPE)
+        assert packer.stdout is not None
+        yield packer.stdout, True
+        return
+    found = layers(sys.stdin.buffer)
+    for number, each in reversed(list(enumerate(found))):
+        yield each, number == 0
+    if not found:
+        sys.stdin.buffer.seek(0)
+        yield sys.stdin.buffer, True
 
 
 def main(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    source: BinaryIO = sys.stdin.buffer
-    if os.pread(0, 4, 0) == ZSTD:
-        packer = subprocess.Popen(["zstd", "-dcq"], stdin=0, stdout=subprocess.PIPE)
-        assert packer.stdout is not None
-        source = packer.stdout  # type: ignore[assignment]
-    name = "its begin"
+    merged = Merged(most)
     try:
-        packed = tarfile.open(fileobj=source, mode="r|*", errorlevel=2)  # noqa: SIM115
-        clean = tarfile.open(  # noqa: SIM115  (what is not whole gets no end)
-            fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT
-        )
-        has_init, size, count = False, 0, 0
-        while (member := packed.next()) is not None:
-            name = member.name
-            packed.members.clear()  # type: ignore[attr-defined]  # they are as many as it has
-            clean.members.clear()  # type: ignore[attr-defined]
-            count += 1
-            size += member.size
-            if count > MEMBERS:
-                sys.exit(f"it has more than {MEMBERS} members")
-            if size > most:
-                sys.exit(f"it has more than {most >> 20} MiB: No space left on the host")
-            if max(member.uid, member.gid) >= IDS:
-                sys.exit(f"{name!r}: its user is {member.uid}:{member.gid}, a container has {IDS}")
-            if member.isdev():
-                continue
-            has_init |= member.name.lstrip("./") in INITS
-            put(clean, packed, member)
-        clean.close()
+        for layer, is_last in sources():
+            merged.add(layer, is_last=is_last)
+        if merged.has_init:
+            merged.close()
     except (tarfile.TarError, OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
-        sys.exit(f"{name!r}: {error or type(error).__name__}")
-    if not has_init:
+        sys.exit(f"{merged.name!r}: {error or type(error).__name__}")
+    if not merged.has_init:
         sys.exit("it has no /sbin/init: it is not the root of a system container")
-
-
-def put(clean: tarfile.TarFile, packed: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    granted = member.pax_headers.get(CAPABILITY)
-    member.pax_headers = {CAPABILITY: granted} if granted and member.isreg() else {}
-    file = packed.extractfile(member) if member.isreg() else None
-    if member.isreg():
-        member.type = tarfile.REGTYPE
-    clean.addfile(member, file)
 
 
 if __name__ == "__main__":

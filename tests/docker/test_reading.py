@@ -1,0 +1,161 @@
+"""Images are read without rights: packed roots, and archives of layers."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nospoon.dev.images import oci
+from nospoon.providers.docker.host import program
+from nospoon.testing.container_root import busybox_root
+
+DIRECTORY = ""
+"""Content of what is a directory."""
+
+
+def tar(files: Mapping[str, str | bytes]) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name.rstrip("/"))
+            data = content.encode() if isinstance(content, str) else content
+            member.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return written.getvalue()
+
+
+def read(tmp_path: Path, image: bytes, *, most: int = 1 << 30) -> dict[str, bytes]:
+    """What the engine would be given, by name. Raises `ValueError` with the reason."""
+    path = tmp_path / "image"
+    path.write_bytes(image)
+    argv = [sys.executable, "-I", "-S", "-c", program("reading"), str(most)]
+    with path.open("rb") as file:
+        done = subprocess.run(argv, stdin=file, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise ValueError(done.stderr.decode())
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        contents = ((each.name, archive.extractfile(each)) for each in archive if each.isreg())
+        return {name: file.read() for name, file in contents if file is not None}
+
+
+LOWER = {
+    "sbin/": DIRECTORY,
+    "sbin/init": "init",
+    "etc/": DIRECTORY,
+    "etc/changed": "before",
+    "etc/removed": "before",
+    "gone/": DIRECTORY,
+    "gone/file": "before",
+    "emptied/": DIRECTORY,
+    "emptied/file": "before",
+    "kind/": DIRECTORY,
+    "kind/file": "before",
+    "etc/removed-not": "stays",
+}
+UPPER = {
+    "etc/": DIRECTORY,
+    "etc/changed": "after",
+    "etc/.wh.removed": "",
+    ".wh.gone": "",
+    "emptied/": DIRECTORY,
+    "emptied/.wh..wh..opq": "",
+    "emptied/new": "after",
+    "kind": "a file",
+}
+MERGED = {
+    "sbin/init": b"init",
+    "etc/changed": b"after",
+    "emptied/new": b"after",
+    "kind": b"a file",
+    "etc/removed-not": b"stays",
+}
+
+
+def blob(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def layout(*layers: bytes, nested: bool) -> bytes:
+    """An OCI archive; `nested`: its index has an index of architectures."""
+    manifest = json.dumps({"layers": [{"digest": f"sha256:{blob(each)}"} for each in layers]})
+    blobs = [manifest.encode(), *layers]
+    if nested:
+        inner = json.dumps({"manifests": [{"digest": f"sha256:{blob(blobs[0])}"}]})
+        blobs.insert(0, inner.encode())
+    index = json.dumps({"manifests": [{"digest": f"sha256:{blob(blobs[0])}"}]})
+    files = {f"blobs/sha256/{blob(each)}": each for each in blobs}
+    return tar({"oci-layout": "{}", **files, "index.json": index})
+
+
+def saved(*layers: bytes) -> bytes:
+    """As `docker save` writes it."""
+    files = {f"{number}/layer.tar": each for number, each in enumerate(layers)}
+    return tar({**files, "manifest.json": json.dumps([{"Layers": list(files)}])})
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        layout(gzip.compress(tar(LOWER)), tar(UPPER), nested=False),
+        layout(tar(LOWER), gzip.compress(tar(UPPER)), nested=True),
+        saved(tar(LOWER), tar(UPPER)),
+    ],
+    ids=["oci", "of architectures", "saved"],
+)
+def test_layers_are_put_together(tmp_path: Path, image: bytes) -> None:
+    assert read(tmp_path, image) == MERGED
+
+
+def test_what_nospoon_builds_and_a_packed_root_are_read(tmp_path: Path) -> None:
+    (tmp_path / "root.tar").write_bytes(busybox_root())
+    oci.make(tmp_path / "root.tar", tmp_path / "made", name="service", epoch=0)
+    built = read(tmp_path, (tmp_path / "made").read_bytes())
+    assert set(built) == {"bin/busybox", "sbin/init"}
+    assert built == read(tmp_path, busybox_root())
+    assert built == read(tmp_path, gzip.compress(busybox_root()))
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        (layout(tar(UPPER), nested=False), "no /sbin/init"),
+        (tar({"oci-layout": "{}", "index.json": "{}"}), "its manifest lacks 'manifests'"),
+        (tar({"oci-layout": "{}", "index.json": "no JSON"}), "its begin"),
+        (layout(b"not a tar", nested=False), "truncated header"),
+        (tar({"sbin/init": b"x" * 2000}), "it has more than 0 MiB"),
+    ],
+)
+def test_what_is_no_image_is_refused(tmp_path: Path, image: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read(tmp_path, image, most=1000 if b"x" * 2000 in image else 1 << 30)
+
+
+def test_devices_and_attributes_of_overlays_are_left_out(tmp_path: Path) -> None:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind in (("sbin/init", tarfile.REGTYPE), ("dev/sda", tarfile.BLKTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            member.pax_headers = {
+                "SCHILY.xattr.trusted.overlay.redirect": "/etc",
+                "SCHILY.xattr.security.capability": "granted",
+            }
+            archive.addfile(member)
+    path = tmp_path / "image"
+    path.write_bytes(written.getvalue())
+    with path.open("rb") as file:
+        argv = [sys.executable, "-I", "-S", "-c", program("reading"), "1000000"]
+        done = subprocess.run(argv, stdin=file, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        (init,) = archive.getmembers()
+    assert init.pax_headers == {"SCHILY.xattr.security.capability": "granted"}
