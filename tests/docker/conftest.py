@@ -46,6 +46,7 @@ def engine() -> Iterator[Path]:
             [*podman, "system", "service", "--time=0", f"unix://{socket}"],
             stdout=log,
             stderr=subprocess.STDOUT,
+            cwd=directory,  # conmon writes a file `oom` there
         )
     until = time.monotonic() + 20
     while not socket.exists() and time.monotonic() < until:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,8 +17,10 @@ from tests.lxc.test_roots import archive, runs_code
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Machine
+from nospoon.model.resources import Kind, Machine
 from nospoon.providers.docker import DockerConnection
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import (
     PLAN,
     Bench,
@@ -105,10 +107,9 @@ async def test_a_start_that_fails_reports_why_and_leaves_nothing(bench: Bench) -
     assert not (await found(bench, rack.machine)).running
 
 
-def podman(engine: Path, *argv: str) -> None:
-    subprocess.run(
-        ["podman", "--remote", "--url", f"unix://{engine}", *argv], check=True, capture_output=True
-    )
+def podman(engine: Path, *argv: str) -> str:
+    argv = ("podman", "--remote", "--url", f"unix://{engine}", *argv)
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 async def test_a_root_that_the_engine_lost_is_at_fault_and_made_again(
@@ -136,6 +137,45 @@ async def test_a_container_of_another_program_is_refused_and_left(
     with pytest.raises(ProviderError, match="nospoon did not make it"):
         await make(bench, rack.blank)
     podman(engine, "rm", name)
+
+
+class Killed(BaseException):
+    """The daemon is no more."""
+
+
+class Dying(LocalRunner):
+    """Of a daemon that is killed before it writes the record with this ending."""
+
+    def __init__(self, ending: str) -> None:
+        self._ending = ending
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        if stdin is not None and any(word.endswith(self._ending) for word in argv):
+            raise Killed
+        return await super().run(argv, stdin=stdin, check=check)
+
+
+@pytest.mark.parametrize("ending", [".image.json", ".volume.json"])
+async def test_what_the_engine_made_for_a_daemon_that_was_killed_goes_with_the_cluster(
+    bench: Bench, connection: DockerConnection, place: Path, engine: Path, ending: str
+) -> None:
+    rack = rack_for(bench)
+    killed = DockerConnection(
+        connection.host,
+        "kit",
+        Dying(ending),
+        connection.drivers[Kind.IMAGE]._open,  # type: ignore[attr-defined]
+        root=bench.pool_root,
+        records=str(place / "records"),
+    )
+    with pytest.raises(Killed):
+        await make(replace(bench, connection=killed), *rack.all)
+    await killed.close()
+    await remove_all(bench)
+    for argv in (["ps", "-a", "--format={{.Names}}"], ["images", "--format={{.Repository}}"]):
+        assert rack.pool.key.name not in podman(engine, *argv)
 
 
 async def test_images_that_are_no_roots_are_refused_and_leave_nothing(

@@ -84,7 +84,11 @@ class PoolDriver(Owned):
             raise self.refuse(f"a pool {observed.key.name}", observed.shape.path)
         if any(path.startswith(f"{name}/") for path in seen.running):
             raise ProviderError(f"{observed.key} has roots of containers that run")
+        await self.clear(observed.shape.path)
         await self.host.sh(scripts.REMOVE_POOL, observed.shape.path)
+
+    async def clear(self, path: str) -> None:
+        """Remove what is of the pool at that path and not in its directory."""
 
 
 class Files(Owned):

@@ -14,10 +14,9 @@ from nospoon.model.resources import Kind
 from nospoon.providers import linux
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.containers.machines import MachineDriver
-from nospoon.providers.containers.storage import PoolDriver
 from nospoon.providers.docker.host import DockerHost
 from nospoon.providers.docker.runtime import DockerRuntime
-from nospoon.providers.docker.storage import ImageDriver, VolumeDriver
+from nospoon.providers.docker.storage import EnginePoolDriver, ImageDriver, VolumeDriver
 from nospoon.runtime.runner import Runner
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
@@ -59,7 +58,7 @@ class DockerConnection:
             DockerRuntime(self._host), deployment, records=records, open_seed=open_seed
         )
         self._drivers: dict[Kind, Driver] = {
-            Kind.POOL: PoolDriver(self._host, deployment),
+            Kind.POOL: EnginePoolDriver(self._host, deployment),
             Kind.IMAGE: ImageDriver(self._host, deployment, open_image),
             Kind.VOLUME: VolumeDriver(self._host, deployment),
             Kind.MACHINE: self._machines,

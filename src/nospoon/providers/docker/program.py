@@ -303,6 +303,8 @@ def import_image(engine: Engine, name: str, root: str, path: str, reading: str) 
     for line in answer.splitlines():
         if b'"error"' in line:
             raise EngineError(str(json.loads(line).get("error")))
+    if not Path(root, path).parent.exists():  # its daemon was killed, and the next one took it down
+        remove_image(engine, name)
 
 
 def remove_image(engine: Engine, name: str) -> None:
@@ -346,6 +348,8 @@ def make_root(engine: Engine, name: str, image: str, host: str, root: str, path:
             },
         },
     )
+    if not Path(root, path).parent.exists():
+        remove_root(engine, name, root, path)
 
 
 def check_owner(found: dict[str, Any], root: str, path: str) -> None:
@@ -366,6 +370,36 @@ def remove_root(engine: Engine, name: str, root: str, path: str) -> None:
         engine.call("DELETE", f"{DOCKER}/containers/{name}", query={"force": "1", "v": "1"})
     if engine.container(name) is not None:
         engine.call("DELETE", f"{DOCKER}/containers/{name}", query={"force": "1", "v": "1"})
+
+
+def clear(engine: Engine, root: str, pool: str) -> None:
+    """What the engine has of a pool."""
+    for each, path in listed(engine, "containers", root):
+        if path.startswith(f"{pool}/") and path.endswith(".volume"):
+            remove_root(engine, each["Id"], root, path)
+    for each, path in listed(engine, "images", root):
+        if path.startswith(f"{pool}/"):
+            remove_image(engine, each["Id"])
+
+
+def remove_unused(engine: Engine, name: str, root: str) -> None:
+    """An image, and roots of it that were made for a daemon that was killed before it wrote their
+    record: the engine removes no image that has any.
+    """
+    for each, path in listed(engine, "containers", root):
+        is_root = each["Image"] == name and path.endswith(".volume")
+        if is_root and not Path(root, f"{path}.json").exists():
+            remove_root(engine, each["Id"], root, path)
+    remove_image(engine, name)
+
+
+def listed(engine: Engine, kind: str, root: str) -> list[tuple[dict[str, Any], str]]:
+    """What nospoon made, and the paths of their records. Another program's container of an image
+    has the labels of that, and its path.
+    """
+    wanted = json.dumps({"label": [f"{LABEL}={root}"]})
+    found = engine.get(f"{DOCKER}/{kind}/json", all="1", filters=wanted)
+    return [(each, str(each["Labels"].get(f"{LABEL}.path", ""))) for each in found]
 
 
 # Power
@@ -620,10 +654,11 @@ def main(words: Sequence[str]) -> None:
     commands: dict[str, Any] = {
         "facts": facts,
         "import": import_image,
-        "remove-image": remove_image,
+        "remove-image": remove_unused,
         "make-root": make_root,
         "remove-root": remove_root,
         "start": start,
+        "clear": clear,
         "kill": kill,
         "console": show_console,
     }

@@ -11,7 +11,7 @@ from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, V
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers.records import record
-from nospoon.providers.containers.storage import Files, there, user_of
+from nospoon.providers.containers.storage import Files, PoolDriver, there, user_of
 from nospoon.providers.docker.host import DockerHost, program
 from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
@@ -31,6 +31,18 @@ def engine_name(path: str) -> str:
 
 def image_name(path: str) -> str:
     return f"localhost/{PurePosixPath(path).parent.name}/{PurePosixPath(path).stem}:latest"
+
+
+class EnginePoolDriver(PoolDriver):
+    """Pools, with what the engine has of them."""
+
+    def __init__(self, host: DockerHost, deployment: str) -> None:
+        super().__init__(host, deployment)
+        self._ask = host.ask
+
+    async def clear(self, path: str) -> None:
+        """What it made for a daemon that was killed before it wrote the record."""
+        await self._ask("clear", self.host.root, self.host.relative(path))
 
 
 class ImageDriver(Files):
@@ -82,7 +94,7 @@ class ImageDriver(Files):
         assert isinstance(observed.shape, Image)
         path = await there(self, observed, observed.shape.pool, "image")
         if path:
-            await self._ask("remove-image", image_name(path))
+            await self._ask("remove-image", image_name(path), self.host.root)
             await self.remove(path)
 
 

@@ -1,0 +1,59 @@
+"""Root in a container of Podman's tries to leave it, in the ways that are known; each fails."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.security.test_container_escape import ATTEMPTS, DROPPED
+
+from nospoon.model.machine import PowerCommand
+from nospoon.testing.conformance import PLAN, Bench, make, rack_for
+
+pytestmark = pytest.mark.docker
+
+
+AGENT = "/sys/fs/cgroup/systemd/release_agent"
+"""On hosts with cgroup v1 Podman shows containers with systemd all of that hierarchy, and hides
+this file of it.
+"""
+
+
+def within(engine: Path, name: str, script: str) -> subprocess.CompletedProcess[str]:
+    argv = ["podman", "--remote", "--url", f"unix://{engine}", "exec", name]
+    return subprocess.run(
+        [*argv, "/bin/busybox", "sh", "-c", script],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        errors="replace",
+    )
+
+
+async def test_root_in_a_container_cannot_leave_it(
+    bench: Bench, engine: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret-of-host"
+    secret.write_text("secret")
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    script = ATTEMPTS.replace("@secret@", str(secret)).replace("@host-only@", "boot")
+    done = within(engine, f"{rack.pool.key.name}.m0-0", script)
+    assert "all were tried" in done.stdout, done.stderr
+    said = done.stdout.splitlines()
+    escaped = [line for line in said if line.startswith("escaped")]
+    assert escaped == [f"escaped: {AGENT}: "] * Path(AGENT).exists(), "Podman has /dev/null there"
+    assert [line for line in said if "not found" in line] == [], "it was not tried"
+    words = dict(line.split(":", 1) for line in said if line.startswith(("CapBnd", "Sec", "ids")))
+    assert words["Seccomp"].strip() == "2", "SECCOMP_MODE_FILTER"
+    bounded = int(words["CapBnd"], 16)
+    assert [each for each, bit in DROPPED.items() if bounded >> bit & 1] == []
+    for name in (AGENT, "/sys/fs/cgroup/systemd/cgroup.procs", "/sys/fs/cgroup/pids/pids.max"):
+        script = f"umount {name}; mount -o remount,rw $(dirname {name}); exec echo $$ >{name}"
+        done = within(engine, f"{rack.pool.key.name}.m0-0", f"export PATH=/applets; {script}")
+        assert done.returncode != 0, name
+    full = within(engine, f"{rack.pool.key.name}.m0-0", "exec /bin/busybox tail /dev/zero")
+    assert full.returncode == 128 + 9, "its memory is limited"
