@@ -16,7 +16,7 @@ from tests.lxc.test_machines import REBOOTS, console_of, eventually
 from tests.lxc.test_roots import archive, runs_code
 
 from nospoon.errors import ProviderError
-from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine
 from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.process import Finished
@@ -85,8 +85,8 @@ async def test_a_container_outlives_its_keeper_and_ends_when_it_is_to(bench: Ben
     directory = directory_of(bench)
     os.kill(number(directory / "pid"), signal.SIGKILL)
     assert (await found(bench, rack.machine)).running
-    assert not await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    assert await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert await machines.power(rack.uuid, PowerCommand.ON, PLAN) is Outcome.UNCHANGED
+    assert await machines.power(rack.uuid, PowerCommand.OFF, PLAN) is Outcome.CHANGED
     assert not (await found(bench, rack.machine)).running
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
     async with events_of(bench, rack.uuid) as queue:

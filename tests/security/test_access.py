@@ -15,7 +15,7 @@ from nospoon.clusterfile.load import load
 from nospoon.daemon.grants import read_grants
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Libvirt, Lxc, Simulated
+from nospoon.model.connections import Docker, Libvirt, Lxc, Simulated
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.grants import DEFAULTS, GrantedHost, Grants
 from nospoon.plan.access import violations
@@ -119,6 +119,8 @@ MAY_USE = (
     Host("a", Libvirt("qemu+ssh://kvm1/system")),
     Host("a", Libvirt("qemu+ssh://KVM1/system"), ssh="ssh://root@kvm1"),
     Host("a:lxc", Lxc()),
+    Host("a:docker", Docker()),
+    Host("a:docker", Docker(), ssh="ssh://root@kvm1"),
     Host("a:lxc", Lxc(), ssh="ssh://root@kvm1"),
 )
 MAY_NOT_USE = (
@@ -126,6 +128,9 @@ MAY_NOT_USE = (
     Host("a", Libvirt("qemu:///session")),
     Host("a", ssh="root@kvm1"),
     Host("a:lxc", Lxc(), ssh="root@kvm2"),
+    Host("a:docker", Docker(), ssh="root@kvm2"),
+    Host("a:docker", Docker("/home/eve/podman.sock")),
+    Host("a:docker", Docker("/home/eve/podman.sock"), ssh="ssh://root@kvm1"),
     Host("a:lxc", Lxc(), ssh="-oProxyCommand=x"),
     Host("a", Libvirt("qemu+ssh://kvm1/system"), ssh="root@kvm2"),
     Host("a", Libvirt("qemu+ssh://kvm1/session"), ssh="root@kvm1"),

@@ -68,6 +68,14 @@ def look(root: str, pool: str) -> None:
                 record(root, f"{path}/live.json")
 
 
+def check_peer(engine: socket.socket, where: str) -> None:
+    """As `program.connected` does: user of who listens (unix(7), SO_PEERCRED)."""
+    peer = engine.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    user = int.from_bytes(peer[4:8], sys.byteorder)
+    if user not in (0, os.geteuid()):
+        sys.exit(f"what listens at {where} is not root's: it is user {user}'s")
+
+
 def listed(where: str, kind: str, query: str) -> None:
     """HTTP/1.0: the answer ends with the connection."""
     asked = f"GET /v1.40/{kind}/json?{query} HTTP/1.0\r\nHost: engine\r\n\r\n"
@@ -76,6 +84,7 @@ def listed(where: str, kind: str, query: str) -> None:
         with socket.socket(socket.AF_UNIX) as engine:
             engine.settimeout(60)
             engine.connect(where)
+            check_peer(engine, where)
             engine.sendall(asked.encode())
             while piece := engine.recv(1 << 16):
                 said += piece

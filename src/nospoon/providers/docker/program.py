@@ -20,6 +20,7 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -56,6 +57,8 @@ reboots, networkd sets addresses.
 CHANGES = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3")
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Programs that a container's user can run, too, as it cannot a python3 of root's (pyenv)."""
+PEER = struct.Struct("iII")
+"""Process, user and group of who listens at a socket (unix(7), SO_PEERCRED)."""
 ENDED = ("created", "configured", "exited")
 """States of a container that has no process."""
 THERE = 17
@@ -71,12 +74,20 @@ class EngineError(Exception):
 
 
 def connected(path: str) -> socket.socket:
+    """To an engine of root's or of one's own: what another user's says of processes is obeyed here
+    with rights that this user has not.
+    """
     made = socket.socket(socket.AF_UNIX)
     try:
         made.connect(path)
+        peer = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
     except OSError as error:
         made.close()
         raise EngineError(f"no engine answers at {path}: {error.strerror}") from error
+    user = PEER.unpack(peer)[1]
+    if user not in (0, os.geteuid()):
+        made.close()
+        raise EngineError(f"what listens at {path} is not root's: it is user {user}'s")
     return made
 
 
