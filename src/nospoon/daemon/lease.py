@@ -27,6 +27,9 @@ log = structlog.get_logger()
 TRUSTED = 2 / 3
 """The part of the lease for which a beat is trusted; beats come thrice as often as a lease ends."""
 
+GIVING_BACK = 10.0
+"""Seconds in which that is stored: a server of the database may hang for good."""
+
 
 class Lease:
     """`seconds`: how long a controller may be silent. `lost`: called with the reason, once."""
@@ -113,9 +116,12 @@ class Lease:
     async def give_back(self) -> None:
         """At the end: whoever comes next need not wait."""
         try:
-            await self._database.call(leases.give_back, self._epoch)
+            async with asyncio.timeout(GIVING_BACK):
+                await self._database.call(leases.give_back, self._epoch)
         except NospoonError as error:
             log.warning("the lease is not given back", why=str(error))
+        except TimeoutError:
+            log.warning("the lease is not given back", why="the database does not answer")
 
 
 def _instance(pid_file: Path) -> str:

@@ -28,19 +28,25 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
 import msgspec
+import structlog
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
 from nospoon.errors import HostUnreachable, MissingTool, OutOfSpace, ProviderError, UsageError
+from nospoon.runtime.clock import monotonic
 from nospoon.store import leases, tables
 from nospoon.store.schema import bring_up_to_date
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+ENDING = 10.0
+"""Seconds in which calls that wait are carried out at the end: a server may hang for good."""
 BATCH = 64
 AT_ONCE = 8
 POSTGRESQL_OPTIONS = "-c idle_in_transaction_session_timeout=5s -c lock_timeout=10s"
@@ -316,8 +322,11 @@ class Database:
     def close(self) -> None:
         self._calls.put(None)
         self._reads.put(None)
+        end = monotonic() + ENDING
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - monotonic()))
+            if thread.is_alive():
+                log.error("the database does not answer: what waits for it is not written")
         self._engine.dispose()
 
 

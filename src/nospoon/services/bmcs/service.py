@@ -72,6 +72,8 @@ from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.sol import SolLines
 
 log = structlog.get_logger()
+FLUSHING = 10.0
+"""Seconds in which what BMCs note at the end is stored: a database's server may hang for good."""
 
 START_PATIENCE = 120.0
 """Seconds that an operation waits for a machine that starts; a BMC answers its client before."""
@@ -344,7 +346,11 @@ class BmcService:
         self._pdus.close()
         self.events.close()
         await self.listeners.close_all()
-        await self._store.flush()
+        try:
+            async with asyncio.timeout(FLUSHING):
+                await self._store.flush()
+        except TimeoutError:
+            log.error("changes of BMCs are not stored: the database does not answer")
 
     def machine_event(self, event: MachineEvent) -> None:
         """Something happened to a machine."""
