@@ -13,7 +13,7 @@ import pytest
 
 from nospoon.model.resources import Image, Kind, Link, Machine, Resource
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.providers.libvirt.domain_xml import domain_name
+from nospoon.providers.libvirt.owner import domain_name
 from nospoon.testing.conformance import Bench, DriverPromises, Rack, Stranger, make
 
 pytestmark = pytest.mark.libvirt

@@ -15,7 +15,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
-from nospoon.providers.libvirt.owner import Owner, owner_element
+from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element
 from nospoon.providers.libvirt.storage_xml import (
     disk_file,
     earlier_disk_file,
@@ -48,11 +48,6 @@ class Stage:
     boot_iso: str = ""
     medium: str = ""
     earlier: frozenset[str] = frozenset()
-
-
-def domain_name(pool: str, node: str) -> str:
-    """Name of the domain: that of the cluster's pool without our prefix, and the node's."""
-    return f"{pool.removeprefix('nospoon-')}-{node}"
 
 
 def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:

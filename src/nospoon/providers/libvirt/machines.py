@@ -29,7 +29,7 @@ from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.boots import Boots, Started
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
-from nospoon.providers.libvirt.domain_xml import Stage, domain_name, render_domain
+from nospoon.providers.libvirt.domain_xml import Stage, render_domain
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
@@ -38,7 +38,7 @@ from nospoon.providers.libvirt.media import DomainDrives
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
 from nospoon.providers.libvirt.nvram import Nvram, remove_variables
-from nospoon.providers.libvirt.owner import Owner, owner_in
+from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence

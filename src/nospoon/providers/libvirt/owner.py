@@ -17,6 +17,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.names import is_name
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OwnerTag
+from nospoon.plan.identity import bridge_name, node_uuid
 from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 
 NAMESPACE = "https://nospoon.dev/owner/1"
@@ -122,7 +123,9 @@ def _cluster_attributes(tag: OwnerTag) -> dict[str, str]:
 
 
 def owner_in(root: ET.Element) -> Owner | None:
-    """The owner of a domain or network; None when it has no tag, or one that is no tag of ours."""
+    """The owner of a domain or network; None when it has no tag, one that is no tag of ours, or one
+    that came along with a copy (`_is_copy`).
+    """
     element = root.find(f"./metadata/{OWNER}")
     if element is None:
         return None
@@ -143,6 +146,28 @@ def owner_in(root: ET.Element) -> Owner | None:
         kind = NodeKind(element.get("kind", NodeKind.BAREMETAL))
         if max(len(element.attrib["name"]), len(tag.name)) > MOST_NAME:
             return None
-        return Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted, kind)
+        owner = Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted, kind)
+        return None if _is_copy(root, owner) else owner
     except (KeyError, ValueError):
         return None
+
+
+def _is_copy(root: ET.Element, owner: Owner) -> bool:
+    """Whether another program made it of one of ours, as virt-clone(1) does: it copies tags, but
+    libvirt has no two of one name, nor of one UUID. One that was only renamed stays ours. A machine
+    that others made has a name of their choice.
+    """
+    name, uuid = text_of(root, "name"), text_of(root, "uuid")
+    if root.tag == "network":
+        return name not in (
+            attribute_of(root, "bridge", "name"), bridge_name(owner.tag.cluster, owner.name),
+        )  # fmt: skip
+    if owner.adopted or not name:
+        return False
+    own = domain_name(owner.pool, owner.name), str(node_uuid(owner.tag.cluster, owner.name))
+    return name != own[0] and uuid != own[1]
+
+
+def domain_name(pool: str, node: str) -> str:
+    """Name of the domain: that of the cluster's pool without our prefix, and the node's."""
+    return f"{pool.removeprefix('nospoon-')}-{node}"
