@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,3 +136,28 @@ def test_what_only_looks_has_the_status_of_ctrl_c(daemon: SilentDaemon) -> None:
     status, messages = daemon.interrupted("GET /v1/clusters/x", "status", "x")
     assert status == 130
     assert messages.split() == ["Aborted."]
+
+
+def test_ctrl_c_while_it_starts_shows_no_traceback() -> None:
+    code = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from nospoon.cli.start import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+def test_the_command_of_the_package_is_the_one_that_starts_so() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"]["nospoon"] == "nospoon.cli.start:main"
+    command = [sys.executable, "-m", "nospoon.cli.start", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("nospoon, version")

@@ -13,11 +13,11 @@ import click
 
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
+from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.errors import NospoonError
 from nospoon.model.visible import visible, visible_line
 
 EXIT_BY_STATE = {"done": 0, "partly done": 3}
-INTERRUPTED = 130
 
 
 class Display(Protocol):

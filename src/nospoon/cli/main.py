@@ -16,6 +16,7 @@ import click
 
 from nospoon import __version__
 from nospoon.cli.echo import echo
+from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import report
 from nospoon.errors import (
     Conflict,
@@ -61,7 +62,6 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, 4),
     (NospoonError, 1),
 )
-INTERRUPTED = 130
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """What write(2) says of a file that takes no more."""
 

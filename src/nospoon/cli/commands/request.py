@@ -12,7 +12,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
-from nospoon.cli.follow import INTERRUPTED
+from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import check_columns, output_options, print_record, print_rows
 from nospoon.clusterfile.fields import parse_duration
 from nospoon.errors import HostUnreachable, UsageError

@@ -24,7 +24,8 @@ from nospoon.cli.adoptions import refused
 from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request, whole
-from nospoon.cli.follow import INTERRUPTED, finish, follow
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import report
 from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
 from nospoon.runtime.reasons import reason

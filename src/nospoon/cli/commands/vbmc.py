@@ -27,7 +27,8 @@ from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
 from nospoon.cli.cliff import Cell, Style, ignored_options, list_options, print_list
 from nospoon.cli.echo import echo
-from nospoon.cli.follow import INTERRUPTED, finish, follow
+from nospoon.cli.follow import finish, follow
+from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import report
 from nospoon.errors import NospoonError, PlanRefused, UsageError
 from nospoon.runtime.reasons import reason
