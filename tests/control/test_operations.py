@@ -110,5 +110,41 @@ async def test_events_are_replayed_some_at_a_time(database: SlowAtTheEnd) -> Non
     assert [each["message"] for each in late] == [str(2 * AT_ONCE), "said"]
 
 
+async def test_operations_undo_what_they_do_before_the_daemon_ends(
+    database: SlowAtTheEnd,
+) -> None:
+    database.go.set()
+    undone = asyncio.Event()
+
+    async def work(running: Running) -> Ended:
+        del running
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            undone.set()
+        raise AssertionError("it was cancelled")
+
+    async def hang(running: Running) -> Ended:
+        del running
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.Event().wait()
+        raise AssertionError("it was cancelled")
+
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=work)
+        async with asyncio.timeout(10):
+            await operations.end()
+        assert undone.is_set()
+        assert (await operations.get(row.id)).state is OperationState.CANCELLED
+        await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=hang)
+        async with asyncio.timeout(10):
+            await operations.end(patience=0.1)  # what hangs is cancelled again with all else
+    await operations.end()
+
+
 async def _all(events: AsyncIterator[list[Any]]) -> list[Any]:
     return [event async for some in events for event in some]

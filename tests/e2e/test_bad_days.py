@@ -375,6 +375,31 @@ def test_a_verify_that_is_cancelled_leaves_nodes_as_it_found_them(shared: Rack) 
     assert "left as they were found" in message
 
 
+@pytest.mark.libvirt
+def test_a_verify_during_which_the_daemon_is_stopped_leaves_nodes_as_it_found_them(
+    rack: Rack,
+) -> None:
+    """The nodes stayed on, so that the next `verify` refused them."""
+    name = rack.name()
+    node = "{firmware: bios, memory: 256MiB, disks: [16MiB]}"
+    file = rack.file(f"cluster: {name}\n{rack.bmc()}nodes: [{node}]\n", f"{name}.yaml")
+    rack.run("up", "--yes", file)
+    bmc = rack.bmcs(name)["node-0"]
+    verify = ["nospoon", "verify", name]
+    with subprocess.Popen(verify, env=rack.environment, stderr=subprocess.PIPE) as verifying:
+        while "is on" not in rack.ipmitool(bmc, "power", "status"):
+            assert verifying.poll() is None
+        os.kill(rack.daemon_pid(), signal.SIGTERM)
+        _, said = verifying.communicate(timeout=60)
+    assert b"the daemon ended before the operation did" in said
+    shown = rack.json("operation", "list")[0]  # by the next daemon, which waits for this one
+    assert (shown["kind"], shown["state"]) == ("verify", "cancelled")
+    assert "is off" in rack.ipmitool(bmc, "power", "status")
+    assert rack.json("node", "list")[0]["boot"] == "as configured"
+    assert "task failed" not in rack.log()
+    rack.run("down", "--yes", name)
+
+
 def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack) -> None:
     name, file = simulated(shared, "{count: 400}")
     shared.run("daemon", "start")

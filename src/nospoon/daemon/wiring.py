@@ -561,7 +561,7 @@ class Daemon:
         )
         await self.api.start()
         self._end.callback(self.members.close)
-        self._end.push_async_callback(self.api.close)
+        self._end.push_async_callback(self._stop_serving)
         open_calls = len(await self.database.call(journal.open_intents))
         self.controller.found = _found(nodes, [row.kind for row in interrupted], open_calls, failed)
         log.info("start-up found", what=self.controller.found)
@@ -574,6 +574,13 @@ class Daemon:
         traceback: TracebackType | None,
     ) -> None:
         await self._end.aclose()
+
+    async def _stop_serving(self) -> None:
+        """Operations end while BMCs and hosts still answer: some power nodes off."""
+        try:
+            await self.api.close()
+        finally:
+            await self.operations.end()
 
     def _settings_directories(self) -> None:
         """virtlogd and dnsmasq's user look into these; what is secret has a mode of its own."""

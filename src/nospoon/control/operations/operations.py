@@ -36,6 +36,8 @@ CANCELLED = {
     "fetch": "cancelled; what has arrived whole is kept for a while",
 }
 """Kind of operation -> what is said when it was cancelled, where that is not `AS_IT_IS`."""
+ENDING = 15.0
+"""Seconds that operations have to undo things when the daemon ends."""
 AGAIN = 5.0
 """Seconds until an end that could not be stored is stored again."""
 MOST_RUNNING = 32
@@ -272,6 +274,17 @@ class Operations:
         if not running.worked:
             running.task.cancel()
         await asyncio.wait([running.task])
+
+    async def end(self, *, patience: float = ENDING) -> None:
+        """The daemon ends: cancel all, and wait until they have undone what they undo, for so many
+        seconds. Hosts and BMCs must answer meanwhile.
+        """
+        tasks = [each.task for each in self._running.values() if each.task is not None]
+        for running in self._running.values():
+            if running.task is not None and not running.worked:
+                running.task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
 
 
 def _save(
