@@ -55,6 +55,13 @@ def bridge() -> Iterator[str]:
     subprocess.run(["ip", "link", "del", name], check=True)
 
 
+def runs(pid: int) -> bool:
+    return (
+        Path(f"/proc/{pid}/cmdline").exists()
+        and b"tend" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+
+
 async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     bench: Bench, place: Path, images: dict[str, Path], bridge: str
 ) -> None:
@@ -77,7 +84,7 @@ async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     assert not Path(f"/sys/class/net/{port}").exists()
 
 
-async def test_a_container_outlives_its_keeper_and_ends_when_it_is_to(bench: Bench) -> None:
+async def test_a_container_outlives_its_keeper_and_gets_another(bench: Bench, place: Path) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)
     machines = bench.connection.machine_driver
@@ -86,6 +93,10 @@ async def test_a_container_outlives_its_keeper_and_ends_when_it_is_to(bench: Ben
     os.kill(number(directory / "pid"), signal.SIGKILL)
     assert (await found(bench, rack.machine)).running
     assert await machines.power(rack.uuid, PowerCommand.ON, PLAN) is Outcome.UNCHANGED
+    async with events_of(bench, rack.uuid):
+        await eventually(lambda: runs(number(directory / "pid")))
+        console_of(place, rack.uuid).write_text("")
+        await eventually(lambda: "goes on" in console_of(place, rack.uuid).read_text())
     assert await machines.power(rack.uuid, PowerCommand.OFF, PLAN) is Outcome.CHANGED
     assert not (await found(bench, rack.machine)).running
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)

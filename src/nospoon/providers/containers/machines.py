@@ -58,6 +58,9 @@ class Runtime(Protocol):
     async def stop(self, directory: str, machine: Machine) -> None:
         """At once. One that does not run is no error; what it left is removed."""
 
+    async def tend(self, directory: str) -> None:
+        """One that runs without the process that starts it again when it reboots gets another."""
+
     async def shut_down(self, directory: str) -> None:
         """Ask its init, and do not wait."""
 
@@ -254,6 +257,9 @@ class MachineDriver(Owned):
                 self._known.running = None
                 return
             now = await self._running(seen)
+            for uuid, running in now.items():
+                if running is not None and not running.monitor:
+                    await self._runtime.tend(self.host.path(seen.machines[uuid]))
             before, self._known.running = self._known.running, now
             if before is None:
                 for uuid, running in now.items():

@@ -49,7 +49,7 @@ class DockerFacts(msgspec.Struct, frozen=True):
 class _Listed(msgspec.Struct, frozen=True):
     """Of what an engine lists: an image or a container."""
 
-    labels: dict[str, str] = msgspec.field(name="Labels", default_factory=dict)
+    labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 
 @cache
@@ -81,7 +81,7 @@ class DockerHost(ContainerHost):
         lines = [line for line in text.splitlines() if line.startswith("listed ")]
         try:
             found = [
-                each.labels.get(f"{LABEL}.path", "")
+                (each.labels or {}).get(f"{LABEL}.path", "")
                 for line in lines
                 for each in msgspec.json.decode(line.split(" ", 2)[2], type=list[_Listed])
             ]

@@ -37,7 +37,8 @@ def keeper_of(directory: str) -> bytes:
     """Its process, b"0" for none. It is known by its words: its number may be another's by now."""
     pid = content(f"{directory}/pid")
     words = content(f"/proc/{pid.decode()}/cmdline") if pid.isdigit() else b""
-    return pid if words.endswith(b"\0start\0%s\0" % os.fsencode(directory)) else b"0"
+    ends = tuple(b"\0%s\0%s\0" % (each, os.fsencode(directory)) for each in (b"start", b"tend"))
+    return pid if words.endswith(ends) else b"0"
 
 
 def init_of(directory: str) -> bytes:

@@ -14,6 +14,7 @@ container that rebooted again with its links, which no engine does.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -228,7 +229,8 @@ def keeper_of(directory: Path) -> int:
     """Its process, 0 for none. It is known by its words: its number may be another's by now."""
     pid = content(directory / "pid")
     words = content(Path(f"/proc/{pid.decode()}/cmdline")) if pid.isdigit() else b""
-    return int(pid) if words.endswith(b"\0start\0%s\0" % os.fsencode(directory)) else 0
+    ends = tuple(b"\0%s\0%s\0" % (each, os.fsencode(directory)) for each in (b"start", b"tend"))
+    return int(pid) if words.endswith(ends) else 0
 
 
 def init_of(directory: Path) -> int:
@@ -420,7 +422,8 @@ def start(engine: Engine, place: str) -> None:
     """By the settings beside it. Returns when it runs; the keeper goes on."""
     directory = Path(place)
     given = json.loads((directory / "start.json").read_bytes())
-    kill(engine, place)
+    hold(directory)
+    end(engine, directory, given)
     if engine.container(given["container"]) is None:
         raise EngineError(f"its root is gone: the engine has no container {given['container']}")
     shutil.copyfile(directory / "machine.json", directory / "live.json")
@@ -428,8 +431,49 @@ def start(engine: Engine, place: str) -> None:
     try:
         console = bring_up(engine, directory, given)
     except EngineError:
-        kill(engine, place)
+        end(engine, directory, given)
         raise
+    leave_keeper(engine, directory, given, console)
+
+
+def tend(engine: Engine, place: str) -> None:
+    """A keeper for one that runs and has none: another program killed it."""
+    directory = Path(place)
+    try:
+        given = json.loads((directory / "start.json").read_bytes())
+        hold(directory, patience=0.0)
+    except (OSError, ValueError, EngineError):
+        return
+    if init_of(directory):
+        leave_keeper(engine, directory, given, engine.console(given["container"]))
+
+
+def hold(directory: Path, patience: float = LONGEST) -> int:
+    """Be the only one who acts on a container, until this process and the keeper that it leaves
+    have ended. A keeper that has it is ended; a start that goes on for a daemon that was killed
+    leaves one first. Raises `EngineError` after `patience` seconds, `OSError` where it is gone.
+    """
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise EngineError("another command acts on it") from error
+            keeper = keeper_of(directory)
+            with contextlib.suppress(ProcessLookupError):
+                if keeper:
+                    os.kill(keeper, signal.SIGKILL)
+            time.sleep(0.02)
+        else:
+            return lock
+
+
+def leave_keeper(
+    engine: Engine, directory: Path, given: dict[str, Any], console: socket.socket
+) -> None:
+    """A process that goes on when this one has ended."""
     keeper = os.fork()
     if keeper == 0:
         os.setsid()
@@ -607,12 +651,13 @@ def kill(engine: Engine, place: str) -> None:
     directory = Path(place)
     try:
         given = json.loads((directory / "start.json").read_bytes())
+        hold(directory)
     except (OSError, ValueError):
         return
-    keeper = keeper_of(directory)
-    if keeper:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(keeper, signal.SIGKILL)
+    end(engine, directory, given)
+
+
+def end(engine: Engine, directory: Path, given: dict[str, Any]) -> None:
     name = given["container"]
     found = engine.container(name)
     if found is not None and found["State"]["Status"] not in ENDED:
@@ -671,6 +716,7 @@ def main(words: Sequence[str]) -> None:
         "start": start,
         "clear": clear,
         "kill": kill,
+        "tend": tend,
         "console": show_console,
     }
     try:

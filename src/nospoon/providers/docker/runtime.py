@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import PurePosixPath
 
 import msgspec
@@ -60,6 +61,10 @@ class DockerRuntime:
         del machine
         await self.host.ask("kill", directory)
         await self.host.sh(filters.REMOVE, directory)
+
+    async def tend(self, directory: str) -> None:
+        with contextlib.suppress(ProviderError):  # it is asked again
+            await self.host.ask("tend", directory)
 
     async def shut_down(self, directory: str) -> None:
         await self.host.ask("shut-down", directory)

@@ -63,6 +63,9 @@ class LxcRuntime:
         ports = [nic.port for nic in machine.nics if nic.port]
         await self.host.sh(UNPLUG, *ports)
 
+    async def tend(self, directory: str) -> None:
+        """One without its monitor does not run."""
+
     async def shut_down(self, directory: str) -> None:
         path = PurePosixPath(directory)
         await self.host.runner.run(
