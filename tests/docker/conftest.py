@@ -6,8 +6,10 @@ with it, and so do their mounts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -56,10 +58,20 @@ def engine() -> Iterator[Path]:
     subprocess.run([*podman, "rm", "-af", "-t", "0"], capture_output=True, check=False)
     service.terminate()
     service.wait(timeout=20)
-    subprocess.run(
-        ["umount", str(directory / "root" / "overlay")], capture_output=True, check=False
-    )
+    end_all(directory)
+    overlay = str(directory / "root" / "overlay")
+    subprocess.run(["umount", overlay], capture_output=True, check=False)
     remove_tree(directory)
+
+
+def end_all(directory: Path) -> None:
+    """What Podman left to clean up after commands in containers: it does so after five minutes, and
+    mounts its storage for that.
+    """
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if os.fsencode(directory) in each.read_bytes():
+                os.kill(int(each.parent.name), signal.SIGKILL)
 
 
 @pytest.fixture
