@@ -129,7 +129,7 @@ def test_what_nospoon_builds_and_a_packed_root_are_read(tmp_path: Path) -> None:
     ("image", "why"),
     [
         (layout(tar(UPPER), nested=False), "no /sbin/init"),
-        (tar({"oci-layout": "{}", "index.json": "{}"}), "its manifest lacks 'manifests'"),
+        (tar({"oci-layout": "{}", "index.json": "{}"}), "its manifest names no layers"),
         (tar({"oci-layout": "{}", "index.json": "no JSON"}), "its begin"),
         (layout(b"not a tar", nested=False), "truncated header"),
         (tar({"sbin/init": b"x" * 2000}), "it has more than 0 MiB"),

@@ -137,7 +137,7 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
         if "manifest.json" in found and any(each.endswith(".tar") for each in found):
             return [content(each) for each in text("manifest.json")[0]["Layers"]]
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"its manifest lacks {error}") from error
+        raise ValueError("its manifest names no layers that are there") from error
     return []
 
 
