@@ -145,7 +145,8 @@ def test_reasons_are_told_once_for_nodes_that_are_alike() -> None:
     many, arm = refusals(cluster, a=x86, b=x86, c=replace(x86, memory=1 * GIB))
     assert many == (
         "node node-4 and 4 like it fit on no host. "
-        "a, b: not enough memory left (`overcommit.memory` is 1); "
+        "a, b: not enough memory left (`overcommit.memory` is 1): "
+        "4 GiB asked for, 0 B of 8 GiB left on a; "
         "c: wants 4 GiB of memory, the host has 1 GiB."
     )
     assert arm.startswith("node arm fits on no host. a, b, c: no emulator for aarch64 there.")
@@ -157,9 +158,9 @@ def test_connections_of_one_machine_share_what_it_has() -> None:
     )
     one = replace(FACTS, identity="rack1")
     (reason,) = refusals(cluster, a=one, b=one)
-    assert (
-        reason
-        == "node node-2 fits on no host. a, b: not enough memory left (`overcommit.memory` is 1)"
+    assert reason == (
+        "node node-2 fits on no host. a, b: not enough memory left (`overcommit.memory` is 1): "
+        "4 GiB asked for, 0 B of 8 GiB left on a"
     )
 
 
@@ -167,7 +168,10 @@ def test_what_other_clusters_take_is_not_there() -> None:
     cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{memory: 4GiB}}]")
     _, refused = place(cluster, {}, {"a": FACTS}, {"a": Usage(0, 6 * GIB)})
     assert refused == [
-        "node node-0 fits on no host. a: not enough memory left (`overcommit.memory` is 1)"
+        (
+            "node node-0 fits on no host. a: not enough memory left (`overcommit.memory` is 1): "
+            "4 GiB asked for, 2 GiB of 8 GiB left on a"
+        )
     ]
 
 
@@ -234,7 +238,8 @@ def test_a_group_for_which_no_host_has_room_is_refused_as_one() -> None:
     assert refusals(cluster, a=FACTS, b=FACTS) == [
         (
             "nodes node-0, node-1, node-2, with the same role, fit together on no host. "
-            "a, b: not enough memory left (`overcommit.memory` is 1)"
+            "a, b: not enough memory left (`overcommit.memory` is 1): "
+            "12 GiB asked for, 8 GiB of 8 GiB left on a"
         )
     ]
 
@@ -295,7 +300,8 @@ def test_who_joins_a_group_goes_where_it_is_or_is_refused() -> None:
     assert set(placed) == {"node-0", "node-1"}
     assert refused == [
         (
-            "node node-2 fits on no host. a: not enough memory left (`overcommit.memory` is 1). "
+            "node node-2 fits on no host. a: not enough memory left (`overcommit.memory` is 1): "
+            "4 GiB asked for, 0 B of 8 GiB left on a. "
             "It goes together with its role. `--rebalance` places existing nodes again."
         )
     ]
@@ -357,7 +363,10 @@ def test_what_is_there_may_shrink_and_stay_on_a_host_that_has_less_than_it_had()
     placed, reasons = place(cluster, there, {"a": small}, {}, standing=standing)
     assert set(placed) == set(there)
     assert reasons == [
-        "node new fits on no host. a: not enough memory left (`overcommit.memory` is 1)"
+        (
+            "node new fits on no host. a: not enough memory left (`overcommit.memory` is 1): "
+            "1 GiB asked for, 0 B of 5 GiB left on a"
+        )
     ]
 
 
@@ -502,3 +511,15 @@ def test_a_node_leaves_a_host_that_does_not_run_its_new_image() -> None:
     text = BOTH + "nodes: [{kind: container, image: 'store:r'}]"
     placed, refused = place(of_image(text, HypervisorType.DOCKER), {"node-0": "real:lxc"}, {}, {})
     assert (placed["node-0"].host, refused) == ("sim", [])
+
+
+def test_a_refusal_says_what_the_host_with_the_most_has_left() -> None:
+    cluster = read(f"hosts: {{a: {{{EXACT}}}, b: {{{EXACT}}}}}\nnodes: [{{name: big, cpus: 5}}]")
+    used = {"a": Usage(2.5, 0), "b": Usage(1, 0)}
+    _, reasons = place(cluster, {}, {"a": FACTS, "b": replace(FACTS, cpus=3)}, used)
+    assert reasons == [
+        (
+            "node big fits on no host. a, b: not enough CPUs left (`overcommit.cpus` is 1): "
+            "5 asked for, 2 of 3 left on b"
+        )
+    ]

@@ -263,7 +263,9 @@ def _refusal(rooms: Rooms, demands: list[Demand]) -> str:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in first.hosts or rooms.places:
         by_reason[rooms.against(first, name)].append(name)
-    whys = "; ".join(f"{listed(hosts)}: {why}" for why, hosts in by_reason.items())
+    whys = "; ".join(
+        f"{listed(hosts)}: {why}{rooms.amounts(first, hosts)}" for why, hosts in by_reason.items()
+    )
     bound = f". It goes {first.bound}. {MOVE}" if first.bound not in ("", PINNED) else ""
     return f"{_named(demands)} on no host. {whys}{bound}"
 

@@ -8,7 +8,7 @@ from whom a rule keeps them apart. Hosts of one identity are one machine, which 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ from nospoon.plan.placement.hosts import (
     against_networks,
     against_node,
 )
+from nospoon.plan.words import size
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""
@@ -184,11 +185,31 @@ class Rooms:
             if static:
                 return static
         machine = self.machine(name)
-        short = (machine.used + demand.usage).missing(machine.room, asked=demand.usage)
-        if short:
+        if short := self._lacks(demand, name):
             return self._short(short, name)
         shared = (key[0] for key in demand.apart if machine.tokens[key])
         return next((_taken(key) for key in shared), "")
+
+    def amounts(self, demand: Demand, names: Sequence[str]) -> str:
+        """Of hosts that are refused for one reason: what is asked for of a resource of which they
+        have not enough left, and what the one with the most has; "" for other reasons.
+        """
+        short = self._lacks(demand, names[0])
+        if not short or self.against(demand, names[0]) != self._short(short, names[0]):
+            return ""
+
+        def left(name: str) -> float:
+            machine = self.machine(name)
+            return float(getattr(machine.room, short) - getattr(machine.used, short))
+
+        most = max(names, key=left)
+        asked, room = getattr(demand.usage, short), getattr(self.machine(most).room, short)
+        asked, there, room = (_amount(short, each) for each in (asked, left(most), room))
+        return f": {asked} asked for, {there} of {room} left on {most}"
+
+    def _lacks(self, demand: Demand, name: str) -> str:
+        machine = self.machine(name)
+        return (machine.used + demand.usage).missing(machine.room, asked=demand.usage)
 
     def too_small(self, demands: Iterable[Demand]) -> bool:
         """Whether they ask for more than all hosts together have left."""
@@ -234,6 +255,10 @@ class Rooms:
             yield f"network {network}: {why}"
         if place is not there:
             yield from against_filters(node, self._cluster, place.facts)
+
+
+def _amount(resource: str, value: float) -> str:
+    return f"{max(value, 0):g}" if resource == "cpus" else size(max(int(value), 0) >> 20 << 20)
 
 
 def _taken(key: str) -> str:
