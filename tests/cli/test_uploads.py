@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import pty
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -39,3 +43,27 @@ def test_one_that_is_read_soon_is_not(tmp_path: Path, capfd: pytest.CaptureFixtu
     (tmp_path / "kernel").write_bytes(b"content")
     assert _digest(tmp_path / "kernel") == hashlib.sha256(b"content").hexdigest()
     assert capfd.readouterr().err == ""
+
+
+SENDS = """
+import io, time
+from nospoon.cli.follow import sent
+with sent(io.BytesIO(bytes(100 << 10)), 100 << 10) as shown:
+    while shown.read(20 << 10):
+        time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(("kind", "shown"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_shows_how_much_was_sent(kind: str, *, shown: bool) -> None:
+    terminal, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": kind}
+    with subprocess.Popen([sys.executable, "-c", SENDS], stderr=theirs, env=environment) as sending:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # EIO: its end (pty(7))
+            while piece := os.read(terminal, 4096):
+                said += piece
+        os.close(terminal)
+    assert sending.returncode == 0, said
+    assert (b"60.0/100.0 KiB" in said) is shown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nospoon.api.client import Client
 from nospoon.cli import ansible
 from nospoon.cli.echo import echo, report_if_long
-from nospoon.cli.follow import finish, follow
+from nospoon.cli.follow import finish, follow, sent
 from nospoon.errors import SpecError, UsageError
 from nospoon.model.images import LOADED
 from nospoon.runtime.reasons import reason
@@ -256,8 +256,8 @@ def _upload(client: Client, files: dict[str, Path]) -> None:
         path = files[digest]
         size = path.stat().st_size
         echo(f"Uploading {path.name} ({_amount(size)})", err=True)
-        with path.open("rb") as content:
-            client.upload(digest, content, size)
+        with path.open("rb") as content, sent(content, size) as shown:
+            client.upload(digest, shown, size)
 
 
 def cluster_name(reference: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import click
 
@@ -56,10 +56,34 @@ class Bar:
             self._progress.console.print(said, highlight=False, markup=False)
 
 
+def _has_bars() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def sent(content: BinaryIO, size: int) -> Iterator[BinaryIO]:
+    """The content of a file, to be read and sent; a terminal shows how much of it was read."""
+    if not _has_bars():
+        yield content
+        return
+    from rich.console import Console  # noqa: PLC0415  (only on a terminal)
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield progress.wrap_file(content, size)
+
+
 @contextmanager
 def display() -> Iterator[Display]:
     """What fits this terminal."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not _has_bars():
         yield Lines()
         return
     from rich.console import Console  # noqa: PLC0415  (only on a terminal)
