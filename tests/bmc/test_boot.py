@@ -245,6 +245,31 @@ def test_ipmi_flags_are_cleared_after_a_minute_without_a_command() -> None:
     assert list(subject.expire(110.0)) == [Persist(Runtime())]
 
 
+def test_ipmi_flags_outlast_a_command_that_takes_longer() -> None:
+    subject = bmc()
+    hear(subject, OverrideRequested(ONCE, 1, FLAGS), 0.0)
+    hear(subject, PowerRequested(PowerCommand.ON, 2), 1.0)
+    for now in (61.0, 121.0, 181.0):
+        list(subject.expire(now))
+        assert subject.runtime.override == ONCE
+    hear(subject, CommandEnded(Verdict.FAILED, "why"), 200.0)
+    assert subject.deadline == 181.0 + FLAGS_TIMEOUT
+    list(subject.expire(181.0 + FLAGS_TIMEOUT))
+    assert subject.runtime.override == NO_OVERRIDE
+
+
+def test_ipmi_flags_outlast_the_start_of_a_machine_that_asks_later() -> None:
+    subject = bmc(script=True)
+    hear(subject, OverrideRequested(ONCE, 1, FLAGS), 0.0)
+    hear(subject, PowerRequested(PowerCommand.ON, 2), 1.0)
+    hear(subject, STARTED, 20.0)
+    hear(subject, CommandEnded(Verdict.DONE), 21.0)
+    list(subject.expire(300.0))
+    assert subject.runtime.override == ONCE
+    hear(subject, BootObserved(), 301.0)
+    assert subject.runtime.override == NO_OVERRIDE
+
+
 def test_ipmi_flags_of_before_a_restart_have_their_minute_anew() -> None:
     runtime = Runtime(override=ONCE, boot_flags=FLAGS)
     subject = bmc(runtime=runtime)

@@ -10,7 +10,9 @@ Rules:
 - The persistent order is the cluster file's until a client sets another one, and again when the
   file has another one.
 - Boot flags that an IPMI client set once are cleared after 60 s without a chassis command, which
-  starts the time again, unless parameter 3 says not to (§28.13).
+  starts the time again, unless parameter 3 says not to (§28.13). No time goes on while a command is
+  under way, nor between a boot and the question of a machine that asks what it boots: a cloud takes
+  longer for both.
 """
 
 from __future__ import annotations
@@ -123,6 +125,9 @@ class Boot:
     def expire(self, now: float, *, busy: bool) -> Iterator[Effect]:
         """Clear flags that nobody followed."""
         if self.flags_expire is not None and self.flags_expire <= now:
+            if busy:
+                self.flags_expire = now + FLAGS_TIMEOUT
+                return
             self.flags_expire = None
             yield from self._change(NO_OVERRIDE, b"", busy=busy)
 
@@ -146,7 +151,9 @@ class Boot:
         """The machine booted as this edition says; what it boots afterwards it was told with it."""
         self.told = edition
         yield from self._begins(edition)
-        if not self._asks and (yield from self._use_up(edition)):
+        if self._asks and edition == self.edition:
+            self.flags_expire = None
+        elif not self._asks and (yield from self._use_up(edition)):
             self.told = self.edition
 
     def booted_by_itself(self, told: BootPlan | None, *, busy: bool) -> Iterator[Effect]:
