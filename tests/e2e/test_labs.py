@@ -224,9 +224,9 @@ def test_limits_hold_and_those_who_wait_see_why(lab: Lab) -> None:
     lab.up(lab="limits: {machines: 1}")
     first, second = lab.submit(SMALL), lab.submit(SMALL)
     lab.running(first)
-    waiting = lab.show(second)
+    why = "lab dev has given away 1 of 1 machines"
+    waiting = lab.until(second, lambda shown: shown["reason"] == why)
     assert (waiting["state"], waiting["position"]) == ("queued", 1)
-    assert waiting["reason"] == "lab dev has given away 1 of 1 machines"
     refused = lab.submit(SMALL, SMALL, status=1)
     assert "has too few machines for all of its recipes at once" in refused
     lab.up(lab="limits: {machines: 2}")  # it holds at once

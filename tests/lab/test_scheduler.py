@@ -80,6 +80,18 @@ def test_a_set_starts_as_a_whole_and_ends_as_a_whole() -> None:
     assert labs.sets[first.id].result == "completed"
 
 
+def test_the_first_of_those_who_wait_for_an_exhausted_lab_sees_what_is_given_away() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    first, second, third = (recipe_set(ONE) for _ in range(3))
+    for number, each in enumerate((first, second, third)):
+        labs.submit(each, number)
+    assert labs.reason(second.id) == "lab east has given away 1 of 1 machines"
+    assert labs.reason(third.id) == "others are before it"
+    labs.cancel(second.id, "", 3)
+    labs.decide(4)
+    assert labs.reason(third.id) == "lab east has given away 1 of 1 machines"
+
+
 def test_stages_of_an_installation_and_what_is_out_of_turn() -> None:
     labs = scheduler()
     found = recipe_set(ONE, distro="debian")

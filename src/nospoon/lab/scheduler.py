@@ -220,6 +220,9 @@ class Scheduler:
         for set_id in self.in_order():
             found = self.sets[set_id]
             if held.exhausted or not left:
+                if not passed:  # nobody waits before it
+                    known = (key for key in found.labs if key in self.labs)
+                    self._why[found.id] = next(known, found.why)
                 break
             labs = [key for key in found.labs if key in left]
             place = None
