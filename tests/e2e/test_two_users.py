@@ -16,6 +16,8 @@ from nospoon.testing.rack import Rack, private_rack
 STRANGER = pwd.getpwnam("nobody")
 PYTHON = "/usr/bin/python3"
 """The one of a virtual environment may lie in a home directory."""
+LIBRARIES = [each for each in sys.path if each and not each.startswith(sys.base_prefix)]
+"""Without the standard library, which is of another version of Python."""
 ASK = """
 import sys
 from pathlib import Path
@@ -34,7 +36,7 @@ def as_stranger(rack: Rack, home: Path) -> subprocess.CompletedProcess[str]:
          PYTHON, "-c", ASK, str(rack.directory / "runtime" / "nospoond.sock")],
         env={
             "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": ":".join(LIBRARIES), "PYTHONDONTWRITEBYTECODE": "1",
         },
         text=True, capture_output=True, timeout=60, check=False, cwd="/",
     )  # fmt: skip
