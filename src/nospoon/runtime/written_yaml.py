@@ -22,6 +22,7 @@ class Dumper(yaml.CSafeDumper):
 
 
 def quoted_text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
+    value = value.encode("utf-8", "backslashreplace").decode()  # surrogates are no text for libyaml
     style = "'" if _READ_ELSEWHERE.fullmatch(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
