@@ -220,7 +220,7 @@ class Scheduler:
         for set_id in self.in_order():
             found = self.sets[set_id]
             if held.exhausted or not left:
-                if not passed:  # nobody waits before it
+                if not passed:  # it is the first that waits
                     known = (key for key in found.labs if key in self.labs)
                     self._why[found.id] = next(known, found.why)
                 break
