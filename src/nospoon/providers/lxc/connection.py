@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-
-from nospoon.model.capabilities import Capabilities, ChangeRule
-from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
-from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources import Kind
-from nospoon.providers import linux
-from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
+from nospoon.providers.base import OpenImage, OpenSeed, no_seeds
+from nospoon.providers.containers.connection import ContainerConnection
 from nospoon.providers.containers.machines import MachineDriver
 from nospoon.providers.containers.storage import PoolDriver
 from nospoon.providers.lxc.host import LxcHost
@@ -20,23 +14,8 @@ from nospoon.providers.lxc.runtime import LxcRuntime
 from nospoon.providers.lxc.storage import ImageDriver, VolumeDriver
 from nospoon.runtime.runner import Runner
 
-RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
-    Kind.VOLUME: {"size": ChangeRule.LIVE},
-    Kind.MACHINE: {
-        "boot_order": ChangeRule.LIVE,
-        "unlinked": ChangeRule.LIVE,
-        "cpus": ChangeRule.AT_POWER_OFF,
-        "memory": ChangeRule.AT_POWER_OFF,
-        "firmware": ChangeRule.AT_POWER_OFF,
-        "disks": ChangeRule.AT_POWER_OFF,
-        "nics": ChangeRule.AT_POWER_OFF,
-        "ipv6": ChangeRule.AT_POWER_OFF,
-        "seed": ChangeRule.AT_POWER_OFF,
-    },
-}
 
-
-class LxcConnection:
+class LxcConnection(ContainerConnection):
     """A `Connection`. `root`: directory on the host in which pools are made; `records`: that of
     logs of consoles; `open_seed`: what cloud-init is given.
     """
@@ -53,67 +32,20 @@ class LxcConnection:
         open_seed: OpenSeed = no_seeds,
     ) -> None:
         assert isinstance(host.connection, Lxc), "a host of this kind"
-        self.host, self._runner = host, runner
         self._host = LxcHost(host.name, runner, root, host.connection.idmap)
-        self._machines = MachineDriver(
-            LxcRuntime(self._host, records), deployment, records=records, open_seed=open_seed
+        runtime = LxcRuntime(self._host, records)
+        super().__init__(
+            host,
+            self._host,
+            self._host.facts,
+            MachineDriver(runtime, deployment, records=records, open_seed=open_seed),
+            {
+                Kind.POOL: PoolDriver(self._host, deployment),
+                Kind.IMAGE: ImageDriver(self._host, deployment, open_image),
+                Kind.VOLUME: VolumeDriver(self._host, deployment),
+            },
         )
-        self._drivers: dict[Kind, Driver] = {
-            Kind.POOL: PoolDriver(self._host, deployment),
-            Kind.IMAGE: ImageDriver(self._host, deployment, open_image),
-            Kind.VOLUME: VolumeDriver(self._host, deployment),
-            Kind.MACHINE: self._machines,
-        }
-
-    @property
-    def drivers(self) -> Mapping[Kind, Driver]:
-        return self._drivers
-
-    @property
-    def machine_driver(self) -> MachineDriver:
-        return self._machines
-
-    async def capabilities(self) -> Capabilities:
-        """Firmware and architecture are not a container's: it takes any."""
-        facts = await self._host.facts()
-        return Capabilities(
-            kinds=frozenset(self._drivers),
-            firmwares=frozenset(Firmware),
-            archs=frozenset(Arch),
-            tpm=False,
-            managed_networks=False,
-            accelerator="container",
-            anti_spoofing=await self._host.has_filters(),
-            cpus=facts.cpus,
-            memory=facts.memory,
-            identity=facts.name,
-            rules=RULES,
-        )
-
-    async def deployments(self) -> Mapping[str, int]:
-        seen = await self._host.look()
-        return Counter(
-            each.tag.deployment
-            for path, each in seen.records.items()
-            if not path.endswith("/live.json")
-        )
-
-    async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
-        del volumes
-        can = await self.capabilities()
-        disk = await linux.free_space(self._runner, pools)
-        return replace(HostFacts.of_one_that(can), real=True, disk=disk)
-
-    async def adoptable(self) -> tuple[Adoptable, ...] | None:
-        """Containers of others stay theirs."""
-        return None
-
-    def configure(self, host: Host) -> None:
-        self.host = host
 
     async def check(self) -> None:
         """Raises `HostUnreachable`, `MissingTool`, or `ProviderError` where no ids are reserved."""
         await self._host.ids()
-
-    async def close(self) -> None:
-        await self._machines.close()
