@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -12,7 +13,14 @@ from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
-from nospoon.errors import Conflict, HostUnreachable, PlanRefused, Stale, UsageError
+from nospoon.errors import (
+    Conflict,
+    HostUnreachable,
+    PlanRefused,
+    SpecError,
+    Stale,
+    UsageError,
+)
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.steps import Action
 from nospoon.providers.base import Driver
@@ -177,6 +185,19 @@ async def test_the_hosts_of_a_stored_cluster_are_those_it_may_have_things_on(
         await asking.daemon.database.call(stored.keep_hosts, row.id, [])
         asked = await asking.planner.hosts_of(row)  # as an earlier version left them
         assert [host.name for host in asked] == ["s"]
+
+
+async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Path) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(file_of("n1"))
+        row = await asking.row()
+        assert row is not None
+        known = await asking.planner.stored_cluster(row)
+        assert [node.name for node in known.nodes] == ["n1"]
+        unread = replace(row, text=asking.daemon.cipher.encrypt("nodes: [7]").decode())
+        assert await asking.planner.stored_cluster(unread) == known
+        with pytest.raises(SpecError):  # as an earlier version left it
+            await asking.planner.stored_cluster(replace(unread, desired=b""))
 
 
 async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_remembered_file_that_can_be_read_no_more_stops_nobody(rack: Rack, ver
     state = rack.directory / "state"
     unread = Cipher.from_file(state / "nospoon.key").encrypt(f"cluster: {name}\nnodes: [7]\n")
     with closing(sqlite3.connect(state / "nospoon.db")) as database, database:
-        database.execute("UPDATE clusters SET text = ?", (unread.decode(),))
+        database.execute("UPDATE clusters SET text = ?, desired = NULL", (unread.decode(),))
     assert places(rack, name) == before
     rack.run(verb, "--yes", file if verb == "up" else name)
     assert places(rack, name) == (before if verb == "up" else {})

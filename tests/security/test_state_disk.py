@@ -205,7 +205,7 @@ async def test_what_clusters_hold_is_known_without_their_files(tmp_path: Path) -
         database.close()
     assert (held.id, held.name, held.uid, held.generation) == (row.id, "c", OWNER, 1)
     assert (held.uploads, held.allocations) == (row.uploads, row.allocations)
-    assert held.text == len(row.text)
+    assert held.size == len(row.text)
     assert text_of(row.id) != text_of(uuid4())
 
 

@@ -372,7 +372,7 @@ class Controller:
         except NospoonError as error:
             plan = str(error)
         try:
-            cluster = await self.planner.cluster_of(request)
+            cluster = await self.planner.stored_cluster(row)
             resolved = await self.planner.workers.run(
                 row.uid, bundle.cluster_as_json, cluster, texts.left
             )

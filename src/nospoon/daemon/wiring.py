@@ -663,7 +663,7 @@ class Daemon:
         owned = defaultdict[int, set[str]](set)
         for row in rows:
             owned[row.uid].update(row.uploads.values())
-            self.files.space.hold(row.uid, text_of(row.id), row.text)
+            self.files.space.hold(row.uid, text_of(row.id), row.size)
         self.files.space.begin(owned)
         await self.library.begin()
         self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)

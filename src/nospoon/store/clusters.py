@@ -38,7 +38,9 @@ clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.n
 class ClusterRow:
     """A cluster as it was last asked for. `uploads`: name in the file -> sha256 of the content.
 
-    `enrolled`: the Ironic in which it may have nodes, encrypted; b"" for none.
+    `enrolled`: the Ironic in which it may have nodes, encrypted; b"" for none. `desired`: what its
+    file says, as `store.desired` packs it, encrypted; b"" where that is in the file's text alone,
+    which was written by an earlier version or by `recover`.
     """
 
     id: UUID
@@ -51,6 +53,12 @@ class ClusterRow:
     allocations: Allocations
     created: float
     enrolled: bytes = field(default=b"", repr=False)
+    desired: bytes = field(default=b"", repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file and of what it says."""
+        return len(self.text) + len(self.desired)  # both are encrypted: a byte is a character
 
 
 class Outline(NamedTuple):
@@ -67,7 +75,7 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a cluster has, without its file, which may be megabytes. `text`: bytes of that."""
+    """What a cluster has, without its file, which may be megabytes. `size`: `ClusterRow.size`."""
 
     id: UUID
     name: str
@@ -76,7 +84,7 @@ class Holding:
     created: float
     uploads: Mapping[str, str]
     allocations: Allocations
-    text: int
+    size: int
 
     @property
     def outline(self) -> Outline:
@@ -184,7 +192,7 @@ def holdings(
     return [
         Holding(
             UUID(row.id), row.name, row.uid, row.generation, row.created, row.uploads,
-            msgspec.convert(row.allocations, Allocations), row.text,
+            msgspec.convert(row.allocations, Allocations), row.size,
         )
         for row in connection.execute(query)
     ]  # fmt: skip
@@ -198,7 +206,9 @@ _HOLDINGS = select(
     clusters.c.created,
     clusters.c.uploads,
     clusters.c.allocations,
-    func.length(clusters.c.text).label("text"),  # encrypted, and so one byte a character
+    (func.length(clusters.c.text) + func.coalesce(func.length(clusters.c.desired), 0)).label(
+        "size"
+    ),
 ).order_by(clusters.c.name)
 
 
@@ -212,6 +222,7 @@ def save(connection: Connection, row: ClusterRow) -> None:
         "allocations": msgspec.to_builtins(row.allocations),
         "created": row.created,
         "enrolled": row.enrolled or None,
+        "desired": row.desired or None,
     }
     whose = {"id": str(row.id), "uid": row.uid, "name": row.name}
     same = (clusters.c[column] == value for column, value in whose.items())
@@ -415,6 +426,7 @@ def _cluster(row: Row[Any]) -> ClusterRow:
         allocations=msgspec.convert(row.allocations, Allocations),
         created=row.created,
         enrolled=row.enrolled or b"",
+        desired=row.desired or b"",
     )
 
 

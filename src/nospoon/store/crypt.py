@@ -47,12 +47,19 @@ class Cipher:
         return cls(key, str(path))
 
     def encrypt(self, text: str) -> bytes:
-        return self._fernet.encrypt(text.encode())
+        return self.encrypt_bytes(text.encode())
 
     def decrypt(self, data: bytes) -> str:
         """Raises `NospoonError` for what another key encrypted."""
+        return self.decrypt_bytes(data).decode()
+
+    def encrypt_bytes(self, data: bytes) -> bytes:
+        return self._fernet.encrypt(data)
+
+    def decrypt_bytes(self, data: bytes) -> bytes:
+        """Raises `NospoonError` for what another key encrypted."""
         try:
-            return self._fernet.decrypt(data).decode()
+            return self._fernet.decrypt(data)
         except InvalidToken as error:
             raise NospoonError(
                 f"the key {self._name} is not the one that encrypted the database", hint=RESTORE

@@ -35,6 +35,7 @@ clusters = Table(
     Column("allocations", JSON, nullable=False),
     Column("created", Float, nullable=False),
     Column("enrolled", LargeBinary, nullable=True),
+    Column("desired", LargeBinary, nullable=True),
     UniqueConstraint("uid", "name"),
 )
 

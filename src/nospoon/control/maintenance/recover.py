@@ -263,6 +263,7 @@ class Recovery:
                 row,
                 generation=row.generation + 1,
                 text=self._sealed(with_more(text, self._text(found))) if recovered else row.text,
+                desired=b"" if recovered else row.desired,
                 allocations=completed(row.allocations, found.things, names),
                 enrolled=row.enrolled or self._enrolment.sealed(ironic),
             )

@@ -37,6 +37,7 @@ from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow, NodeRow, Source
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.desired import packed
 
 log = structlog.get_logger()
 
@@ -166,7 +167,7 @@ class Memory:
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
         seen, left = prepared.seen, _left(prepared, request)
-        row = self._row(prepared, request, left)
+        row = await self._planner.workers.run(request.uid, self._row, prepared, request, left)
         wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
         self._refuse(seen.cluster, row)
         await self._store(prepared, row, nodes)
@@ -207,6 +208,7 @@ class Memory:
             enrolled=enrolment.sealed(
                 enrolment.joined(enrolment.place_of(earlier), seen.cluster.ironic)
             ),
+            desired=self._cipher.encrypt_bytes(packed(seen.said)),
         )
 
     def _refuse(self, cluster: Cluster, row: ClusterRow) -> None:
@@ -217,8 +219,8 @@ class Memory:
         if not self._planner.access.is_admin(row.uid):
             self._labs.require_few(row.uid, row.id, cluster.labs)
         held, space = text_of(row.id), self._files.space
-        space.refuse_full(len(row.text))
-        space.refuse_beyond(row.uid, len(row.text) - space.held(row.uid, held))
+        space.refuse_full(row.size)
+        space.refuse_beyond(row.uid, row.size - space.held(row.uid, held))
 
     async def _store(self, prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> None:
         """Durable, unless another cluster has taken the same meanwhile."""
@@ -235,7 +237,7 @@ class Memory:
             settings=self._planner.logins.sealed(hosts),
             compared=compared,
         )
-        self._files.space.hold(row.uid, text_of(row.id), len(row.text))
+        self._files.space.hold(row.uid, text_of(row.id), row.size)
 
     def moved(self, row: NodeRow) -> None:
         member = self._fleet.get(row.uuid)
@@ -312,13 +314,10 @@ class Memory:
             uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
             await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.uid)
 
-    def _cluster_of(self, row: ClusterRow) -> Cluster:
-        return self._planner.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
-
     def known_cluster(self, row: ClusterRow) -> Cluster | None:
         """None where an earlier version took a file that cannot be read any more."""
         try:
-            return self._cluster_of(row)
+            return self._planner.kept(row)
         except SpecError as error:
             log.warning("its file is refused now", cluster=row.name, uid=row.uid, why=str(error))
             return None

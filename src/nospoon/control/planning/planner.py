@@ -92,6 +92,7 @@ from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.desired import unpacked
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
@@ -159,6 +160,16 @@ class Planner:
         """The cluster of a user's file. Raises `SpecError`."""
         return self.logins.taken(load(text, file=file, default_uri=self._default_uri), uid)
 
+    def kept(self, row: ClusterRow) -> Cluster:
+        """What the store keeps of a cluster; its file is read only where there is nothing else.
+        Run it in a worker. Raises `SpecError` for a file that an earlier version took.
+        """
+        if row.desired:
+            found = unpacked(self._cipher.decrypt_bytes(row.desired))
+            if found is not None:
+                return found
+        return self.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
+
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
         return await self.workers.run(
@@ -211,6 +222,7 @@ class Planner:
         known = with_new_logins(known, cluster.hosts)
         self.access.check_hosts(request.uid, known)
         uploads, images = await self._named.of(cluster, request, before)
+        said = cluster
         cluster = await self.workers.run(request.uid, with_image_types, cluster, images)
         ask = partial(
             self._ask, request.uid,
@@ -240,6 +252,7 @@ class Planner:
         return Seen(
             id=cluster_id,
             uid=request.uid,
+            said=said,
             cluster=cluster,
             earlier=earlier,
             rows=rows,
@@ -444,11 +457,10 @@ class Planner:
         return known or (await self.stored_cluster(row)).hosts
 
     async def stored_cluster(self, row: ClusterRow) -> Cluster:
-        """The cluster of a file that is in the store, with the machines of others that are its
-        nodes. Raises `SpecError`.
+        """What is kept of a cluster, with the machines of others that are its nodes. Raises
+        `SpecError`.
         """
-        text = self._cipher.decrypt(row.text.encode())
-        cluster = await self.workers.run(row.uid, self.read, row.file, text, row.uid)
+        cluster = await self.workers.run(row.uid, self.kept, row)
         if not cluster.adoptions:
             return cluster
         rows = await self._database.read(stored.nodes_of, row.id)

@@ -27,13 +27,15 @@ from nospoon.store.clusters import ClusterRow, NodeRow
 class Seen:
     """What is asked for, what is remembered, and what there is.
 
-    `uid`: who asks. `earlier` is None for a new cluster, `rows` are its nodes as they are
+    `uid`: who asks. `said`: what the file says; in `cluster` the machines of others that it matches
+    are nodes. `earlier` is None for a new cluster, `rows` are its nodes as they are
     remembered. `away`: host -> why nobody knows what is there. `adopted`: the machines of others
     that are its nodes, by UUID; `skipped`: which cannot be, and why.
     """
 
     id: UUID
     uid: int
+    said: Cluster
     cluster: Cluster
     earlier: ClusterRow | None
     rows: Sequence[NodeRow]
