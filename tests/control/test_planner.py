@@ -204,6 +204,8 @@ async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path
     text = file_of("n1").replace("[1GiB]", "[{image: 'http://192.0.2.1/disk.img'}]")
     async with a_control_plane(tmp_path) as asking:
         request = Request(uid=OWNER, file="c.yaml", text=text)
-        assert await asking.planner.to_fetch(request) == ["http://192.0.2.1/disk.img"]
+        cluster = await asking.planner.cluster_of(request)
+        assert await asking.planner.to_fetch(request, cluster) == ["http://192.0.2.1/disk.img"]
         request = Request(uid=OWNER, file="c.yaml", text=file_of("n1"))
-        assert await asking.planner.to_fetch(request) == []
+        cluster = await asking.planner.cluster_of(request)
+        assert await asking.planner.to_fetch(request, cluster) == []

@@ -126,7 +126,8 @@ class Controller:
 
     async def fetch(self, request: Request) -> OperationRow | None:
         """Begin to fetch what a file names by URL; None when all of it is here."""
-        urls = await self.planner.to_fetch(request)
+        cluster = await self.planner.cluster_of(request)
+        urls = await self.planner.to_fetch(request, cluster)
         if not urls:
             return None
         uid = request.uid  # the request itself, whose file may be a long one, is not kept
@@ -134,7 +135,7 @@ class Controller:
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
-            cluster=(await self.planner.cluster_of(request)).name,
+            cluster=cluster.name,
             uid=uid,
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )

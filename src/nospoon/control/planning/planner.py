@@ -504,9 +504,8 @@ class Planner:
             names = {node.name for node in cluster.nodes}
             refuse_more_nodes(known, cluster_id, names, self.member_nodes)
 
-    async def to_fetch(self, request: Request) -> list[str]:
+    async def to_fetch(self, request: Request, cluster: Cluster) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        cluster = await self.cluster_of(request)
         earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
         known = earlier.uploads if earlier is not None else {}
         return await self._named.to_fetch(cluster, known, request.uid)
