@@ -150,8 +150,8 @@ def test_disks_variables_and_power_of_real_machines_come_back(rack: Rack, real: 
         io(disk, f"write -P {number + 1}")
     rack.run("node", "power", f"{real}/u", "on")
     rack.run("snapshot", "create", real, "ci")
-    (variables,) = place.glob("*.nvram")
-    kept = (place / f"{variables.name}.ci.snapshot").read_bytes()
+    (variables,) = place.glob("nvram/*.nvram")
+    kept = variables.with_name(f"{variables.name}.ci.snapshot").read_bytes()
     assert power(rack, real) == {"u": "on", "b": "off"}
     rack.run("node", "power", f"{real}/u", "off")
     for disk in disks:

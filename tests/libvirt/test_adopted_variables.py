@@ -15,7 +15,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
+from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.key_databases import IMAGE_SECURITY
 from nospoon.providers.libvirt.varstore import (
     GLOBAL,
@@ -27,6 +27,7 @@ from nospoon.providers.libvirt.varstore import (
     with_variable,
     without_variable,
 )
+from nospoon.runtime.runner import Runner
 from nospoon.runtime.telling import listen
 from nospoon.testing.libvirtd import OwnLibvirt
 
@@ -154,27 +155,27 @@ async def test_what_somebody_else_changed_meanwhile_stays(
 
 
 async def test_variables_that_libvirt_places_by_itself_are_found_and_given_back(
-    connection: LibvirtConnection, define: Define
+    connection: LibvirtConnection, define: Define, runner: Runner
 ) -> None:
     domain = define()
     xml = domain.XMLDesc(INACTIVE)
     machine = await claimed(connection, domain)
     machines = connection.machine_driver
     assert list(await machines.firmware_keys.key_databases(machine.uuid)) == [], "never started"
-    off, variable = BootPlan(ORDER, ORDER, secure_boot=False), AdoptedVariables("here")
+    off, files = BootPlan(ORDER, ORDER, secure_boot=False), Flash("here", runner)
 
-    def found() -> dict[str, bytes]:
-        flash = variable.read(domain.connect(), domain)
+    async def found() -> dict[str, bytes]:
+        flash = await files.read(f"/var/lib/libvirt/qemu/nvram/{domain.name()}_VARS.fd")
         assert flash is not None
         return {each.name: each.data for each in variables(flash)}
 
     await machines.power(machine.uuid, PowerCommand.ON, off)
     await machines.power(machine.uuid, PowerCommand.OFF, PLAIN)
-    assert found()["SecureBootEnable"] == b"\0"
+    assert (await found())["SecureBootEnable"] == b"\0"
     await release(connection, domain, machine)
     assert domain.XMLDesc(INACTIVE) == xml
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-    assert found().get("SecureBootEnable") != b"\0"
+    assert (await found()).get("SecureBootEnable") != b"\0"
 
 
 async def test_setup_is_entered_by_the_variable_that_says_so(
@@ -227,8 +228,9 @@ async def test_a_machine_that_runs_keeps_its_variables_when_it_is_released(
     assert domain.XMLDesc(INACTIVE) == xml, "no note is left"
 
 
+@pytest.mark.parametrize("by", ["content", "link"])
 async def test_a_file_that_its_owner_replaced_by_another_keeps_no_machine_from_its_release(
-    connection: LibvirtConnection, define: Define, place: Path
+    connection: LibvirtConnection, define: Define, place: Path, by: str
 ) -> None:
     domain = define(f"<nvram>{place}</nvram>")
     xml = domain.XMLDesc(INACTIVE)
@@ -236,9 +238,13 @@ async def test_a_file_that_its_owner_replaced_by_another_keeps_no_machine_from_i
     off = BootPlan(ORDER, ORDER, secure_boot=False)
     await connection.machine_driver.power(machine.uuid, PowerCommand.ON, off)
     await connection.machine_driver.power(machine.uuid, PowerCommand.OFF, PLAIN)
-    place.write_bytes(b"\xee" * place.stat().st_size)
+    if by == "link":
+        place.unlink()
+        place.symlink_to("/dev/null")
+    else:
+        place.write_bytes(b"\xee" * place.stat().st_size)
     await release(connection, domain, machine)
-    assert set(place.read_bytes()) == {0xEE}
+    assert by == "link" or set(place.read_bytes()) == {0xEE}
     assert domain.XMLDesc(INACTIVE) == xml
 
 
@@ -257,7 +263,7 @@ async def test_a_daemon_that_ends_between_its_note_and_the_change_has_changed_no
     machine = await claimed(connection, domain)
     off = BootPlan(ORDER, ORDER, secure_boot=False)
     with monkeypatch.context() as patch:
-        patch.setattr("nospoon.providers.libvirt.adopted_variables.upload", ends)
+        patch.setattr(Flash, "write", ends)
         with pytest.raises(Ends):
             await connection.machine_driver.power(machine.uuid, PowerCommand.ON, off)
     assert "nospoon.dev/variables" in domain.XMLDesc(INACTIVE), "noted first"

@@ -371,7 +371,7 @@ async def test_nothing_of_ours_is_left_behind(
     await make(bench, *rack.all[:-1], uefi)
     await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     assert isinstance(rack.pool.shape, Pool)
-    assert list(Path(rack.pool.shape.path).glob("*.nvram"))
+    assert list(Path(rack.pool.shape.path).rglob("*.nvram"))
     await remove_all(bench)
     assert not Path(rack.pool.shape.path).exists()
     assert rack.link is not None
@@ -418,10 +418,10 @@ async def test_variables_of_an_earlier_firmware_are_removed_with_it(
     await make(bench, *rack.all[:-1], uefi)
     await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
-    assert [file.name for file in pool.glob("*.nvram")] == ["m0.uefi.nvram"]
+    assert [file.name for file in pool.rglob("*.nvram")] == ["m0.uefi.nvram"]
     driver = connection.drivers[Kind.MACHINE]
     await driver.change(await found(bench, uefi), rack.machine, bench.tag)
-    assert not list(pool.glob("*.nvram"))
+    assert not list(pool.rglob("*.nvram"))
 
 
 async def test_a_running_machine_keeps_its_variables_until_a_start_with_another_firmware(
@@ -436,10 +436,10 @@ async def test_a_running_machine_keeps_its_variables_until_a_start_with_another_
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
     for wanted in (rack.machine, uefi, rack.machine):
         await driver.change(await found(bench, uefi), wanted, bench.tag)
-        assert [file.name for file in pool.glob("*.nvram")] == ["m0.uefi.nvram"]
+        assert [file.name for file in pool.rglob("*.nvram")] == ["m0.uefi.nvram"]
     await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    assert not list(pool.glob("*.nvram"))
+    assert not list(pool.rglob("*.nvram"))
 
 
 async def test_variables_of_an_earlier_firmware_go_with_a_machine_that_ran_with_them(
@@ -453,7 +453,7 @@ async def test_variables_of_an_earlier_firmware_go_with_a_machine_that_ran_with_
     driver = connection.drivers[Kind.MACHINE]
     await driver.change(await found(bench, uefi), rack.machine, bench.tag)
     await driver.delete(await found(bench, rack.machine))
-    assert not list(Path(rack.pool.shape.path).glob("*.nvram"))
+    assert not list(Path(rack.pool.shape.path).rglob("*.nvram"))
 
 
 async def test_a_file_that_libvirt_does_not_know_of_is_no_hindrance(

@@ -92,7 +92,7 @@ async def made(bench: Bench, firmware: Firmware) -> Rack:
 
 
 def variables_of(connect: Any, rack: Rack) -> Path:
-    root = ET.fromstring(connect.lookupByUUID(rack.uuid.bytes).XMLDesc(0))  # noqa: S314
+    root = ET.fromstring(connect.lookupByUUID(rack.uuid.bytes).XMLDesc(0))
     return Path(root.findtext("os/nvram") or "")
 
 
@@ -104,7 +104,9 @@ async def test_libvirt_opens_nothing_that_variables_name(
     connect = libvirt.open(own_libvirt.uri)
     file = variables_of(connect, rack)
     write_over(file, trap.path)
-    await bench.connection.machine_driver.snapshots.create(rack.uuid, "kept")
+    snapshots = bench.connection.machine_driver.snapshots
+    assert snapshots is not None
+    await snapshots.create(rack.uuid, "kept")
     pool = connect.storagePoolLookupByName(rack.pool.key.name)
     pool.refresh(0)
     connect.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,13 +15,14 @@ from virt.firmware.varstore.edk2 import Edk2VarStore
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.secure_boot import KeyDatabase, Signature
+from nospoon.providers.libvirt.flash import WHOLE, Flash
 from nospoon.providers.libvirt.key_databases import (
     DATABASES,
     key_databases,
     signatures,
     with_keys_of,
 )
-from nospoon.providers.libvirt.nvram import AGAIN, Nvram
+from nospoon.providers.libvirt.nvram import AGAIN, Nvram, Place
 from nospoon.providers.libvirt.varstore import (
     GLOBAL,
     LARGEST,
@@ -29,6 +31,7 @@ from nospoon.providers.libvirt.varstore import (
     variables,
     with_variable,
 )
+from nospoon.runtime.process import Finished
 
 EMPTY, MICROSOFT = (
     Path(f"/usr/share/OVMF/OVMF_VARS_4M{each}.fd").read_bytes()[:LARGEST] for each in ("", ".ms")
@@ -86,29 +89,30 @@ def test_garbage_is_read_or_refused_and_nothing_else(data: bytes) -> None:
     assert bool(found) <= bool(data)
 
 
-NAMES: Sequence[Any] = ("PK",)
-
-
 class Written:
     """A hypervisor whose firmware is writing the file at the first looks."""
 
     def __init__(self, *said: Exception) -> None:
         self.said = list(said)
 
-    async def ask(self, work: object, what: str) -> Sequence[Any]:
+    async def ask(self, work: object, what: str) -> Place:
         del work, what
         if self.said:
             raise self.said.pop(0)
-        return NAMES
+        return Place(cast("Any", None), "/pool", "/pool/nvram/f", "/pool/nvram/f")
+
+    async def run(self, argv: Sequence[str], **_: object) -> Finished:
+        return Finished(tuple(argv), 0, b64encode(MICROSOFT).decode(), f"{WHOLE}\n")
 
 
-def nvram(hypervisor: Written) -> Nvram:
-    return Nvram(cast("Any", hypervisor), cast("Any", None), cast("Any", None))
+def nvram(host: Written) -> Nvram:
+    flash = Flash("here", cast("Any", host))
+    return Nvram(cast("Any", host), cast("Any", None), flash, cast("Any", None))
 
 
 async def test_what_a_firmware_is_writing_is_read_again() -> None:
     broken = ProviderError("UEFI variables: no end")
-    assert await nvram(Written(broken, broken)).key_databases(uuid4()) == NAMES
+    assert await nvram(Written(broken, broken)).key_databases(uuid4()) == key_databases(MICROSOFT)
     with pytest.raises(ProviderError, match="no end"):
         await nvram(Written(*[broken] * (len(AGAIN) + 1))).key_databases(uuid4())
     away = Written(HostUnreachable("away"), broken)

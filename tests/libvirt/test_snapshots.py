@@ -56,7 +56,7 @@ def files(rack: Rack) -> tuple[Path, Path]:
     """Its disk and its variables."""
     assert isinstance(rack.pool.shape, Pool)
     place = Path(rack.pool.shape.path)
-    return place / disk_file(rack.pool.key.name, "m0-0"), place / "m0.uefi.nvram"
+    return place / disk_file(rack.pool.key.name, "m0-0"), place / "nvram/m0.uefi.nvram"
 
 
 async def test_a_disk_and_variables_are_what_they_were(
@@ -128,7 +128,7 @@ async def test_variables_of_another_firmware_hinder_and_are_dropped_all_the_same
     )
     assert await machines.snapshots.blocker(rack.uuid, "two") == ""
     await machines.snapshots.delete(rack.uuid, "one")
-    assert not list(disk.parent.glob("*.snapshot"))
+    assert not list(disk.parent.rglob("*.snapshot"))
 
 
 async def test_no_snapshot_is_taken_of_a_running_machine_without_its_variables(
@@ -156,10 +156,10 @@ async def test_a_dropped_one_leaves_nothing_and_a_removed_machine_takes_its_own_
     listed = snapshots_in(disk)
     assert "nospoon-b" in listed
     assert "nospoon-a" not in listed
-    assert [path.name for path in disk.parent.glob("*.snapshot")] == ["m0.uefi.nvram.b.snapshot"]
+    assert [path.name for path in disk.parent.rglob("*.snapshot")] == ["m0.uefi.nvram.b.snapshot"]
     (seen,) = await connection.machine_driver.observe(bench.cluster)
     await machines.delete(seen)
-    assert not list(disk.parent.glob("*.snapshot"))
+    assert not list(disk.parent.rglob("*.snapshot"))
 
 
 async def test_a_disk_with_snapshots_grows(

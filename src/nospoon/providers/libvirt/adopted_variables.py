@@ -1,36 +1,36 @@
 """UEFI variables of a domain that others made: changed as its BMC is asked, and given back.
 
-They lie in a file of their owner's, which is read and written over libvirt by a pool of its
-directory: the owner's, or one that is there for the while. Before secure boot's variables are
-changed, what they were is written into the domain's metadata, and what they are to be: those that
-are still so at release get back what they were. What else is in the file is never changed, but for
-the bit that leads into setup, which the firmware itself takes back.
+They lie in a file of their owner's, which is read and written as those of nospoon's own machines
+are (`flash`). Before secure boot's variables are changed, what they were is written into the
+domain's metadata, and what they are to be: those that are still so at release get back what they
+were. What else is in the file is never changed, but for the bit that leads into setup, which the
+firmware itself takes back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePosixPath
-from threading import Lock
+from typing import TypeVar
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
 import libvirt
 
 from nospoon.errors import ProviderError
-from nospoon.providers.libvirt.elements import element, leaf, parsed, written
-from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA, NO_STORAGE_POOL
-from nospoon.providers.libvirt.flash import Edit, download, edited, upload
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.elements import element, parsed, written
+from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
+from nospoon.providers.libvirt.flash import Edit, Flash, NotRegular, edited
+from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.key_databases import DATABASES, with_keys_of
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import VARIABLES
-from nospoon.providers.libvirt.pools import VirPool, VirVolume, refreshed
+from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.varstore import (
     SECURE_BOOT_ENABLE,
     BadVariables,
@@ -40,11 +40,9 @@ from nospoon.providers.libvirt.varstore import (
     with_variable,
     without_variable,
 )
-from nospoon.providers.libvirt.volumes import file_named
 
 CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT
-POOL = "nospoon-variables"
-"""Of a directory, while a file in it is used; what a daemon that ended left is used and removed."""
+T = TypeVar("T")
 SECURE_BOOT: Sequence[tuple[str, UUID]] = (
     *DATABASES.items(),
     ("SecureBootEnable", SECURE_BOOT_ENABLE),
@@ -82,69 +80,83 @@ class _Noted:
 class AdoptedVariables:
     """Of the domains of one host."""
 
-    host: str
-    _turn: Lock = field(default_factory=Lock)
+    hypervisor: Hypervisor
+    roster: Roster
+    flash: Flash
 
-    def read(self, connect: Connect, domain: Domain) -> bytes | None:
+    async def read(self, machine: UUID) -> bytes | None:
         """None where there are none yet, or libvirt does not say where they lie."""
-        noted = _noted(domain)
-        file = _places(domain).file or (noted.file if noted is not None else "")
-        if not file:
-            return None
-        with self._file(connect, file) as volume:
-            return download(connect, volume) if volume is not None else None
 
-    def edit(
-        self, connect: Connect, domain: Domain, edits: Sequence[Edit], *, resets: bool = False
-    ) -> None:
+        def place(domain: Domain) -> str:
+            noted = _noted(domain)
+            return _places(domain).file or (noted.file if noted is not None else "")
+
+        file = await self._ask(machine, place, "look at")
+        return await self.flash.read(file) if file else None
+
+    async def edit(self, machine: UUID, edits: Sequence[Edit], *, resets: bool = False) -> None:
         """Change them, of a domain that is off. `resets`: secure boot's databases get what the
         template has. Raises `ProviderError`.
         """
-        places = _places(domain)
+        places = await self._ask(machine, _places, "look at")
         if not places.file or (resets and not places.template):
-            places = self._places_by_a_start(domain)
+            places = await self._ask(machine, self._places_by_a_start, "find")
         if resets:
-            edits = (partial(with_keys_of, template=self._template(connect, places)), *edits)
-        with self._file(connect, places.file) as volume:
-            if volume is None:
-                _start_and_end(domain)
-        with self._file(connect, places.file) as volume:
-            if volume is None:
-                raise ProviderError(
-                    f"host {self.host}: libvirt made no {places.file} for the domain "
-                    f"{domain.name()}",
-                    hint="See `virsh dumpxml`: where does its <nvram> lie?",
-                )
-            before = download(connect, volume)
-            after = edited(f"host {self.host}: {places.file}", before, edits)
-            if after != before:
-                _note(domain, places.file, before, after)
-                upload(connect, volume, before, after)
+            template = await self._template(places)
+            edits = (partial(with_keys_of, template=template), *edits)
+        before = await self.flash.read(places.file)
+        if before is None:
+            await self._ask(machine, start_and_end, "make")
+            before = await self.flash.read(places.file)
+        if before is None:
+            name = await self._ask(machine, lambda domain: domain.name(), "look at")
+            raise ProviderError(
+                f"{self._host}: libvirt made no {places.file} for the domain {name}",
+                hint="See `virsh dumpxml`: where does its <nvram> lie?",
+            )
+        await self._change(machine, places.file, before, edits)
 
-    def give_back(self, connect: Connect, domain: Domain) -> bool:
+    async def _change(self, machine: UUID, file: str, before: bytes, edits: Sequence[Edit]) -> None:
+        after = await asyncio.to_thread(edited, f"{self._host}: {file}", before, edits)
+        if after != before:
+            await self._ask(machine, lambda domain: _note(domain, file, before, after), "note")
+            await self.flash.write(file, before, after)
+
+    async def give_back(self, machine: UUID) -> bool:
         """Secure boot's variables are as they were, but for those that others changed meanwhile,
         and a file that is no store of variables any more. Returns false, and changes nothing, while
         the domain runs with them.
         """
-        noted = _noted(domain)
+        noted, active = await self._ask(
+            machine, lambda domain: (_noted(domain), bool(domain.isActive())), "look at"
+        )
         if noted is None:
             return True
-        if domain.isActive():
+        if active:
             return False
-        with self._file(connect, noted.file) as volume:
-            if volume is not None:
-                before = download(connect, volume)
-                with suppress(BadVariables):
-                    upload(connect, volume, before, _as_before(before, noted.changed))
+        with suppress(BadVariables, NotRegular):
+            before = await self.flash.read(noted.file)
+            if before is not None:
+                after = await asyncio.to_thread(_as_before, before, noted.changed)
+                await self.flash.write(noted.file, before, after)
         return True
 
-    def _template(self, connect: Connect, places: Places) -> bytes:
-        if places.template:
-            with self._file(connect, places.template) as volume:
-                if volume is not None:
-                    return download(connect, volume)
+    async def _ask(self, machine: UUID, act: Callable[[Domain], T], verb: str) -> T:
+        return await self.hypervisor.work(
+            lambda connect: act(self.roster.find(connect, machine)),
+            f"{verb} the UEFI variables of {machine}",
+        )
+
+    @property
+    def _host(self) -> str:
+        return f"host {self.hypervisor.host}"
+
+    async def _template(self, places: Places) -> bytes:
+        found = await self.flash.read(places.template) if places.template else None
+        if found is not None:
+            return found
         raise ProviderError(
-            f"host {self.host}: what the keys in {places.file} were at first is not known: libvirt "
+            f"{self._host}: what the keys in {places.file} were at first is not known: libvirt "
             "names no template of its firmware that is there",
             hint="Name one in the domain: `<nvram template='…'>`.",
         )
@@ -158,35 +170,10 @@ class AdoptedVariables:
             domain.destroy()
         if not places.file:
             raise ProviderError(
-                f"host {self.host}: UEFI variables of the domain {domain.name()} are in no file",
+                f"{self._host}: UEFI variables of the domain {domain.name()} are in no file",
                 hint="Secure boot and setup need them in one: see its <nvram> in `virsh dumpxml`.",
             )
         return places
-
-    @contextmanager
-    def _file(self, connect: Connect, path: str) -> Iterator[VirVolume | None]:
-        """The file at an absolute path of the host, None where there is none."""
-        place = PurePosixPath(path)
-        with self._turn:
-            pool = _pool_of(connect, str(place.parent))
-            try:
-                yield file_named(pool, place.name)
-            finally:
-                if pool.name() == POOL:
-                    pool.destroy()
-
-
-def _pool_of(connect: Connect, directory: str) -> VirPool:
-    found = None
-    with ignoring(NO_STORAGE_POOL):
-        found = connect.storagePoolLookupByTargetPath(directory)
-    if found is not None:
-        return refreshed(found)
-    with ignoring(NO_STORAGE_POOL):
-        connect.storagePoolLookupByName(POOL).destroy()
-    target = element("target", leaf("path", directory))
-    pool = element("pool", leaf("name", POOL), target, type="dir")
-    return connect.storagePoolCreateXML(written(pool), 0)
 
 
 def _places(domain: Domain) -> Places:
@@ -208,7 +195,7 @@ def _named(root: ET.Element) -> Places:
     return Places(path if path.startswith("/") else "", found.get("template", ""))
 
 
-def _start_and_end(domain: Domain) -> None:
+def start_and_end(domain: Domain) -> None:
     """The file is made by that, from the template."""
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
     domain.destroy()

@@ -85,9 +85,8 @@ class Boots:
         if domain.hasManagedSaveImage():
             start_domain(domain)
             return Started.RESTORED
-        if not by_order or prepared:
+        if not by_order or prepared or not self.nvram.is_settled(machine):
             return None
-        self.nvram.drop_former(connect, machine)
         self.added.apply(connect, machine, boot.volumes)
         start_domain(domain)
         return Started.BOOTED
@@ -97,7 +96,7 @@ class Boots:
         if await self.start_if_off(machine, boot) is not None:
             return
         known = await self._look(machine)
-        await self.nvram.leave_former(machine)
+        await self.nvram.settle(machine)
         await self._prepare(machine, known, boot)
         await self.added.bring(machine, boot.volumes)
         if known.script or (boot.now, boot.after) == (known.order, known.order):

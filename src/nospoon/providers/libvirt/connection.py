@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Host
@@ -17,6 +18,7 @@ from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.libvirt.adopted import adoptable
 from nospoon.providers.libvirt.capabilities import RULES, HypervisorFacts, ask_facts, has_filter
 from nospoon.providers.libvirt.existing import existing_volumes
+from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.image_cache import ImageCache
 from nospoon.providers.libvirt.images import ImageDriver
@@ -59,16 +61,24 @@ class LibvirtConnection:
             opened or host.where, host.name, refused=_refused(host, opened)
         )
         self._kvm = KvmTrial(self._hypervisor, runner, trial, verdicts)
+        commands = runner if host.ssh or not urlsplit(self._hypervisor.uri).netloc else None
         self._machines = MachineDriver(
             self._hypervisor,
             runner,
-            setup=Setup(deployment, records, boot_iso, open_seed),
+            setup=Setup(
+                deployment, records, boot_iso, open_seed, has_commands=commands is not None
+            ),
             accelerator=self._accelerator,
         )
         common = (self._hypervisor, deployment)
         cache = ImageCache(self._hypervisor, deployment, turns or Turns())
         self._drivers: dict[Kind, Driver] = {
-            Kind.POOL: PoolDriver(*common, turn=cache.turn, removed=cache.sweep),
+            Kind.POOL: PoolDriver(
+                *common,
+                turn=cache.turn,
+                removed=cache.sweep,
+                clear=Flash(host.name, commands).clear,
+            ),
             Kind.IMAGE: ImageDriver(cache, open_image=open_image),
             Kind.NETWORK: NetworkDriver(*common, runner=runner),
             Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),

@@ -19,7 +19,7 @@ from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element
 from nospoon.providers.libvirt.storage_xml import (
     disk_file,
     earlier_disk_file,
-    nvram_file,
+    nvram_path,
     seed_file,
 )
 
@@ -39,7 +39,8 @@ class Stage:
     """Where a machine is set up: its pool's directory, the record of its console, our ISO.
 
     `accelerator` is "kvm" or "tcg"; `boot_iso` and `medium`, which is in its drive, paths there.
-    `earlier`: its volumes that lie in files named as earlier versions did.
+    `earlier`: its volumes that lie in files named as earlier versions did; `nvram`: where its
+    variables are while it runs with them there, "" for the usual place.
     """
 
     pool_path: str
@@ -48,6 +49,7 @@ class Stage:
     boot_iso: str = ""
     medium: str = ""
     earlier: frozenset[str] = frozenset()
+    nvram: str = ""
 
 
 def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
@@ -106,7 +108,8 @@ def _os(machine: Machine, node: str, stage: Stage) -> ET.Element:
     features = [element("feature", enabled=secure, name="secure-boot")]
     if machine.firmware is Firmware.UEFI_SECURE:
         features.append(element("feature", enabled="yes", name="enrolled-keys"))
-    nvram = leaf("nvram", f"{stage.pool_path}/{nvram_file(node, machine.firmware)}")
+    place = stage.nvram or nvram_path(stage.pool_path, node, machine.firmware)
+    nvram = leaf("nvram", place)
     return element("os", kind, element("firmware", *features), nvram, smbios, firmware="efi")
 
 

@@ -22,6 +22,7 @@ from nospoon.plan.closed import remedy
 INTERNAL_ERROR, NO_SUPPORT, SYSTEM_ERROR, RPC, AUTH_FAILED = 1, 3, 38, 39, 45
 NO_CONNECT, OPERATION_FAILED, OPERATION_INVALID, NO_DOMAIN = 5, 9, 55, 42
 NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL, NO_DOMAIN_METADATA = 43, 49, 50, 80
+STORAGE_VOL_EXIST = 90
 NO_INTERFACE, NO_NWFILTER, OPERATION_TIMEOUT, AUTH_CANCELLED, AUTH_UNAVAILABLE = 57, 62, 68, 79, 94
 ENOSPC_TEXT = ("no space left on device", "disk quota exceeded")
 LOST_TEXT = ("socket", "connection reset", "broken pipe", "end of file", "cannot recv", "keepalive")

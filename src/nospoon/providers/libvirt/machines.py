@@ -18,7 +18,7 @@ import structlog
 
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
-from nospoon.model.cluster import Arch
+from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.model.seed import Seed
@@ -32,21 +32,22 @@ from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
+from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import DomainDrives
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
-from nospoon.providers.libvirt.nvram import Nvram, remove_variables
+from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.seeds import put_seed, remove_seeds
-from nospoon.providers.libvirt.snapshots import DomainSnapshots, remove_copies
+from nospoon.providers.libvirt.snapshots import DomainSnapshots
 from nospoon.providers.libvirt.states import POWER
-from nospoon.providers.libvirt.storage_xml import MEDIUM, parse_pool
+from nospoon.providers.libvirt.storage_xml import MEDIUM
 from nospoon.providers.libvirt.volumes import named_as_earlier
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.telling import tell
@@ -76,13 +77,14 @@ Accelerator = Callable[[Arch], Awaitable[str]]
 class Setup:
     """What machines of a host share. `records`: directory on the host for console records;
     `boot_iso`: makes the ISO that session machines boot, None where there are none; `open_seed`:
-    what cloud-init is given.
+    what cloud-init is given; `has_commands`: whether the runner runs them on that very host.
     """
 
     deployment: str
     records: str
     boot_iso: BootIso | None = None
     open_seed: OpenSeed = no_seeds
+    has_commands: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class MachineDriver:
         self._presence = Presence(
             hypervisor, self._roster, settled=self._settled, finish=self._finish
         )
-        self._nvram = Nvram(hypervisor, self._roster, AdoptedVariables(hypervisor.host))
+        flash = Flash(hypervisor.host, runner if setup.has_commands else None)
+        adopted = AdoptedVariables(hypervisor, self._roster, flash)
+        self._nvram = Nvram(hypervisor, self._roster, flash, adopted)
         self._boots = Boots(
             hypervisor,
             self._roster,
@@ -216,6 +220,8 @@ class MachineDriver:
                 lambda connect: self._make(connect, machine, owner, accelerator, iso, seed),
                 f"define machine {name}",
             )
+            self._nvram.settled.discard(machine.uuid)
+            await self._nvram.settle(machine.uuid)
 
     def _make(
         self,
@@ -228,7 +234,9 @@ class MachineDriver:
     ) -> None:
         earlier = self._refuse_strangers(connect, machine, owner)
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
-        path = parse_pool(parsed(pool.XMLDesc(0))).path
+        path = directory_of(pool)
+        if machine.firmware is not Firmware.BIOS:
+            make_directory(pool)
         if iso.file:
             with self._sending:
                 send_file(connect, pool, iso.path, iso.file)
@@ -241,16 +249,12 @@ class MachineDriver:
             boot_iso=f"{path}/{iso.file}" if iso.file else "",
             medium=earlier if MEDIUM.match(PurePosixPath(earlier).name) else "",
             earlier=named_as_earlier(pool, machine),
+            nvram=kept_place(connect, machine, path, owner.name),
         )
-        before = self._roster.known(machine.uuid)
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
         mend(domain)
         remove_seeds(pool, owner.name, besides=machine.seed)
         self._roster.forget(machine.uuid)
-        if before is not None and before.firmware is not machine.firmware:
-            refreshed(pool)  # so that a start finds them, if the guest still runs with them
-            if not domain.isActive():
-                remove_variables(pool, owner.name, besides=machine.firmware)
 
     def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> str:
         """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
@@ -295,14 +299,19 @@ class MachineDriver:
             await self.release(observed)
             return
         async with self._locks[machine.uuid]:
-            await self._hypervisor.work(
+            owner = await self._hypervisor.work(
                 lambda connect: self._remove(connect, machine),
                 f"remove machine {observed.key.name}",
             )
+            if owner is not None:
+                await self._nvram.remove(owner)
+        self._nvram.settled.discard(machine.uuid)
         self._locks.pop(machine.uuid, None)
         self._boots.pending.pop(machine.uuid, None)
 
-    def _remove(self, connect: Connect, machine: Machine) -> None:
+    def _remove(self, connect: Connect, machine: Machine) -> Owner | None:
+        """Whose machine went, None if it was gone."""
+        owner = None
         with ignoring(NO_DOMAIN):
             domain = connect.lookupByUUID(machine.uuid.bytes)
             owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
@@ -318,8 +327,7 @@ class MachineDriver:
                 pool = our_pool(connect, self._hypervisor.host, owner.tag, owner.pool)
                 remove_added(refreshed(pool), owner.name)
                 remove_seeds(pool, owner.name)
-                remove_variables(pool, owner.name)
-                remove_copies(pool, owner.name)
+        return owner
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Machine)
@@ -338,10 +346,7 @@ class MachineDriver:
         assert isinstance(observed.shape, Machine)
         machine = observed.shape
         async with self._locks[machine.uuid]:
-            whole = await self._hypervisor.work(
-                lambda connect: self._release(connect, machine),
-                f"release machine {machine.adopted}",
-            )
+            whole = await self._release(machine)
         if not whole:
             tell(
                 f"machine {machine.adopted} runs with the secure boot settings that its BMC set, "
@@ -350,16 +355,25 @@ class MachineDriver:
         self._locks.pop(machine.uuid, None)
         self._boots.pending.pop(machine.uuid, None)
 
-    def _release(self, connect: Connect, machine: Machine) -> bool:
+    async def _release(self, machine: Machine) -> bool:
         """Whether all that was changed is as it was."""
         whole = True
-        with ignoring(NO_DOMAIN), contextlib.suppress(Gone):  # undefined, or released already
-            if connect.lookupByUUID(machine.uuid.bytes).isPersistent():
-                self.drives.take_out(connect, machine.uuid)
-                whole = self._nvram.give_back(connect, machine.uuid)
-            release(connect, machine, self._setup.deployment)
+        with contextlib.suppress(Gone):  # undefined, or released already
+            verb = f"release machine {machine.adopted}"
+            if await self._hypervisor.work(lambda connect: self._take_out(connect, machine), verb):
+                whole = await self._nvram.give_back(machine.uuid)
+            await self._hypervisor.work(
+                lambda connect: release(connect, machine, self._setup.deployment), verb
+            )
         self._roster.forget(machine.uuid)
         return whole
+
+    def _take_out(self, connect: Connect, machine: Machine) -> bool:
+        """Its medium; whether it has a definition, of which more may have been changed."""
+        if not connect.lookupByUUID(machine.uuid.bytes).isPersistent():
+            return False
+        self.drives.take_out(connect, machine.uuid)
+        return True
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
         await self._presence.ready()

@@ -1,7 +1,8 @@
-"""The file of a machine's UEFI variables, read and written over libvirt while the machine is off.
+"""The file of a machine's UEFI variables, read and written while the machine is off (`flash`).
 
 libvirt makes it from the firmware's template at the first start; where it is not there yet, a start
-that is paused and ended at once makes it.
+that is paused and ended at once makes it. Those of machines that an earlier version made lie in the
+directory of the pool itself, until the machine is off and is started, or made again.
 """
 
 from __future__ import annotations
@@ -18,23 +19,31 @@ import structlog
 from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
+from nospoon.model.resources import Machine
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
-from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
-from nospoon.providers.libvirt.flash import Edit, download, edited, upload
+from nospoon.providers.libvirt.adopted_variables import AdoptedVariables, start_and_end
+from nospoon.providers.libvirt.elements import parsed, text_of, written
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, STORAGE_VOL_EXIST
+from nospoon.providers.libvirt.flash import Edit, Flash, edited
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
-from nospoon.providers.libvirt.monitor import Domain
-from nospoon.providers.libvirt.pools import VirPool, VirVolume, our_pool, refreshed
+from nospoon.providers.libvirt.owner import Owner
+from nospoon.providers.libvirt.pools import VirPool, our_pool
 from nospoon.providers.libvirt.roster import Known, Roster
-from nospoon.providers.libvirt.storage_xml import nvram_file
+from nospoon.providers.libvirt.storage_xml import (
+    NVRAM,
+    earlier_nvram_path,
+    nvram_file,
+    nvram_path,
+    parse_pool,
+    render_directory,
+)
 from nospoon.providers.libvirt.varstore import (
     BadVariables,
     NotBegun,
     entering_setup,
     with_secure_boot,
 )
-from nospoon.providers.libvirt.volumes import file_named
 
 log = structlog.get_logger()
 
@@ -57,21 +66,48 @@ def enters_setup(boot: BootPlan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Of a machine's variables. `pool`: directory of its pool; `file`: their path, which may be
+    where an earlier version had them, and `right` where they belong.
+    """
+
+    known: Known
+    pool: str
+    file: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
 class Nvram:
-    """UEFI variables of the machines of one host."""
+    """UEFI variables of the machines of one host. `settled`: those of which no file is left in
+    another place, or of another firmware.
+    """
 
     hypervisor: Hypervisor
     roster: Roster
+    flash: Flash
     adopted: AdoptedVariables
+    settled: set[UUID] = field(default_factory=set)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """BMC clients ask, as often as they like: no more than one of the threads works for them."""
 
     async def edit(self, machine: UUID, edits: list[Edit]) -> None:
         """Change the variables of a machine that is off. Raises `ProviderError`."""
-        await self.hypervisor.work(
-            lambda connect: self._edit(connect, machine, edits),
-            f"change the UEFI variables of {machine}",
-        )
+        place = await self._place(machine, "change the UEFI variables")
+        if place is None:
+            await self.adopted.edit(machine, edits)
+            return
+        before = await self.flash.read(place.file)
+        if before is None:
+            before = await self._made(machine, place)
+        await self._write(place, before, before, edits)
+
+    async def _write(
+        self, place: Place, source: bytes, before: bytes, edits: Sequence[Edit]
+    ) -> None:
+        where = f"host {self.hypervisor.host}: {place.file}"
+        after = await asyncio.to_thread(edited, where, source, edits)
+        await self.flash.write(place.file, before, after)
 
     async def key_databases(self, machine: UUID) -> Sequence[KeyDatabase]:
         """Those of secure boot, running or not; none before the firmware's first start. What cannot
@@ -89,12 +125,15 @@ class Nvram:
 
     async def _read(self, machine: UUID) -> Sequence[KeyDatabase]:
         async with self._reading:
-            return await self.hypervisor.ask(
-                lambda connect: self._databases(connect, machine), f"read the keys of {machine}"
+            place = await self._place(machine, "read the keys")
+            flash = (
+                await self.flash.read(place.file)
+                if place is not None
+                else await self.adopted.read(machine)
             )
+            return await asyncio.to_thread(self._databases, machine, flash)
 
-    def _databases(self, connect: Connect, machine: UUID) -> Sequence[KeyDatabase]:
-        flash = self._flash(connect, machine)
+    def _databases(self, machine: UUID, flash: bytes | None) -> Sequence[KeyDatabase]:
         if flash is None:
             return ()
         try:
@@ -106,109 +145,137 @@ class Nvram:
                 f"host {self.hypervisor.host}: UEFI variables of {machine}: {error}"
             ) from error
 
-    def _flash(self, connect: Connect, machine: UUID) -> bytes | None:
-        domain = self.roster.find(connect, machine)
-        if self._is_adopted(domain):
-            return self.adopted.read(connect, domain)
-        _, pool, file = self._place(connect, machine)
-        volume = file_named(pool, file)
-        return download(connect, volume) if volume is not None else None
+    def is_settled(self, machine: UUID) -> bool:
+        """Whether a start need not `settle` it."""
+        known = self.roster.known(machine)
+        adopted = known is not None and known.owner.adopted
+        return adopted or machine in self.settled or self.flash.runner is None
 
-    def _is_adopted(self, domain: Domain) -> bool:
-        known = self.roster.look(domain)
-        return known is not None and known.owner.adopted
-
-    def _edit(self, connect: Connect, machine: UUID, edits: list[Edit]) -> None:
-        found = self.roster.find(connect, machine)
-        if self._is_adopted(found):
-            self.adopted.edit(connect, found, edits)
+    async def settle(self, machine: UUID) -> None:
+        """Of a machine that is off: move variables that an earlier version made, with those of
+        snapshots, and remove those of firmware that it had before.
+        """
+        if self.is_settled(machine):
             return
-        domain, pool, file = self._place(connect, machine)
-        volume = file_named(pool, file) or self._make(domain, pool, file)
-        before = download(connect, volume)
-        upload(connect, volume, before, edited(self._where(volume), before, edits))
-
-    def give_back(self, connect: Connect, machine: UUID) -> bool:
-        """Of an adopted machine; see `AdoptedVariables`."""
-        return self.adopted.give_back(connect, self.roster.find(connect, machine))
-
-    async def leave_former(self, machine: UUID) -> None:
-        """Remove those of firmware that a machine had while it ran, now that it is off."""
-        await self.hypervisor.work(
-            lambda connect: self.drop_former(connect, machine),
-            f"remove the former UEFI variables of {machine}",
+        place = await self.hypervisor.work(
+            lambda connect: self._place_if_off(connect, machine),
+            f"look at the UEFI variables of {machine}",
         )
+        if place is None:
+            return
+        name, firmware = place.known.owner.name, place.known.firmware
+        former = (nvram_file(name, each) for each in Firmware if each is not firmware)
+        await self.flash.settle(place.pool, name, former)
+        if place.file != place.right:
+            await self.hypervisor.work(
+                lambda connect: self._redefine(connect, machine, place.right),
+                f"move the UEFI variables of {machine}",
+            )
+        self.settled.add(machine)
 
-    def drop_former(self, connect: Connect, machine: UUID) -> None:
-        """The same, in the caller's job."""
+    def _place_if_off(self, connect: Connect, machine: UUID) -> Place | None:
+        active = self.roster.find(connect, machine).isActive()
+        return None if active else self._find(connect, machine)
+
+    def _redefine(self, connect: Connect, machine: UUID, path: str) -> None:
         domain = self.roster.find(connect, machine)
-        known = self.roster.look(domain)
-        if known is None or domain.isActive():
+        flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+        root = parsed(domain.XMLDesc(flags))
+        nvram = root.find("os/nvram")
+        assert nvram is not None, "it has a path"
+        nvram.text = path
+        connect.defineXMLFlags(written(root), 0)
+        self.roster.forget(machine)
+
+    async def remove(self, owner: Owner) -> None:
+        """Those of a machine that is gone, with those of its snapshots. libvirt removed what its
+        definition named.
+        """
+        if self.flash.runner is None:
             return
-        owner = known.owner
-        if owner.adopted:
-            return
-        with ignoring(NO_STORAGE_POOL):
-            pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
-            remove_variables(pool, owner.name, besides=known.firmware)
+
+        def directory(connect: Connect) -> str:
+            try:
+                return directory_of(our_pool(connect, self.hypervisor.host, owner.tag, owner.pool))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != NO_STORAGE_POOL:
+                    raise
+                return ""
+
+        pool = await self.hypervisor.work(directory, f"look at pool {owner.pool}")
+        if pool:
+            await self.flash.remove(pool, owner.name)
+
+    async def give_back(self, machine: UUID) -> bool:
+        """Of an adopted machine; see `AdoptedVariables`."""
+        return await self.adopted.give_back(machine)
 
     async def reset_keys(self, machine: UUID) -> None:
         """Put the databases of the firmware's template back, of a machine that is off.
 
         All else that its firmware wrote stays. Raises `ProviderError`.
         """
-        await self.hypervisor.work(
-            lambda connect: self._reset_keys(connect, machine), f"reset the keys of {machine}"
+        place = await self._place(machine, "reset the keys")
+        if place is None:
+            await self.adopted.edit(machine, (), resets=True)
+            return
+        before = await self.flash.read(place.file)
+        if before is None:
+            return
+        await self.flash.remove_file(place.file)
+        template = await self._made(machine, place)
+        await self._write(place, before, template, [partial(with_keys_of, template=template)])
+
+    async def _place(self, machine: UUID, doing: str) -> Place | None:
+        """None of an adopted one."""
+        return await self.hypervisor.ask(
+            lambda connect: self._find(connect, machine), f"{doing} of {machine}"
         )
 
-    def _reset_keys(self, connect: Connect, machine: UUID) -> None:
-        found = self.roster.find(connect, machine)
-        if self._is_adopted(found):
-            self.adopted.edit(connect, found, (), resets=True)
-            return
-        domain, pool, file = self._place(connect, machine)
-        volume = file_named(pool, file)
-        if volume is None:
-            return
-        before = download(connect, volume)
-        volume.delete(0)
-        made = self._make(domain, pool, file)
-        template = download(connect, made)
-        edits = [partial(with_keys_of, template=template)]
-        after = edited(self._where(made), before, edits)
-        upload(connect, made, template, after)
-
-    def _place(self, connect: Connect, machine: UUID) -> tuple[Domain, VirPool, str]:
-        """The machine, and the pool and name of its file."""
-        domain = self.roster.find(connect, machine)
-        known = self.roster.look(domain)
+    def _find(self, connect: Connect, machine: UUID) -> Place | None:
+        known = self.roster.look(self.roster.find(connect, machine))
         assert known is not None, "find raises Gone for other machines"
         owner = known.owner
-        pool = our_pool(connect, self.hypervisor.host, owner.tag, owner.pool)
-        return domain, refreshed(pool), nvram_file(owner.name, known.firmware)
+        if owner.adopted:
+            return None
+        pool = directory_of(our_pool(connect, self.hypervisor.host, owner.tag, owner.pool))
+        right = nvram_path(pool, owner.name, known.firmware)
+        earlier = earlier_nvram_path(pool, owner.name, known.firmware)
+        return Place(known, pool, earlier if known.variables == earlier else right, right)
 
-    def _where(self, volume: VirVolume) -> str:
-        return f"host {self.hypervisor.host}: {volume.path()}"
-
-    def _make(self, domain: Domain, pool: VirPool, file: str) -> VirVolume:
+    async def _made(self, machine: UUID, place: Place) -> bytes:
         """From the template, as libvirt does at a start."""
-        domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
-        domain.destroy()
-        return self._made(pool, file)
-
-    def _made(self, pool: VirPool, file: str) -> VirVolume:
-        volume = file_named(refreshed(pool), file)
-        if volume is None:
+        await self.hypervisor.work(
+            lambda connect: start_and_end(self.roster.find(connect, machine)),
+            f"make the UEFI variables of {machine}",
+        )
+        flash = await self.flash.read(place.file)
+        if flash is None:
             raise ProviderError(
-                f"host {self.hypervisor.host}: libvirt made no {file} in pool {pool.name()}",
+                f"host {self.hypervisor.host}: libvirt made no {place.file}",
                 hint="See `virsh dumpxml`: where does its <nvram> lie?",
             )
-        return volume
+        return flash
 
 
-def remove_variables(pool: VirPool, node: str, *, besides: Firmware | None = None) -> None:
-    """Of a machine that is off, those of every firmware but this."""
-    for firmware in set(Firmware) - {besides}:
-        volume = file_named(pool, nvram_file(node, firmware))
-        if volume is not None:
-            volume.delete(0)
+def directory_of(pool: VirPool) -> str:
+    return parse_pool(parsed(pool.XMLDesc(0))).path
+
+
+def make_directory(pool: VirPool) -> None:
+    """For the variables of a pool's machines."""
+    try:
+        pool.createXML(render_directory(NVRAM), 0)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != STORAGE_VOL_EXIST:
+            raise
+
+
+def kept_place(connect: Connect, machine: Machine, pool: str, node: str) -> str:
+    """Where a machine that runs has its variables, if an earlier version made them; else ""."""
+    earlier, now = earlier_nvram_path(pool, node, machine.firmware), ""
+    with ignoring(NO_DOMAIN):
+        domain = connect.lookupByUUID(machine.uuid.bytes)
+        if domain.isActive():
+            now = text_of(parsed(domain.XMLDesc(0)), "os/nvram")
+    return earlier if now == earlier else ""

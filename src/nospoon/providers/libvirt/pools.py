@@ -24,7 +24,7 @@ from nospoon.providers.libvirt.faults import (
 )
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_owner, pool_uuid
-from nospoon.providers.libvirt.storage_xml import is_ours, parse_pool, render_pool
+from nospoon.providers.libvirt.storage_xml import NVRAM, is_ours, parse_pool, render_pool
 from nospoon.providers.libvirt.tags import clusters
 
 log = structlog.get_logger()
@@ -192,6 +192,19 @@ def remove_empty(pool: VirPool) -> None:
     pool.undefine()
 
 
+def _is_emptied(volume: VirVolume) -> bool:
+    """Remove a directory; whether nothing of others was in it."""
+    if volume.info()[0] != libvirt.VIR_STORAGE_VOL_DIR:
+        return False
+    try:
+        volume.delete(0)
+    except libvirt.libvirtError as error:
+        if error.get_int1() != errno.ENOTEMPTY:
+            raise
+        return False
+    return True
+
+
 class PoolDriver:
     """Defines, builds, starts and removes directory pools."""
 
@@ -204,12 +217,14 @@ class PoolDriver:
         *,
         turn: Callable[[], asyncio.Lock],
         removed: Callable[[], Awaitable[None]],
+        clear: Callable[[str], Awaitable[None]],
     ) -> None:
         """`turn`: of those who start or remove pools there. `removed`: called after a pool went,
-        for what it may have been the last to use.
+        for what it may have been the last to use; `clear`: removes what is left of UEFI variables
+        in a pool's directory.
         """
         self._hypervisor, self._deployment = hypervisor, deployment
-        self._turn, self._removed = turn, removed
+        self._turn, self._removed, self._clear = turn, removed, clear
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         pools = await self._hypervisor.ask(
@@ -246,7 +261,9 @@ class PoolDriver:
 
     async def delete(self, observed: Observed) -> None:
         name = observed.key.name
+        assert isinstance(observed.shape, Pool)
         async with self._turn():
+            await self._clear(observed.shape.path)
             await self._hypervisor.work(
                 lambda connect: self._remove(connect, name, observed.tag),
                 f"remove storage pool {name}",
@@ -267,6 +284,8 @@ class PoolDriver:
         for volume in refreshed(pool).listAllVolumes(0):
             if is_ours(volume.name(), name):
                 volume.delete(0)
+            elif volume.name() == NVRAM and _is_emptied(volume):
+                continue
             else:
                 strangers.append(volume.name())
         if strangers:

@@ -11,7 +11,7 @@ from nospoon.errors import Gone
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
 from nospoon.providers.libvirt.domain_parse import boot_order, has_boot_iso, parse_firmware
-from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.elements import parsed, text_of
 from nospoon.providers.libvirt.faults import NO_DOMAIN
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.monitor import Domain
@@ -22,13 +22,15 @@ from nospoon.providers.libvirt.owner import Owner, owner_in
 class Known:
     """What is remembered of a domain of ours. `order`: its persistent boot order.
 
-    `script`: it boots our ISO first, always, so that its order is never told to QEMU.
+    `script`: it boots our ISO first, always, so that its order is never told to QEMU. `variables`:
+    the path of its UEFI variables, "" where its definition has none.
     """
 
     owner: Owner
     firmware: Firmware
     order: tuple[BootDevice, ...]
     script: bool
+    variables: str = ""
 
 
 class Roster:
@@ -51,7 +53,9 @@ class Roster:
         owner = owner_in(root)
         if owner is None or owner.tag.deployment != self._deployment:
             return None
-        return Known(owner, parse_firmware(root), boot_order(root, owner), has_boot_iso(root))
+        order, script = boot_order(root, owner), has_boot_iso(root)
+        variables = text_of(root, "os/nvram")
+        return Known(owner, parse_firmware(root), order, script, variables)
 
     def ours(self) -> list[UUID]:
         return [uuid for uuid, known in list(self._known.items()) if known is not None]

@@ -8,7 +8,6 @@ VARIABLES.NAME.snapshot.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -23,15 +22,18 @@ from nospoon.providers.libvirt.adopted import of_its_owner
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
 from nospoon.providers.libvirt.monitor import Domain, execute
-from nospoon.providers.libvirt.pools import VirPool
 from nospoon.providers.libvirt.roster import Roster
-from nospoon.providers.libvirt.storage_xml import disk_called, nvram_file
+from nospoon.providers.libvirt.storage_xml import (
+    NVRAM,
+    disk_called,
+    earlier_nvram_path,
+    nvram_path,
+)
 from nospoon.providers.printed import value_in
 from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
 PREFIX = "nospoon-"
-COPY = re.compile(r"^(?P<node>.+)\.[a-z-]+\.nvram\.[a-z0-9-]+(\.part)?\.snapshot$")
 KEEP = 'if [ -e "$1" ]; then cp --reflink=auto --preserve=all -- "$1" "$2.part.snapshot" && '
 KEEP += 'mv -- "$2.part.snapshot" "$2.snapshot"; fi'
 PUT_BACK = 'if [ -e "$2.snapshot" ]; then cp --reflink=auto --preserve=all -- "$2.snapshot" "$1"; '
@@ -136,14 +138,16 @@ class DomainSnapshots:
         now, others = await self.hypervisor.work(
             lambda connect: self._variables_of(connect, machine), f"look at machine {machine}"
         )
-        for firmware, path in others.items():
+        for path, firmware in others.items():
             argv = ["test", "-e", f"{path}.{name}.snapshot"]
             if (await self.runner.run(argv, check=False)).status == 0:
                 return f"its firmware was {firmware} then, and is {now}"
         return ""
 
-    def _variables_of(self, connect: Connect, machine: UUID) -> tuple[Firmware, dict[str, str]]:
-        """Its firmware, and where the variables of the others were, were it one of them."""
+    def _variables_of(
+        self, connect: Connect, machine: UUID
+    ) -> tuple[Firmware, dict[str, Firmware]]:
+        """Its firmware, and where the variables of the others are, were it one of them."""
         domain = self.roster.find(connect, machine)
         known, files = self.roster.look(domain), _files_of(domain)
         beside = files.variables or next(iter(files.disks), "")
@@ -151,8 +155,11 @@ class DomainSnapshots:
             return Firmware.BIOS, {}
         others = (each for each in Firmware if each not in (known.firmware, Firmware.BIOS))
         place = PurePosixPath(beside).parent
+        pool = place.parent if place.name == NVRAM and files.variables else place
         return known.firmware, {
-            str(each): str(place / nvram_file(known.owner.name, each)) for each in others
+            path(str(pool), known.owner.name, each): each
+            for each in others
+            for path in (nvram_path, earlier_nvram_path)
         }
 
     async def restore(self, machine: UUID, name: str) -> None:
@@ -190,7 +197,7 @@ class DomainSnapshots:
         _, others = await self.hypervisor.work(
             lambda connect: self._variables_of(connect, machine), f"look at machine {machine}"
         )
-        for variables in {files.variables, *others.values()} - {""}:
+        for variables in {files.variables, *others} - {""}:
             await self._variables(DROP, replace(files, variables=variables), name)
 
     async def _look(self, machine: UUID, doing: str) -> tuple[bool, Files]:
@@ -251,14 +258,6 @@ class DomainSnapshots:
 def _ran(snapshot: Mapping[str, object]) -> bool:
     """QEMU notes for how long its guest had run (docs/interop/qcow2.txt); qemu-img notes 0."""
     return bool(snapshot["vm-clock-sec"] or snapshot["vm-clock-nsec"])
-
-
-def remove_copies(pool: VirPool, node: str) -> None:
-    """Delete the variables of all snapshots of a node."""
-    for file in pool.listAllVolumes(0):
-        match = COPY.match(file.name())
-        if match is not None and match["node"] == node:
-            file.delete(0)
 
 
 def _files_of(domain: Domain) -> Files:

@@ -6,8 +6,10 @@ https://libvirt.org/formatstorage.html. One directory pool per cluster and host.
     NODE-N.qcow2                      a disk of an earlier version, which a domain of ours has
     NAME--SHA256.FORMAT.reference     says that the cluster uses an image, which is in `image_cache`
     NAME--SHA256.FORMAT               an image, and its marker .complete: of earlier versions
-    NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
-    NODE.FIRMWARE.nvram.NAME.snapshot those variables, as a snapshot keeps them
+    nvram/                            a directory, in which lie (see `flash`)
+      NODE.FIRMWARE.nvram               UEFI variables, made by libvirt
+      NODE.FIRMWARE.nvram.NAME.snapshot those variables, as a snapshot keeps them
+    NODE.FIRMWARE.nvram…              the same, of earlier versions
     NODE.DIGEST.seed                  what cloud-init reads, as an ISO
     NODE.ID.volume                    a volume that a BMC client made
     boot-DIGEST.iso                   the ISO that session machines boot
@@ -48,6 +50,7 @@ OURS = re.compile(
 )
 """Names of everything but disks."""
 COMPLETE, REFERENCE = ".complete", ".reference"
+NVRAM = "nvram"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,16 @@ def nvram_file(node: str, firmware: str) -> str:
     return f"{node}.{firmware}.nvram"
 
 
+def nvram_path(pool: str, node: str, firmware: str) -> str:
+    """Of a machine's variables, in the directory of its pool."""
+    return f"{pool}/{NVRAM}/{nvram_file(node, firmware)}"
+
+
+def earlier_nvram_path(pool: str, node: str, firmware: str) -> str:
+    """Where earlier versions had them."""
+    return f"{pool}/{nvram_file(node, firmware)}"
+
+
 def added_file(node: str, id_: str) -> str:
     return f"{node}.{id_}.volume"
 
@@ -120,6 +133,15 @@ def render_pool(name: str, pool: Pool, uuid: UUID, tag: OwnerTag) -> str:
 
 def parse_pool(root: ET.Element) -> Pool:
     return Pool(path=text_of(root, "target/path"))
+
+
+def render_directory(name: str) -> str:
+    """A directory in a pool, which QEMU goes through."""
+    permissions = element("permissions", leaf("mode", "0711"))
+    target = element("target", element("format", type="dir"), permissions)
+    return written(
+        element("volume", leaf("name", name), leaf("capacity", "0", unit="bytes"), target)
+    )
 
 
 def render_volume(
