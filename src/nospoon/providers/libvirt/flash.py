@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -22,7 +21,10 @@ from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
 Edit = Callable[[bytes], bytes]
-BLOCK = 1 << 16
+BLOCK, MOST_CODED = 1 << 16, 2 * LARGEST
+"""Bytes that are read at a time; characters of what is read, by base64: a host over ssh may be
+anyone's by now.
+"""
 WHOLE = "whole"
 """What READ says in the end: the status of the first command of a pipe is lost (dash(1))."""
 IRREGULAR = 3
@@ -80,11 +82,13 @@ class Flash:
         done = await self._run(READ, path)
         if not done.stdout and not done.status and not done.stderr:
             return None
-        if done.status or done.stderr.split()[-1:] != [WHOLE]:
+        if done.status or not done.stderr.endswith(f"{WHOLE}\n"):
             self._raise(done, f"read {path}")
+        if len(done.stdout) > MOST_CODED:
+            raise ProviderError(f"host {self.host}: cannot read {path}: it shows too much")
         try:
-            return base64.b64decode(done.stdout, validate=True)
-        except binascii.Error as error:
+            return await asyncio.to_thread(base64.b64decode, done.stdout, validate=True)
+        except ValueError as error:
             raise ProviderError(f"host {self.host}: cannot read {path}: {error}") from error
 
     async def write(self, path: str, before: bytes, after: bytes) -> None:
