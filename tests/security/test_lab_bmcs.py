@@ -5,7 +5,9 @@ answers that are not whole cause memory errors (1.8.19 of Debian 12).
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,22 +19,29 @@ from nospoon.runtime.reach import ANYWHERE
 
 SHOW = """#!/bin/sh
 echo uid "$(id -u)" groups "$(id -G)" \
-"$(grep -E '^(CapBnd|NoNewPrivs)' /proc/self/status | tr -s '\\t\\n' '  ')" \
+$(grep -E '^(CapBnd|NoNewPrivs)' /proc/self/status) \
 "$IPMI_PASSWORD" "${OS_PASSWORD:-clean}" >&2
 exit 1
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.fixture
+def tools() -> Iterator[Path]:
+    """A directory that every user may read, with an ipmitool that shows what it is given."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    with TemporaryDirectory(prefix="nospoon-tools-") as made:
+        place = Path(made)
+        place.chmod(0o755)
+        (place / "ipmitool").write_text(SHOW)
+        (place / "ipmitool").chmod(0o755)
+        yield place
+
+
 async def test_ipmitool_has_no_rights_and_nothing_of_the_daemons_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(0o755)
-    tool = tmp_path / "ipmitool"
-    tool.write_text(SHOW)
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("OS_PASSWORD", "of a cloud")
     monkeypatch.setattr(bmcs, "TRIES", 1)
     machine = Registered("m", address="127.0.0.1", username="u", password="of the BMC")

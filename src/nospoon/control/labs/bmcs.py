@@ -26,6 +26,13 @@ PAUSE = 2.0
 MOST, MOST_LISTED = 1 << 20, 64 << 10
 """Bytes of an answer; of the list of systems, which alone is decoded, on the event loop."""
 BAD_REQUEST = 400
+UNUSED = "65533"
+"""A user and group of no program (Debian Policy 9.2.2): dnsmasq shares its own with others."""
+WITHOUT_RIGHTS = (
+    "setpriv", f"--reuid={UNUSED}", f"--regid={UNUSED}", "--clear-groups", "--no-new-privs",
+    "--inh-caps=-all", "--bounding-set=-all",
+)  # fmt: skip
+"""Answers of a BMC cause memory errors in ipmitool 1.8.19, and members name BMCs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,15 @@ class RegisteredBmcs:
 async def _ipmi(machine: Registered, *command: str) -> None:
     """The password goes by the environment, which other users do not see (environ(7))."""
     argv = [
+        *(WITHOUT_RIGHTS if os.geteuid() == 0 else ()),
         "ipmitool", "-I", "lanplus", "-H", machine.address, "-p", str(machine.port),
         "-U", machine.username, "-E", *command,
     ]  # fmt: skip
-    env = {**os.environ, "IPMI_PASSWORD": machine.password}
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "IPMI_PASSWORD": machine.password,
+    }
     for left in reversed(range(TRIES)):
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
