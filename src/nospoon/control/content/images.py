@@ -39,11 +39,15 @@ OTHERS = (
     (0x40, b"\x7f\x10\xda\xbe", "VDI"),
     (0, b"vhdxfile", "VHDX"),
     (0, b"conectix", "VHD"),
-    (0, b"QED\0", "QED"),
+    (0, b"QED", "QED"),
+    (0, b"OOOM", "COW"),
     (0, b"WithoutFreeSpace", "Parallels"),
     (0, b"WithouFreSpacExt", "Parallels"),
 )
-"""Where other formats have which bytes, and what they are called."""
+"""Where other formats have which bytes, and what they are called: so few as libvirt looks at, which
+is less than QEMU does, and COW, which QEMU dropped (storage_file_probe.c, fileTypeInfo).
+"""
+QCOW = b"QFI"
 GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 COMPRESSED = (
     (GZIP, "gzip"),
@@ -68,6 +72,8 @@ def format_of(name: str, head: bytes) -> str:
     for magic, called in COMPRESSED:
         if head.startswith(magic):
             raise UsageError(f"image {name} is compressed by {called}", hint="Unpack it first.")
+    if head.startswith(QCOW) and not head.startswith(QCOW2):
+        raise UsageError(f"image {name} begins as a qcow and is none, expected raw or qcow2")
     if not head.startswith(QCOW2):
         return "raw"
     _check_qcow2(name, head)
@@ -85,7 +91,7 @@ def refuse_formatted(path: Path, name: str) -> None:
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
-    called = "qcow2" if head.startswith(QCOW2) else _other(head)
+    called = "qcow2" if head.startswith(QCOW) else _other(head)
     if called:
         raise UsageError(
             f"medium {name} is a {called}, expected an ISO image or another raw one",
