@@ -216,12 +216,15 @@ class MachineDriver:
         seed = await self._setup.open_seed(machine.seed) if machine.seed else None
         owner = Owner(tag, name, machine.pool, machine.boot_order, kind=machine.kind)
         async with self._locks[machine.uuid]:  # a start keeps its intent in what is made again here
-            await self._hypervisor.work(
+            is_new = await self._hypervisor.work(
                 lambda connect: self._make(connect, machine, owner, accelerator, iso, seed),
                 f"define machine {name}",
             )
-            self._nvram.settled.discard(machine.uuid)
-            await self._nvram.settle(machine.uuid)
+            if is_new and machine.firmware is Firmware.BIOS:
+                self._nvram.settled.add(machine.uuid)
+            else:
+                self._nvram.settled.discard(machine.uuid)
+                await self._nvram.settle(machine.uuid)
 
     def _make(
         self,
@@ -231,7 +234,8 @@ class MachineDriver:
         accelerator: str,
         iso: Iso,
         seed: Seed | None,
-    ) -> None:
+    ) -> bool:
+        """Whether there was none."""
         earlier = self._refuse_strangers(connect, machine, owner)
         pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
         path = directory_of(pool)
@@ -251,10 +255,14 @@ class MachineDriver:
             earlier=named_as_earlier(pool, machine),
             nvram=kept_place(connect, machine, path, owner.name),
         )
+        is_new = True
+        with ignoring(NO_DOMAIN):
+            is_new = connect.lookupByUUID(machine.uuid.bytes) is None
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
         mend(domain)
         remove_seeds(pool, owner.name, besides=machine.seed)
         self._roster.forget(machine.uuid)
+        return is_new
 
     def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> str:
         """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
