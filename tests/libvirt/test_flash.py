@@ -12,34 +12,50 @@ from nospoon.errors import ProviderError
 from nospoon.providers.libvirt.flash import MOST_CODED, Flash, NotRegular
 from nospoon.providers.libvirt.varstore import LARGEST
 from nospoon.runtime.process import Finished
-from nospoon.runtime.runner import LocalRunner
+from nospoon.runtime.runner import LocalRunner, SshRunner
 
 LOCAL = Flash("here", LocalRunner())
+SSH = """#!/bin/sh
+for last; do :; done
+exec sh -c "$last"
+"""
+"""Runs here what ssh(1) would give to the shell of another host."""
+
+
+@pytest.fixture(params=["here", "over ssh"])
+def flash(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flash:
+    if request.param == "here":
+        return LOCAL
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(SSH)
+    (tmp_path / "bin/ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return Flash("far", SshRunner("root@far"))
 
 
 async def test_what_is_not_there_is_none_and_of_what_is_the_beginning_is_read(
-    tmp_path: Path,
+    flash: Flash, tmp_path: Path
 ) -> None:
     file = tmp_path / "it's a $(file)"
-    assert await LOCAL.read(str(file)) is None
+    assert await flash.read(str(file)) is None
     content = os.urandom(LARGEST)
     file.write_bytes(content + b"more")
-    assert await LOCAL.read(str(file)) == content
+    assert await flash.read(str(file)) == content
     file.write_bytes(b"few")
-    assert await LOCAL.read(str(file)) == b"few"
+    assert await flash.read(str(file)) == b"few"
 
 
-async def test_what_differs_is_written_and_no_file_is_made(tmp_path: Path) -> None:
+async def test_what_differs_is_written_and_no_file_is_made(flash: Flash, tmp_path: Path) -> None:
     file = tmp_path / "file"
     content = bytes(200_000)
     file.write_bytes(content + b"end")
     after = bytearray(content)
     after[70_000:140_000] = b"x" * 70_000
-    await LOCAL.write(str(file), content, bytes(after))
+    await flash.write(str(file), content, bytes(after))
     assert file.read_bytes() == after + b"end"
     file.unlink()
     with pytest.raises(ProviderError, match="cannot write"):
-        await LOCAL.write(str(file), content, bytes(after))
+        await flash.write(str(file), content, bytes(after))
     assert not file.exists()
 
 
@@ -68,7 +84,7 @@ async def test_what_is_not_a_regular_file_is_neither_read_nor_written(
 
 
 async def test_only_the_nodes_own_files_move_and_none_takes_the_place_of_another(
-    tmp_path: Path,
+    flash: Flash, tmp_path: Path
 ) -> None:
     (tmp_path / "nvram").mkdir()
     for name in ("m.uefi.nvram", "m.uefi.nvram.a.snapshot", "n-m.uefi.nvram", "m1.uefi.nvram"):
@@ -76,8 +92,8 @@ async def test_only_the_nodes_own_files_move_and_none_takes_the_place_of_another
     (tmp_path / "m.uefi-secure.nvram").symlink_to("/etc/passwd")
     (tmp_path / "nvram/m.uefi.nvram").write_text("later")
     (tmp_path / "nvram/m.uefi-secure.nvram").write_text("former")
-    await LOCAL.settle(str(tmp_path), "m", ["m.uefi-secure.nvram", "m.bios.nvram"])
-    found = {str(each.relative_to(tmp_path)): each for each in tmp_path.rglob("*.*")}
+    await flash.settle(str(tmp_path), "m", ["m.uefi-secure.nvram", "m.bios.nvram"])
+    found = {str(each.relative_to(tmp_path)): each for each in tmp_path.rglob("*.nvram*")}
     assert set(found) == {
         "m.uefi-secure.nvram", "m1.uefi.nvram", "n-m.uefi.nvram",
         "nvram/m.uefi.nvram", "nvram/m.uefi.nvram.a.snapshot",
