@@ -13,6 +13,8 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Machine, Pool
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.machines import MachineDriver
+from nospoon.providers.libvirt.snapshots import DomainSnapshots
 from nospoon.providers.libvirt.storage_xml import disk_file
 from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
 
@@ -52,6 +54,11 @@ async def rack(bench: Bench) -> Rack:
     return made
 
 
+def snapshots(machines: MachineDriver) -> DomainSnapshots:
+    assert machines.snapshots is not None
+    return machines.snapshots
+
+
 def files(rack: Rack) -> tuple[Path, Path]:
     """Its disk and its variables."""
     assert isinstance(rack.pool.shape, Pool)
@@ -66,13 +73,13 @@ async def test_a_disk_and_variables_are_what_they_were(
     disk, variables = files(rack)
     write(disk, 1)
     before = variables.read_bytes()
-    await machines.snapshots.create(rack.uuid, "one")
+    await snapshots(machines).create(rack.uuid, "one")
     write(disk, 2)
-    await machines.snapshots.create(rack.uuid, "two")
+    await snapshots(machines).create(rack.uuid, "two")
     variables.write_bytes(bytes(len(before)))
     write(disk, 3)
     for name, pattern in (("one", 1), ("two", 2), ("one", 1)):
-        await machines.snapshots.restore(rack.uuid, name)
+        await snapshots(machines).restore(rack.uuid, name)
         assert holds(disk, pattern)
         assert variables.read_bytes() == before
 
@@ -84,12 +91,12 @@ async def test_a_paused_machine_is_kept_by_the_qemu_that_has_its_disks(
     disk, _ = files(rack)
     write(disk, 5)
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    await machines.snapshots.pause(rack.uuid)
-    await machines.snapshots.create(rack.uuid, "live")
-    await machines.snapshots.resume(rack.uuid)
+    await snapshots(machines).pause(rack.uuid)
+    await snapshots(machines).create(rack.uuid, "live")
+    await snapshots(machines).resume(rack.uuid)
     await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
     write(disk, 6)
-    await machines.snapshots.restore(rack.uuid, "live")
+    await snapshots(machines).restore(rack.uuid, "live")
     assert holds(disk, 5)
 
 
@@ -104,8 +111,8 @@ async def test_a_running_machine_keeps_the_variables_that_it_runs_with(
     assert isinstance(shape, Machine)
     bios = replace(rack.machine, shape=replace(shape, firmware=Firmware.BIOS))
     await connection.drivers[rack.machine.key.kind].change(seen, bios, bench.tag)
-    await machines.snapshots.pause(rack.uuid)
-    await machines.snapshots.create(rack.uuid, "live")
+    await snapshots(machines).pause(rack.uuid)
+    await snapshots(machines).create(rack.uuid, "live")
     kept = variables.with_name(f"{variables.name}.live.snapshot")
     assert kept.read_bytes() == variables.read_bytes()
 
@@ -115,19 +122,19 @@ async def test_variables_of_another_firmware_hinder_and_are_dropped_all_the_same
 ) -> None:
     machines = connection.machine_driver
     disk, _ = files(rack)
-    await machines.snapshots.create(rack.uuid, "one")
-    assert await machines.snapshots.blocker(rack.uuid, "one") == ""
+    await snapshots(machines).create(rack.uuid, "one")
+    assert await snapshots(machines).blocker(rack.uuid, "one") == ""
     shape = rack.machine.shape
     assert isinstance(shape, Machine)
     bios = replace(rack.machine, shape=replace(shape, firmware=Firmware.BIOS))
     (seen,) = await machines.observe(bench.cluster)
     await connection.drivers[rack.machine.key.kind].change(seen, bios, bench.tag)
     assert (
-        await machines.snapshots.blocker(rack.uuid, "one")
+        await snapshots(machines).blocker(rack.uuid, "one")
         == "its firmware was uefi then, and is bios"
     )
-    assert await machines.snapshots.blocker(rack.uuid, "two") == ""
-    await machines.snapshots.delete(rack.uuid, "one")
+    assert await snapshots(machines).blocker(rack.uuid, "two") == ""
+    await snapshots(machines).delete(rack.uuid, "one")
     assert not list(disk.parent.rglob("*.snapshot"))
 
 
@@ -137,10 +144,10 @@ async def test_no_snapshot_is_taken_of_a_running_machine_without_its_variables(
     machines = connection.machine_driver
     disk, variables = files(rack)
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    await machines.snapshots.pause(rack.uuid)
+    await snapshots(machines).pause(rack.uuid)
     variables.unlink()
     with pytest.raises(ProviderError, match=r"UEFI variables .*m0\.uefi\.nvram are gone"):
-        await machines.snapshots.create(rack.uuid, "bad")
+        await snapshots(machines).create(rack.uuid, "bad")
     await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert "nospoon-bad" not in snapshots_in(disk)
 
@@ -151,8 +158,8 @@ async def test_a_dropped_one_leaves_nothing_and_a_removed_machine_takes_its_own_
     machines = connection.machine_driver
     disk, _ = files(rack)
     for name in ("a", "b"):
-        await machines.snapshots.create(rack.uuid, name)
-    await machines.snapshots.delete(rack.uuid, "a")
+        await snapshots(machines).create(rack.uuid, name)
+    await snapshots(machines).delete(rack.uuid, "a")
     listed = snapshots_in(disk)
     assert "nospoon-b" in listed
     assert "nospoon-a" not in listed
@@ -168,13 +175,13 @@ async def test_a_disk_with_snapshots_grows(
     machines = connection.machine_driver
     disk, _ = files(rack)
     write(disk, 7)
-    await machines.snapshots.create(rack.uuid, "small")
+    await snapshots(machines).create(rack.uuid, "small")
     drivers = connection.drivers
     (seen,) = await drivers[rack.blank.key.kind].observe(bench.cluster)
     larger = replace(rack.blank, shape=replace(seen.shape, size=16 << 20))  # type: ignore[arg-type]
     await drivers[rack.blank.key.kind].change(seen, larger, bench.tag)
     write(disk, 8)
-    await machines.snapshots.restore(rack.uuid, "small")
+    await snapshots(machines).restore(rack.uuid, "small")
     assert holds(disk, 7)
 
 
@@ -182,4 +189,4 @@ async def test_what_cannot_be_copied_is_told(connection: LibvirtConnection, rack
     disk, _ = files(rack)
     disk.write_bytes(b"no qcow2")
     with pytest.raises(ProviderError, match="cannot take a snapshot of"):
-        await connection.machine_driver.snapshots.create(rack.uuid, "x")
+        await snapshots(connection.machine_driver).create(rack.uuid, "x")

@@ -1,6 +1,4 @@
-"""Hosts of which libvirt alone is reached (`qemu+tls` without `ssh`): what they name leads to no file
-of this machine.
-"""
+"""What hosts name of which libvirt alone is reached (`qemu+tls` without `ssh`): no file here."""
 
 from __future__ import annotations
 

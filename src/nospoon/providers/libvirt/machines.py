@@ -129,7 +129,11 @@ class MachineDriver:
         self._plugs = Plugs(hypervisor, runner, setup.deployment)
         self._locks: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.drives = DomainDrives(hypervisor, self._roster, self._locks)
-        self.snapshots = DomainSnapshots(hypervisor, self._roster, runner, self._locks)
+        self.snapshots = (
+            DomainSnapshots(hypervisor, self._roster, runner, self._locks)
+            if setup.has_commands
+            else None
+        )
         self.firmware_keys = self._nvram
         self._records_made = False
 
