@@ -89,7 +89,8 @@ class Flash:
         try:
             return await asyncio.to_thread(base64.b64decode, done.stdout, validate=True)
         except ValueError as error:
-            raise ProviderError(f"host {self.host}: cannot read {path}: {error}") from error
+            why = "what `base64` wrote there is not base64"
+            raise ProviderError(f"host {self.host}: cannot read {path}: {why}") from error
 
     async def write(self, path: str, before: bytes, after: bytes) -> None:
         """Write what differs, as one piece. Both are the beginning of the file, of one length; the
