@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon import errors
 from nospoon.errors import NospoonError, PlanRefused, Problem, SpecError
 
@@ -28,9 +26,9 @@ def status_of(error: NospoonError) -> int:
     return next(status for kind, status in STATUSES if isinstance(error, kind))
 
 
-def encode(error: NospoonError) -> dict[str, Any]:
+def encode(error: NospoonError) -> dict[str, object]:
     """{"error": {"type", "message", "hint", "problems"?, "reasons"?}}."""
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "type": type(error).__name__,
         "message": error.message,
         "hint": error.hint,

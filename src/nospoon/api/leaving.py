@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 
@@ -18,7 +18,7 @@ class CallerGone(NospoonError):
     """The caller has closed the connection; no one reads the answer."""
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: Request, work: Coroutine[object, object, T]) -> T:
     """What the work returns. Cancels it and raises `CallerGone` when the caller disconnects."""
     mine = asyncio.current_task()
     assert mine is not None, "a request is a task"

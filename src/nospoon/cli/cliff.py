@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import click
 
@@ -19,7 +19,7 @@ from nospoon.cli.output import FORMATS
 from nospoon.errors import NospoonError
 
 Cell = str | int | None
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 QUOTES: dict[str, Literal[0, 1, 2, 3]] = {
     "all": csv.QUOTE_ALL,
     "minimal": csv.QUOTE_MINIMAL,

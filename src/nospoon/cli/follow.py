@@ -29,7 +29,7 @@ class Display(Protocol):
 class Lines:
     """A line an event, on stderr."""
 
-    def show(self, event: dict[str, Any]) -> None:
+    def show(self, event: dict[str, object]) -> None:
         count = f"[{event['done']}/{event['total']}] " if event["total"] else ""
         what = f"{event['what']}: " if event["what"] else ""
         if event["phase"] != "started":
@@ -106,7 +106,11 @@ def beginning() -> Iterator[None]:
 
 
 def follow(
-    client: Client, operation: dict[str, Any], *, timeout: float | None = None, shown_plan: str = ""
+    client: Client,
+    operation: dict[str, object],
+    *,
+    timeout: float | None = None,
+    shown_plan: str = "",
 ) -> Any:
     """Show an operation until it ends; returns its last event. Ctrl-C leaves it running.
 

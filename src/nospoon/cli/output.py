@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ from nospoon.cli.echo import echo, echo_colours
 from nospoon.errors import NospoonError, SpecError, UsageError
 from nospoon.model.visible import visible
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Row = Mapping[str, object]
 
 FORMATS = ("table", "json", "yaml", "value", "csv")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -33,7 +33,7 @@ MAX_USER_NAME, MAX_PASSWORD = 16, 20
 """Bytes, by IPMI 2.0 §22.28 and §22.30."""
 
 
-def _account_name(value: Any) -> Any:
+def _account_name(value: object) -> object:
     """IPMI 2.0 §22.28: 16 bytes; RFC 7617 §2: no colon."""
     name = parse_text(value)
     if not 1 <= len(name.encode()) <= MAX_USER_NAME or ":" in name:

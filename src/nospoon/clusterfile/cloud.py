@@ -84,7 +84,7 @@ class CloudSection(Section):
     cert: NoFile = Field(None, description="Not supported: a file.")
     key: NoFile = Field(None, description="Not supported: a file.")
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, object]:
         """What openstacksdk is told."""
         given: dict[str, object] = self.model_dump(exclude_none=True, exclude={"name"})
         return given

@@ -122,7 +122,7 @@ def parse_mac(value: object) -> str:
     return text
 
 
-def parse_address(value: Any) -> Any:
+def parse_address(value: object) -> object:
     """An IPv4 or IPv6 address, as text or already one."""
     if isinstance(value, IPv4Address | IPv6Address):
         return value
@@ -200,7 +200,7 @@ def parse_checksum(value: Any) -> Any:
     return str(found)
 
 
-def parse_volume(value: Any) -> Any:
+def parse_volume(value: object) -> object:
     """POOL/VOLUME of libvirt's; no path, for the daemon opens none that a client names."""
     pool, _, name = parse_text(value).partition("/")
     if not pool or not name:
@@ -211,7 +211,7 @@ def parse_volume(value: Any) -> Any:
     return value
 
 
-def parse_libvirt(value: Any) -> Any:
+def parse_libvirt(value: object) -> object:
     """A libvirt connection URI without a query: that may name programs to run."""
     LibvirtUri.parse(parse_text(value))
     return value
@@ -240,7 +240,7 @@ def parse_user_data(value: Any) -> Any:
     return value
 
 
-def parse_ssh_key(value: Any) -> Any:
+def parse_ssh_key(value: object) -> object:
     """A line of an authorized_keys file (sshd(8))."""
     if not SSH_KEY.match(parse_text(value)):
         raise ValueError(
@@ -292,7 +292,7 @@ def parse_networks(value: object) -> object:
     return found
 
 
-def parse_network(value: Any) -> IPv4Network | IPv6Network:
+def parse_network(value: object) -> IPv4Network | IPv6Network:
     """A network in CIDR form without host bits."""
     address, _, length = value.partition("/") if isinstance(value, str) else ("", "", "")
     try:

@@ -7,7 +7,7 @@ of a machine's parts are in `hardware`, of BMCs in `bmcs`, of enrolment in `iron
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from unicodedata import category
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -54,7 +54,7 @@ _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 _ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
 
 
-def _command_line(value: Any) -> Any:
+def _command_line(value: object) -> object:
     """One line, without words that no kernel takes, and that iPXE would take for its own
     (ipxe.org/scripting). YAML's folded text ends in a line end, which is none of it.
     """

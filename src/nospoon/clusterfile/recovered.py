@@ -30,7 +30,7 @@ def cluster_file(
     id_: UUID,
     hosts: Sequence[Host],
     found: Sequence[Observed],
-    settings: Callable[[str], Mapping[str, Any]],
+    settings: Callable[[str], Mapping[str, object]],
 ) -> str:
     """Its text. `settings`: what openstacksdk needs for a login that a host names."""
     links = {o.key.name: o.shape for o in found if isinstance(o.shape, Link)}
@@ -44,7 +44,7 @@ def cluster_file(
         networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
     for bridge in _filtered(machines.values()):
         networks[by_bridge[bridge]]["anti_spoofing"] = True
-    sections: dict[str, Any] = {
+    sections: dict[str, object] = {
         "cluster": name,
         "id": str(id_),
         "hosts": _hosts(hosts, settings),
@@ -169,7 +169,7 @@ def _hardware(
     }
 
 
-def _disk(disk: MachineDisk, size: int) -> str | dict[str, Any]:
+def _disk(disk: MachineDisk, size: int) -> str | dict[str, object]:
     """What it is: its size alone, where the rest is the usual."""
     written = f"{size}B" if size % 1024 else f"{size >> 10}KiB"
     what = {"volume": disk.volume, "format": disk.format} if disk.existing else {"size": written}

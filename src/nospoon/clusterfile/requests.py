@@ -158,7 +158,7 @@ class _JsonReader:
     def __init__(self, file: str) -> None:
         self._file, self._count = file, 0
 
-    def read(self, name: str, value: Any) -> Element:
+    def read(self, name: str, value: object) -> Element:
         return _placed(self._element(name, value, 1), name)
 
     def _element(self, name: str, value: Any, depth: int) -> Element:

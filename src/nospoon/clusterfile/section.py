@@ -27,7 +27,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…{quote}"
 
 
-def parse_whole(value: Any) -> Any:
+def parse_whole(value: object) -> object:
     """A whole number; text and truth are none."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"expected a whole number, got {shown(value)}")
@@ -50,7 +50,7 @@ Flag = Annotated[bool, Strict()]
 """True or false; text and numbers are neither, and YAML 1.2 takes `yes` and `on` for text."""
 
 
-def listed(value: Any) -> Any:
+def listed(value: object) -> object:
     """A list; a name that stands alone is one of one."""
     return [value] if isinstance(value, str) else value
 
@@ -68,13 +68,17 @@ def each_once(values: list[str]) -> list[str]:
 class Unique:
     """JSON Schema of `each_once`."""
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> object:
         return {**handler(core), "uniqueItems": True}
 
 
 class OneOrMore:
     """JSON Schema of a list for which its only item may stand alone."""
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> object:
         several = handler(core)
         return {"anyOf": [several["items"], several]}

@@ -203,7 +203,7 @@ R = TypeVar("R")
 
 
 def _read(
-    document: Document, path: Path, value: Value, parse: Callable[[Any], R], found: Sections
+    document: Document, path: Path, value: Value, parse: Callable[[object], R], found: Sections
 ) -> R | None:
     try:
         return parse(value)
@@ -298,7 +298,7 @@ def _message(detail: ErrorDetails, *, secret: bool) -> tuple[str, str]:
 
 
 def _bound_message(
-    kind: str, context: Mapping[str, Any], given: object, got: str
+    kind: str, context: Mapping[str, object], given: object, got: str
 ) -> tuple[str, str]:
     """Of what is too long, how long it is."""
     if isinstance(given, str) and kind in ("too_long", "too_short"):
@@ -361,7 +361,7 @@ OTHER_WORDS: Mapping[str, str] = {
 """Words of other tools -> keys that are not spelled like them."""
 
 
-def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+def _sections(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for each in get_args(annotation):
@@ -390,7 +390,7 @@ def _nearest(given: object, words: list[str]) -> str:
     return f"Did you mean {near!r}?" if near else ""
 
 
-def wanted(kind: str, context: Mapping[str, Any]) -> str:
+def wanted(kind: str, context: Mapping[str, object]) -> str:
     """'a whole number': what a value had to be, for the type and context of an error of pydantic,
     whose own words are for programmers.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -18,7 +18,7 @@ MOST_VARIABLES = 64
 LONGEST_VALUE = 4096
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     """One line of a file that systemd reads (systemd.exec(5), EnvironmentFile=)."""
     if not isinstance(value, str):  # which may be a password: it is not repeated
         raise ValueError("expected text. Put it in quotes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from ipaddress import IPv4Address
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
@@ -24,14 +24,16 @@ from nospoon.clusterfile.section import (
 from nospoon.protocols.agent.commands import NAMES, TIMED
 
 
-def switched(value: Any) -> Any:
+def switched(value: object) -> object:
     return {True: {}, False: None}[value] if isinstance(value, bool) else value
 
 
 class OrSwitch:
     """JSON Schema of a section for which `true` may stand."""
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> object:
         return {"anyOf": [{"type": "boolean"}, *handler(core)["anyOf"]]}
 
 
@@ -53,7 +55,7 @@ MOST_CONSOLE = 64 << 10
 """Bytes that a guest says at each boot: a Linux with all its services says less."""
 
 
-def _said(value: Any) -> Any:
+def _said(value: object) -> object:
     size = len(parse_text(value).encode())
     if size > MOST_CONSOLE:
         raise ValueError(f"expected at most {MOST_CONSOLE} bytes, got {size}")

@@ -218,7 +218,7 @@ class Controller:
             work=lambda running: self.work.down(running, row, uid=uid, name=name, how=how),
         )
 
-    async def clusters(self, uid: int) -> list[dict[str, Any]]:
+    async def clusters(self, uid: int) -> list[dict[str, object]]:
         """A row a cluster."""
         rows = await self.database.read(stored.listed, uid=uid)
         nodes, on = Counter[str](), Counter[str]()
@@ -277,7 +277,7 @@ class Controller:
         """
         return self.turns.of("look", str(uid))
 
-    def _unknown(self, row: ClusterRow, reason: str) -> dict[str, Any]:
+    def _unknown(self, row: ClusterRow, reason: str) -> dict[str, object]:
         members = self.fleet.of(row.uid, row.name)
         nodes = [self.nodes.state(m.node, m, "unknown") for m in members]
         return {"cluster": row.name, "id": str(row.id), "nodes": nodes, "drift": [reason]}
@@ -313,7 +313,7 @@ class Controller:
             ),
         )
 
-    async def about(self, uid: int) -> dict[str, Any]:
+    async def about(self, uid: int) -> dict[str, object]:
         """The daemon itself. What start-up found names nodes of all: administrators see it."""
         clusters, nodes = await self.database.read(stored.count)
         return {
@@ -403,7 +403,7 @@ class Controller:
         """A cluster as what another tool reads, with credentials: for its owner only."""
         return await self.exports.export(await owned(self.database, uid=uid, name=name), to)
 
-    async def login(self, uid: int, reference: str) -> dict[str, Any]:
+    async def login(self, uid: int, reference: str) -> dict[str, object]:
         """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it
         is reached through, "" for none.
         """

@@ -29,10 +29,10 @@ def fenced(inner: T, require: Require) -> T:
 class _Fenced:
     def __init__(self, inner: object, require: Require) -> None:
         self._inner, self._require = inner, require
-        self._wrapped: dict[str, Any] = {}
+        self._wrapped: dict[str, object] = {}
 
     @property
-    def drivers(self) -> dict[Kind, Any]:
+    def drivers(self) -> dict[Kind, object]:
         """Of a connection. The machine driver among them is `machine_driver`, once."""
         if "drivers" not in self._wrapped:
             inner: Any = self._inner
@@ -40,9 +40,9 @@ class _Fenced:
                 kind: self.machine_driver if kind is Kind.MACHINE else fenced(driver, self._require)
                 for kind, driver in inner.drivers.items()
             }
-        return cast("dict[Kind, Any]", self._wrapped["drivers"])
+        return cast("dict[Kind, object]", self._wrapped["drivers"])
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name in self._wrapped:
             return self._wrapped[name]
         found = getattr(self._inner, name)
@@ -55,8 +55,10 @@ class _Fenced:
         self._wrapped[name] = found
         return found
 
-    def _asked_for(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def change(*given: Any, **named: Any) -> Any:
+    def _asked_for(
+        self, call: Callable[..., Awaitable[object]]
+    ) -> Callable[..., Awaitable[object]]:
+        async def change(*given: object, **named: object) -> object:
             await self._require()
             return await call(*given, **named)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from nospoon.exports.inventory import Inventory, Made, Place, Registered, unsaid
 from nospoon.model.cluster import Firmware
@@ -60,7 +59,7 @@ SAID = frozenset(
 
 def make(inventory: Inventory) -> Made:
     """A Secret and a BareMetalHost for each node whose BMC speaks IPMI or Redfish."""
-    told: list[dict[str, Any]] = []
+    told: list[dict[str, object]] = []
     left_out: list[str] = []
     for place in inventory.places:
         found = inventory.registered(place)
@@ -128,7 +127,7 @@ def _host(inventory: Inventory, place: Place, found: Registered, address: str) -
     }
 
 
-def _hints(place: Place, found: Registered) -> Iterator[tuple[str, Any]]:
+def _hints(place: Place, found: Registered) -> Iterator[tuple[str, object]]:
     """Those of the file; the serial number of the disk that they mean where one of them cannot be
     said, and of the first disk where there are none, for the default is /dev/sda.
     """

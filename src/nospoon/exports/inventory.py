@@ -74,7 +74,7 @@ class Registered:
         return str(self.body["name"])
 
     @property
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         """`driver_info`, with passwords."""
         return dict(self.body["driver_info"])
 
@@ -138,7 +138,7 @@ def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
 _PORTS = (PORTS, f"{PORTS}.address")
 
 
-def _fields(place: Place, found: Registered, *, ports: bool) -> Iterator[tuple[str, Any]]:
+def _fields(place: Place, found: Registered, *, ports: bool) -> Iterator[tuple[str, object]]:
     """All that is known of a node. `ports`: each field of them by itself."""
     sections = (DRIVER_INFO, PROPERTIES)
     yield from ((name, value) for name, value in found.body.items() if name not in sections)

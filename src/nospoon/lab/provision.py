@@ -110,12 +110,12 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
     made["networks"] = {name: _network(given) for name, given in networks.items()}
     if not made["networks"]:
         del made["networks"]
-    profiles: dict[str, Any] = {}
+    profiles: dict[str, object] = {}
     nodes = []
     for run in found.runs:
         if run.size is None:
             continue
-        node: dict[str, Any] = {"name": run.node, "flavor": run.size.flavor}
+        node: dict[str, object] = {"name": run.node, "flavor": run.size.flavor}
         if lab.host:
             node["host"] = lab.host
         distro = distro_of(lab, run)

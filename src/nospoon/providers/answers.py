@@ -56,7 +56,7 @@ class Answered:
         return self.value
 
 
-def answered(adapter: Any, path: str, method: str, **how: Any) -> Answered:
+def answered(adapter: object, path: str, method: str, **how: object) -> Answered:
     """What an adapter of keystoneauth's is answered, decoded. Run it in a thread."""
     return decoded(received(adapter, path, method, **how))
 
@@ -122,7 +122,7 @@ class _Names(dict[str, str]):
         )
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(pairs) > MOST_NAMES:
         raise ValueError(f"an object of {len(pairs)} names: expected {MOST_NAMES} at most")
     return dict(pairs)
@@ -139,7 +139,7 @@ class _Slow(json.JSONDecoder):
         self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
-def value_of(body: bytes) -> Any:
+def value_of(body: bytes) -> object:
     """What a body says as JSON. Raises `ValueError`, `RecursionError`. Run it in a thread."""
     if _values(body) <= MOST_AT_ONCE:
         return json.loads(body, parse_int=_number)
@@ -147,7 +147,7 @@ def value_of(body: bytes) -> Any:
         return _Slow().decode(body.decode(json.detect_encoding(body)))
 
 
-def said_json(text: str) -> Any:
+def said_json(text: str) -> object:
     """A refusal's body as JSON, None for anything else."""
     try:
         return json.loads(text[:MAX_TEXT])

@@ -51,13 +51,13 @@ class BoundedAdapter(TCPKeepAliveAdapter):
         super().__init__()
 
     @override
-    def init_poolmanager(self, *args: Any, **how: Any) -> None:
+    def init_poolmanager(self, *args: object, **how: object) -> None:
         super().init_poolmanager(*args, **how)
         cloud_lines.bound(self.poolmanager, self._reach)
 
     @override
     def send(
-        self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **how: Any
+        self, request: requests.PreparedRequest, stream: bool = False, *args: object, **how: object
     ) -> requests.Response:
         """Raises `RequestException`."""
         with within(MAX_SECONDS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -15,13 +14,13 @@ router = APIRouter(tags=["images"])
 
 
 @router.get("/images")
-async def images(controller: Controlled, caller: Called) -> list[dict[str, Any]]:
+async def images(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row an image: name, sha256, format, size (bytes), hypervisor_type, created (Unix time)."""
     return [_row(each) for each in await controller.library.images(caller.uid)]
 
 
 @router.get("/images/{name}")
-async def image(name: str, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def image(name: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One of them."""
     return _row(await controller.library.image(caller.uid, name))
 
@@ -29,7 +28,7 @@ async def image(name: str, controller: Controlled, caller: Called) -> dict[str, 
 @router.put("/images/{name}")
 async def load(
     name: str, body: ImageRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Give an uploaded file a name, which an earlier image loses."""
     kind = body.hypervisor_type
     return _row(await controller.library.load(caller.uid, name, body.sha256, kind))
@@ -41,5 +40,5 @@ async def remove(name: str, controller: Controlled, caller: Called) -> None:
     await controller.library.remove(caller.uid, name)
 
 
-def _row(image: LoadedImage) -> dict[str, Any]:
+def _row(image: LoadedImage) -> dict[str, object]:
     return {**asdict(image), "hypervisor_type": image.hypervisor_type or ""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
@@ -67,7 +67,7 @@ async def drain(
 @router.post("/labs/{lab:path}/machines/{machine}")
 async def machine(
     lab: str, machine: str, body: MachineRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Mark a registered machine as broken or repaired, reserve it or give it back."""
     return await controller.labs.set_machine(
         caller.uid, lab, machine, broken=body.broken, reserved=body.reserved
@@ -95,7 +95,7 @@ async def requests(controller: Controlled, caller: Called, *, everyone: bool = F
 
 
 @router.get("/requests/{set_id}")
-async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, Any]:
+async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One recipe set: state, position, leases, history."""
     return await controller.labs.request(caller.uid, set_id)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from nospoon.api.depends import Called, Controlled
@@ -22,7 +20,7 @@ async def snapshots(name: str, controller: Controlled, caller: Called) -> list[d
 @router.post("/clusters/{name}/snapshots", status_code=202)
 async def create(
     name: str, body: SnapshotRequest, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Take one, as an operation; nodes that run are paused together meanwhile."""
     return operation_json(await controller.snapshots.create(caller.uid, name, body.name))
 
@@ -38,6 +36,6 @@ async def restore(
 @router.delete("/clusters/{name}/snapshots/{snapshot}", status_code=202)
 async def delete(
     name: str, snapshot: str, controller: Controlled, caller: Called
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Delete one, as an operation."""
     return operation_json(await controller.snapshots.delete(caller.uid, name, snapshot))

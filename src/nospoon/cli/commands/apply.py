@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -62,7 +61,7 @@ def command(
     show_bmcs(client, began["plan"]["cluster"], format_, columns)
 
 
-def _read(plan: str) -> tuple[str, dict[str, Any]]:
+def _read(plan: str) -> tuple[str, dict[str, object]]:
     """The path of its file, and what was agreed on. Its text and steps are for people and tools:
     they could say anything, so that the daemon's own plan is shown before it is confirmed.
     """
@@ -81,7 +80,7 @@ def _read(plan: str) -> tuple[str, dict[str, Any]]:
     return path, agreed
 
 
-def _is_whole(agreed: dict[str, Any]) -> bool:
+def _is_whole(agreed: dict[str, object]) -> bool:
     """Whether it is what `plan` writes. Without a fingerprint, whatever the file says now would be
     carried out.
     """

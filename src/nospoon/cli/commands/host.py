@@ -104,7 +104,9 @@ def _has(cluster: Cluster, kind: ConnectionKind) -> bool:
     return any(host.connection.kind is kind for host in cluster.hosts)
 
 
-def _to_prepare(cluster: Cluster, file: str, chosen: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _to_prepare(
+    cluster: Cluster, file: str, chosen: tuple[str, ...]
+) -> dict[str, dict[str, object]]:
     """Name -> Ansible's variables; a machine with several connections once."""
     from nospoon.plan.identity import physnet_bridge  # noqa: PLC0415  (not needed to check)
 

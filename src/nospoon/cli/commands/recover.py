@@ -66,7 +66,7 @@ def command(
         raise click.exceptions.Exit(3)
 
 
-def _become(client: Client, body: dict[str, Any]) -> Client:
+def _become(client: Client, body: dict[str, object]) -> Client:
     """The daemon ends and starts again as the deployment that it is from now on."""
     pid = client.get("/v1/daemon")["pid"]
     watched = os.pidfd_open(pid)

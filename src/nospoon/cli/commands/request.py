@@ -265,7 +265,7 @@ def console(lease: str, *, follow: bool) -> None:
         return
 
 
-def _change(lease: str, what: str, body: dict[str, Any]) -> None:
+def _change(lease: str, what: str, body: dict[str, object]) -> None:
     kind = "leases" if lease.count(".") > 1 else "requests"
     row = connect.client().post(f"/v1/{kind}/{lease}/{what}", body)
     echo(f"recipe set {row['set']} is {row['state']}", err=True)
@@ -289,7 +289,7 @@ def _follow(client: Client, set_id: str) -> str:
     raise HostUnreachable("the daemon ended", hint=f"Then: nospoon request watch {set_id}")
 
 
-def _event_line(event: Mapping[str, Any]) -> str:
+def _event_line(event: Mapping[str, object]) -> str:
     recipe = "" if event["recipe"] is None else f" recipe {event['recipe']}"
     return f"{event['at']}{recipe} {event['event']} {event['message']}".rstrip()
 

@@ -88,7 +88,7 @@ def confirm(question: str) -> None:
 
 
 def show_bmcs(client: Client, cluster: str, format_: str, columns: tuple[str, ...]) -> None:
-    rows: list[dict[str, Any]] = client.get("/v1/bmcs", cluster=cluster)
+    rows: list[dict[str, object]] = client.get("/v1/bmcs", cluster=cluster)
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=SECRET, spare=SPARE)
     if rows and format_ == "table" and not columns:
         echo(f"Passwords: nospoon bmc list --cluster {cluster} --show-secrets", err=True)

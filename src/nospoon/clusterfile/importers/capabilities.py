@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 
-def capabilities_of(given: Any) -> dict[str, str]:
+def capabilities_of(given: object) -> dict[str, str]:
     """`boot_mode:uefi,name:value` as Ironic writes them, or a mapping."""
     if isinstance(given, Mapping):
         return {str(name): str(value) for name, value in given.items()}

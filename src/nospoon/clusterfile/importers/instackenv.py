@@ -51,7 +51,7 @@ def read(source: Source) -> Imported:
     return Imported(write(sections, heading=heading), tuple(left_out))
 
 
-def _physical_networks(entries: Iterable[Any]) -> Iterator[str]:
+def _physical_networks(entries: Iterable[object]) -> Iterator[str]:
     for entry in entries:
         told = entry if isinstance(entry, dict) else {}
         for port in as_sequence(told.get("ports")):
@@ -65,7 +65,7 @@ def _plain(node: Any) -> Mapping[str, Any]:
     return node.value if isinstance(node, Said) else node  # type: ignore[no-any-return]
 
 
-def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
+def _node(source: Source, index: int, entry: object, left_out: list[str]) -> object:
     if not isinstance(entry, dict):
         raise UsageError(f"{source.file}: nodes[{index}]: expected a mapping")
     where = f"nodes[{index}]"
@@ -98,7 +98,7 @@ def _node(source: Source, index: int, entry: Any, left_out: list[str]) -> Any:
     return node | ({"ironic": told} if told else {})
 
 
-def _account(where: str, entry: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+def _account(where: str, entry: Mapping[str, object]) -> dict[str, tuple[str, object]]:
     """Its name and its password; a name alone has a fixed one, too."""
     name = entry.get("pm_user")
     password = entry.get("pm_password", "password" if name else None)
@@ -107,11 +107,11 @@ def _account(where: str, entry: Mapping[str, Any]) -> dict[str, tuple[str, Any]]
 
 
 def _nics(
-    source: Source, where: str, entry: Mapping[str, Any], left_out: list[str]
+    source: Source, where: str, entry: Mapping[str, object], left_out: list[str]
 ) -> Iterator[dict[str, str]]:
     """TripleO's first NIC is on the provisioning network, which it calls ctlplane."""
     for index, port in enumerate(source.several(entry.get("ports"), f"{where}.ports")):
-        given: Mapping[str, Any] = port if isinstance(port, dict) else {"address": port}
+        given: Mapping[str, object] = port if isinstance(port, dict) else {"address": port}
         place = f"{where}.ports[{index}]"
         left_out += [f"{place}.{key}" for key in sorted(given.keys() - _PORT)]
         network = name_of(given.get("physical_network") or CTLPLANE)

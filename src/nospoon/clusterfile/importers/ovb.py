@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
 from nospoon.errors import UsageError
@@ -80,7 +79,7 @@ INSTEAD = (
 """Parameters -> what to do in place of them."""
 REPLACE_ME = "192.0.2.1"
 """An address for documentation (RFC 5737)."""
-SIZES: Mapping[str, Any] = {"cpus": 2, "memory": "8GiB", "disks": ["50GiB"]}
+SIZES: Mapping[str, object] = {"cpus": 2, "memory": "8GiB", "disks": ["50GiB"]}
 """Of the flavor that OVB's documentation creates (host-cloud/prepare.rst)."""
 INHERITED = frozenset({
     "baremetal_image", "private_net", "public_net", "provision_net", "overcloud_internal_net",
@@ -106,11 +105,11 @@ def read(source: Source) -> Imported:
 class _Environment:
     """Parameters, and template by resource; `said`: the parameters that its own files give."""
 
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     registry: Mapping[str, str]
     said: frozenset[str]
 
-    def get(self, name: str, default: Any) -> Any:
+    def get(self, name: str, default: object) -> object:
         value = self.parameters.get(name)
         return default if value is None else value
 
@@ -133,7 +132,7 @@ class _Environment:
 
 def _environment(source: Source) -> _Environment:
     given = source.mapping()
-    sections: list[Mapping[str, Any]] = []
+    sections: list[Mapping[str, object]] = []
     # `parameters` are for the template itself, and come before the defaults of all templates
     for section in ("parameter_defaults", "parameters", "resource_registry"):
         value = given.get(section) or {}
@@ -152,7 +151,7 @@ def _environment(source: Source) -> _Environment:
     return _Environment(known, templates, frozenset(known))
 
 
-def _template(value: Any) -> str:
+def _template(value: object) -> str:
     """`../templates/bmc.yaml` -> `bmc`. Those for port security became OVB's default."""
     text = str(value)
     if "::" in text:
@@ -162,7 +161,7 @@ def _template(value: Any) -> str:
 
 def _merged(environments: Sequence[_Environment]) -> _Environment:
     """As Heat does it: what later ones say holds."""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
     registry: dict[str, str] = {}
     for each in environments:
         parameters |= each.parameters
@@ -228,7 +227,7 @@ class _Reader:
         ]
         return Imported(write(sections, heading=heading), tuple(self.left_out))
 
-    def _host(self, flavors: list[str]) -> Mapping[str, Any]:
+    def _host(self, flavors: list[str]) -> Mapping[str, object]:
         self.left_out.append(
             f"hosts.cloud.openstack.boot_address: replace {REPLACE_ME} by the address of the "
             "daemon's machine as nodes reach it"
@@ -253,7 +252,7 @@ class _Reader:
                     found.add(each.network(word))
         return found
 
-    def _networks(self) -> Mapping[str, Any]:
+    def _networks(self) -> Mapping[str, object]:
         names = dict.fromkeys(
             each.network(word) for each in self.environments for word in _words(each)
         )
@@ -264,18 +263,18 @@ class _Reader:
             for name in names
         }
 
-    def _flavor(self, flavor: str) -> Mapping[str, Any]:
+    def _flavor(self, flavor: str) -> Mapping[str, object]:
         self.left_out.append(
             f"sizes of the flavor {flavor}: write those of `openstack flavor show {flavor}`"
         )
         return {name: Said(value, "OVB's recommendation") for name, value in SIZES.items()}
 
-    def _group(self, environment: _Environment) -> Iterator[Any]:
+    def _group(self, environment: _Environment) -> Iterator[object]:
         count = self.source.whole(environment.get("node_count", 2), "node_count")
         if not count:
             return
         prefix = name_of(environment.get("baremetal_prefix", "baremetal"))
-        group: dict[str, Any] = {
+        group: dict[str, object] = {
             "count": count,
             "name": f"{prefix}-{{n}}",
             "flavor": name_of(environment.get("baremetal_flavor", "baremetal")),

@@ -72,7 +72,7 @@ def read(source: Source) -> Imported:
     allowed = _allowed(source, settings)
     if cloud := settings.get("OS_CLOUD"):
         hosts = _in_a_cloud(source, str(cloud))
-        nodes: list[Any] = list(_nodes(allowed, {"protocols": ["redfish"]}))
+        nodes: list[object] = list(_nodes(allowed, {"protocols": ["redfish"]}))
     else:
         hosts, nodes = _on_libvirt(source, settings, bmc, allowed, left_out)
     sections = {
@@ -92,7 +92,7 @@ def read(source: Source) -> Imported:
     return Imported(write(sections, heading=heading), tuple(left_out))
 
 
-def _in_a_cloud(source: Source, cloud: str) -> dict[str, Any]:
+def _in_a_cloud(source: Source, cloud: str) -> dict[str, object]:
     """Hosts of sushy-emulator's driver of Nova, which goes before that of libvirt."""
     if source.beside is not None:
         raise UsageError(
@@ -104,11 +104,11 @@ def _in_a_cloud(source: Source, cloud: str) -> dict[str, Any]:
 
 def _on_libvirt(
     source: Source,
-    settings: Mapping[str, Any],
-    bmc: dict[str, Any],
+    settings: Mapping[str, object],
+    bmc: dict[str, object],
     allowed: list[str],
     left_out: list[str],
-) -> tuple[dict[str, Any], list[Any]]:
+) -> tuple[dict[str, object], list[object]]:
     uri, query = without_query(str(settings.get("LIBVIRT_URI") or SYSTEM))
     if query:
         left_out.append(f"{PREFIX}LIBVIRT_URI: ?{query}: see ssh_config(5)")
@@ -119,7 +119,7 @@ def _on_libvirt(
     return {name: {"libvirt": each} for each, name in hosts.items()}, nodes
 
 
-def _allowed(source: Source, settings: Mapping[str, Any]) -> list[str]:
+def _allowed(source: Source, settings: Mapping[str, object]) -> list[str]:
     """Names and UUIDs; none where the setting is not there, and every machine is meant."""
     if ALLOWED not in settings:
         return []
@@ -136,7 +136,7 @@ def _allowed(source: Source, settings: Mapping[str, Any]) -> list[str]:
 
 def _beside(
     virtualbmcs: Source, uri: str, bmc: dict[str, Any], allowed: list[str], left_out: list[str]
-) -> tuple[dict[str, str], list[Any]]:
+) -> tuple[dict[str, str], list[object]]:
     """Hosts and nodes, with the domains that virtualbmc serves too, by their names. A BMC that
     speaks both has the account that IPMI had.
     """
@@ -147,7 +147,7 @@ def _beside(
     hosts = virtualbmc.hosts_of([uri, *(each["libvirt_uri"] for each in found)])
     if "password_hash" in bmc:
         left_out.append(f"{PREFIX}AUTH_FILE: nodes of virtualbmc keep the account that it has")
-    nodes: list[Any] = []
+    nodes: list[object] = []
     served = {
         each["domain_name"]
         for each in found
@@ -185,13 +185,13 @@ def _is_uuid(text: str) -> bool:
     return True
 
 
-def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
+def _settings(source: Source, left_out: list[str]) -> dict[str, object]:
     try:
         module = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep, too
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{source.file}{line}: expected assignments in Python") from error
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     unknown: dict[str, int] = {}
     for statement in module.body:
         for name, value, number in _assigned(statement):
@@ -219,7 +219,7 @@ def _settings(source: Source, left_out: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _literal(value: ast.expr | None) -> tuple[Any] | None:
+def _literal(value: ast.expr | None) -> tuple[object] | None:
     """None also for a number that is too long to be printed (sys.int_info)."""
     constants = (
         each.value
@@ -252,8 +252,8 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]
                 yield name, value, each.lineno
 
 
-def _bmc(source: Source, settings: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
-    bmc: dict[str, Any] = {
+def _bmc(source: Source, settings: Mapping[str, object], left_out: list[str]) -> dict[str, object]:
+    bmc: dict[str, object] = {
         "address": source.address(str(settings.get("LISTEN_IP") or EVERYWHERE)),
         "redfish_port": source.positive(
             settings.get("LISTEN_PORT") or PORT, f"{PREFIX}LISTEN_PORT"
@@ -268,7 +268,7 @@ def _bmc(source: Source, settings: Mapping[str, Any], left_out: list[str]) -> di
     return bmc
 
 
-def _account(source: Source, path: str, left_out: list[str]) -> dict[str, Any]:
+def _account(source: Source, path: str, left_out: list[str]) -> dict[str, object]:
     """The first user of an htpasswd file; a hash is enough for Redfish, which is all there was."""
     what, mend = f"{PREFIX}AUTH_FILE", "write `username` and `password` under `bmc`"
     if source.read is None:
@@ -294,8 +294,8 @@ def _account(source: Source, path: str, left_out: list[str]) -> dict[str, Any]:
 
 
 def _nodes(
-    allowed: Sequence[str], bmc: Mapping[str, Any], where: Mapping[str, str] | None = None
-) -> Iterator[Any]:
+    allowed: Sequence[str], bmc: Mapping[str, object], where: Mapping[str, str] | None = None
+) -> Iterator[object]:
     """`where`: the host, as a node says it."""
     if not allowed:
         yield Said(

@@ -126,7 +126,7 @@ class _Reader:
             self._left(f"specs[{index}]", spec.keys() - _SPEC)
             yield spec
 
-    def _made(self, hosts: Mapping[str, Any]) -> Iterator[Any]:
+    def _made(self, hosts: Mapping[str, object]) -> Iterator[object]:
         """The nodes of a cluster that runs, each where it is: Tenks's state.yml lists them by
         hypervisor, with a copy of their type.
         """
@@ -142,7 +142,7 @@ class _Reader:
                     )
                 yield self._node(node, self._home(hypervisor, hosts))
 
-    def _home(self, hypervisor: str, hosts: Mapping[str, Any]) -> str:
+    def _home(self, hypervisor: str, hosts: Mapping[str, object]) -> str:
         host = name_of(hypervisor)
         if host in hosts:
             return host
@@ -183,7 +183,7 @@ class _Reader:
         types = self.given.get("node_types")
         return types if isinstance(types, dict) else {}
 
-    def _flavors(self) -> Iterator[tuple[str, Any]]:
+    def _flavors(self) -> Iterator[tuple[str, object]]:
         for name, body in self._types().items():
             given = body if isinstance(body, dict) else {}
             self._left(f"node_types.{name}", given.keys() - _TYPE - {"console_log_enabled"})
@@ -203,10 +203,10 @@ class _Reader:
                 },
             )
 
-    def _whole(self, name: str, given: Mapping[str, Any], key: str, default: int) -> int:
+    def _whole(self, name: str, given: Mapping[str, object], key: str, default: int) -> int:
         return self.source.positive(given.get(key, default), f"node_types.{name}.{key}")
 
-    def _disks(self, name: str, volumes: Any) -> Iterator[Any]:
+    def _disks(self, name: str, volumes: object) -> Iterator[object]:
         for index, volume in enumerate(self.source.several(volumes, f"node_types.{name}.volumes")):
             given = volume if isinstance(volume, dict) else {}
             where = f"node_types.{name}.volumes[{index}]"
@@ -221,16 +221,16 @@ class _Reader:
             elif size:
                 yield size
 
-    def _group(self, spec: Mapping[str, Any]) -> Any:
+    def _group(self, spec: Mapping[str, object]) -> object:
         return {
             "count": spec["count"],
             "name": f"{name_of(spec.get('node_name_prefix', 'tk'))}{{n}}",
             **self._settings(spec),
         }
 
-    def _settings(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, spec: Mapping[str, object]) -> dict[str, object]:
         """What a spec, or a node of the state, says besides its number and name."""
-        group: dict[str, Any] = {"flavor": name_of(spec["type"])}
+        group: dict[str, object] = {"flavor": name_of(spec["type"])}
         ironic = spec.get("ironic_config")
         if not isinstance(ironic, dict):
             return group
@@ -241,7 +241,7 @@ class _Reader:
             self.left_out += [left] if left not in self.left_out else []
         return group | {name: value for name, value in said.items() if value}
 
-    def _cloud(self, specs: list[Mapping[str, Any]]) -> dict[str, Any]:
+    def _cloud(self, specs: list[Mapping[str, object]]) -> dict[str, object]:
         """The Ironic in which nodes are enrolled and the Nova that gives them out."""
         wants = any("ironic_config" in spec for spec in specs)
         made, left = flavors(self.given.get("nova_flavors"), self.source.file)
@@ -264,7 +264,7 @@ class _Reader:
         ironic = {"cloud": self.source.cloud, **files}
         return {"ironic": ironic, **({"nova": {"flavors": made}} if made else {})}
 
-    def _networks(self) -> Mapping[str, Any]:
+    def _networks(self) -> Mapping[str, object]:
         names = sorted(set(self._physical_networks()))
         return {name_of(name): {"physnet": name_of(name)} for name in names}
 
@@ -274,7 +274,7 @@ class _Reader:
             where = f"node_types.{name}.physical_networks"
             yield from map(str, self.source.several(given, where))
 
-    def _hosts(self) -> Mapping[str, Any]:
+    def _hosts(self) -> Mapping[str, object]:
         if self.hypervisors:
             return {
                 name_of(name): self._host(name, each) for name, each in self.hypervisors.items()
@@ -283,21 +283,21 @@ class _Reader:
             self.left_out.append(f"inventory: no host in its group {tenks_hosts.GROUP!r}")
         return {"here": self._host("localhost", {})}
 
-    def _host(self, name: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _host(self, name: str, variables: Mapping[str, object]) -> Mapping[str, object]:
         mapping = variables.get("physnet_mappings") or self.get("physnet_mappings")
         if not isinstance(mapping, Mapping):
             raise UsageError(
                 f"{self.source.file}: physnet_mappings: expected a mapping of physical networks to "
                 f"devices, got {mapping!r}"
             )
-        host: dict[str, Any] = dict(self._place(name, variables))
+        host: dict[str, object] = dict(self._place(name, variables))
         physnets = {name_of(network): str(device) for network, device in mapping.items()}
         if physnets:
             why = "`nospoon host setup` puts interfaces into bridges"
             host["physnets"] = Said(physnets, why)
         return host
 
-    def _place(self, name: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _place(self, name: str, variables: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         """How commands and libvirt are reached; nothing for what is usual here."""
         uri, socket = (
             str(variables.get(each) or self.get(each))
@@ -320,10 +320,10 @@ class _Reader:
         if ssh or uri:
             yield "libvirt", libvirt
 
-    def _bmc(self, nodes: int) -> Mapping[str, Any]:
+    def _bmc(self, nodes: int) -> Mapping[str, object]:
         ends = ("ipmi_port_range_start", "ipmi_port_range_end")
         first, last = (self.source.positive(self._of_all(end), end) for end in ends)
-        ports: Any = f"{first}-{last}"
+        ports: object = f"{first}-{last}"
         if last - first + 1 < nodes:
             ports = Said(f"{first}-{first + nodes - 1}", f"{ports} is too small for {nodes} nodes")
         self.source.parsed(parse_ports, ports.value if isinstance(ports, Said) else ports, ends[0])
@@ -333,7 +333,7 @@ class _Reader:
         self.source.parsed(parse_address, address, "ipmi_address")
         return {"address": address, "ports": ports, **account(given, self.left_out)}
 
-    def _of_all(self, name: str) -> Any:
+    def _of_all(self, name: str) -> object:
         """What the override file says, which Ansible prefers, or else all hypervisors alike: `bmc`
         is one for all of them. BMCs answer here, so only hypervisors here tell their address.
         """

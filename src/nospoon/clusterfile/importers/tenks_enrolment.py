@@ -34,7 +34,7 @@ class Enrolled:
 
     traits: tuple[str, ...] = ()
     firmware: str = ""
-    ironic: Mapping[str, Any] = field(default_factory=dict)
+    ironic: Mapping[str, object] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
@@ -66,7 +66,7 @@ def enrolled(config: Mapping[str, Any]) -> Enrolled:
 
 def flavors(given: Any, file: str) -> tuple[dict[str, Any], list[str]]:
     """`nova_flavors` as `nova: {flavors: …}`, and what has no place there. Raises `UsageError`."""
-    made: dict[str, Any] = {}
+    made: dict[str, object] = {}
     left_out: list[str] = []
     for index, flavor in enumerate(as_sequence(given)):
         where = f"nova_flavors[{index}]"

@@ -34,7 +34,7 @@ _MEANINGLESS = frozenset({
 })  # fmt: skip
 """Of Ansible's and Tenks's own working: nothing here corresponds to them, and nothing is lost."""
 _WHO_RUNS_IT = ("{{ ansible_user_id }}", "{{ ansible_facts.user_id }}")
-_DEFAULTS: Mapping[str, tuple[Any, ...]] = {
+_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "libvirt_pool_name": ("tenks",),
     "libvirt_pool_path": ("/var/lib/libvirt/tenks_pool/",),
     "libvirt_pool_type": ("dir",),
@@ -73,13 +73,13 @@ def without_templates(found: Hypervisors) -> Hypervisors:
     }
 
 
-def is_here(name: str, variables: Mapping[str, Any]) -> bool:
+def is_here(name: str, variables: Mapping[str, object]) -> bool:
     """Whether Ansible would not go anywhere, or to this machine by its name."""
     moved = _said(variables, _ADDRESS) or _said(variables, _PORT)
     return variables.get("ansible_connection") in _LOCAL or (name in _HERE and not moved)
 
 
-def place(name: str, variables: Mapping[str, Any]) -> tuple[str, str]:
+def place(name: str, variables: Mapping[str, object]) -> tuple[str, str]:
     """Where a host is: as ssh(1) takes it, and as it stands in a URI; both "" for here."""
     if is_here(name, variables):
         return "", ""
@@ -91,7 +91,7 @@ def place(name: str, variables: Mapping[str, Any]) -> tuple[str, str]:
     return f"ssh://{authority}:{port}", f"{authority}:{port}"
 
 
-def _said(variables: Mapping[str, Any], names: tuple[str, ...]) -> str:
+def _said(variables: Mapping[str, object], names: tuple[str, ...]) -> str:
     return next((str(variables[name]) for name in names if variables.get(name)), "")
 
 

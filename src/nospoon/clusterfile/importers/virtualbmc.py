@@ -67,7 +67,7 @@ def is_active(settings: Mapping[str, str]) -> bool:
     return settings["active"].lower() in {"true", "1", "yes", "on"}
 
 
-def _inactive(settings: Mapping[str, str], made: Mapping[str, Any]) -> str:
+def _inactive(settings: Mapping[str, str], made: Mapping[str, object]) -> str:
     line = write({"nodes": [made]}, heading=()).splitlines()[-1].strip()
     return f"{settings['place']}: active = {settings['active']}: to serve it, add to nodes: {line}"
 

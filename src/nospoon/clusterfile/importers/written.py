@@ -32,7 +32,7 @@ class Source:
     file: str
     text: str
     cluster: str
-    inventory: Mapping[str, Any] = field(default_factory=dict)
+    inventory: Mapping[str, object] = field(default_factory=dict)
     state: str = ""
     cloud: str = ""
     more: Sequence[Source] = ()
@@ -68,21 +68,21 @@ class Source:
             raise UsageError(f"{self.file}: {where}: expected a whole number, got {value!r}")
         return int(value)
 
-    def positive(self, value: Any, where: str) -> int:
+    def positive(self, value: object, where: str) -> int:
         """A whole number that is not 0. Raises `UsageError`."""
         number = self.whole(value, where)
         if not number:
             raise UsageError(f"{self.file}: {where}: expected at least 1, got {value!r}")
         return number
 
-    def one_of(self, words: type[StrEnum], value: Any, where: str) -> str:
+    def one_of(self, words: type[StrEnum], value: object, where: str) -> str:
         """One of the words of an enum. Raises `UsageError`."""
         if str(value) not in set(words):
             known = ", ".join(words)
             raise UsageError(f"{self.file}: {where}: expected one of {known}, got {value!r}")
         return str(value)
 
-    def several(self, value: Any, where: str) -> Sequence[Value]:
+    def several(self, value: object, where: str) -> Sequence[Value]:
         """A list, empty where nothing is said. Raises `UsageError`."""
         if value is None or isinstance(value, list):
             return value or ()
@@ -100,7 +100,7 @@ class Source:
                 hint="Cluster files know small letters, digits and -: rename one of them.",
             )
 
-    def parsed(self, parse: Callable[[Any], T], value: Any, where: str) -> T:
+    def parsed(self, parse: Callable[[object], T], value: object, where: str) -> T:
         """What a cluster file takes there. Raises `UsageError` with the words of `parse`."""
         try:
             return parse(value)
@@ -124,7 +124,7 @@ class Said:
     why: str
 
 
-def write(sections: Mapping[str, Any], *, heading: Sequence[str]) -> str:
+def write(sections: Mapping[str, object], *, heading: Sequence[str]) -> str:
     """YAML with comments; mappings and lists of them in block style, the rest on one line. What is
     imported may be another user's: none of its text ends a comment.
     """
@@ -135,7 +135,7 @@ def write(sections: Mapping[str, Any], *, heading: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(name: str, value: Any, depth: int) -> Iterator[str]:
+def _block(name: str, value: object, depth: int) -> Iterator[str]:
     indent = "  " * depth
     why = f"  # {visible_line(value.why)}" if isinstance(value, Said) else ""
     inner = value.value if isinstance(value, Said) else value
@@ -153,13 +153,13 @@ def _block(name: str, value: Any, depth: int) -> Iterator[str]:
         yield f"{indent}{name}: {_flow(inner)}{why}"
 
 
-def _said(value: Any) -> bool:
+def _said(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(isinstance(item, Said) or _said(item) for item in value.values())
     return False
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_flow(k)}: {_flow(item)}" for k, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -176,7 +176,7 @@ def name_of(text: object) -> str:
     return kept[:63] or "x"
 
 
-def templates(value: Any, where: str) -> Iterator[tuple[str, str]]:
+def templates(value: object, where: str) -> Iterator[tuple[str, str]]:
     """(Place, text) of each text that Ansible is to fill in."""
     if isinstance(value, Mapping):
         for key, item in value.items():

@@ -9,7 +9,6 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
@@ -131,7 +130,7 @@ class _Redfish:
         return path
 
     async def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None, *, most: int = MOST
+        self, method: str, path: str, body: Mapping[str, object] | None, *, most: int = MOST
     ) -> bytes:
         """Certificates of BMCs are their own: none is verified."""
         machine = self.machine

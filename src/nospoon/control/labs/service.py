@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -72,7 +71,7 @@ class Labs:
                 rows.append(views.lab_row(self.board, each))
         return rows
 
-    async def show(self, uid: int, name: str) -> dict[str, Any]:
+    async def show(self, uid: int, name: str) -> dict[str, object]:
         """All of one lab but passwords, with its machines and what waits for it."""
         known, _ = await self._lab(uid, name)
         return views.lab_details(self.board, known)
@@ -184,17 +183,17 @@ class Labs:
             parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
         return _listed(parts)
 
-    async def request(self, uid: int, set_id: str) -> dict[str, Any]:
+    async def request(self, uid: int, set_id: str) -> dict[str, object]:
         """All of one set: its recipes, leases and history."""
         await self._own(uid, set_id)
         return await self._details(set_id)
 
-    async def follow(self, uid: int, set_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def follow(self, uid: int, set_id: str, after: int) -> AsyncIterator[dict[str, object]]:
         """Its events, until it has ended."""
         await self._own(uid, set_id)
         return self._follow(set_id, after)
 
-    async def _follow(self, set_id: str, after: int) -> AsyncIterator[dict[str, Any]]:
+    async def _follow(self, set_id: str, after: int) -> AsyncIterator[dict[str, object]]:
         async for number, event in self.board.follow(set_id, after):
             yield {"seq": number, **views.event_row(event)}
         known = await self.board.find(set_id)

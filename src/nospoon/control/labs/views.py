@@ -115,7 +115,7 @@ def _reason(board: Board, found: RecipeSet) -> str:
 
 def set_details(
     board: Board, found: RecipeSet, request: int, place: int | None, history: Sequence[Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         **set_row(board, found, request, place),
         "attempts": found.attempts,

@@ -14,7 +14,6 @@ import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -65,7 +64,7 @@ class Webhooks:
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
 
-    def send(self, lab: str, hooks: tuple[Webhook, ...], event: Mapping[str, Any]) -> None:
+    def send(self, lab: str, hooks: tuple[Webhook, ...], event: Mapping[str, object]) -> None:
         """Deliver an event in the order of events; `lab`: its key."""
         body, owner = json.dumps(event).encode(), _owner(lab)
         for hook in hooks:

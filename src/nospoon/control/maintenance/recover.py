@@ -138,7 +138,9 @@ class Recovery:
         self._operations, self._enrolment, self._logins = operations, enrolment, logins
         self._one_at_a_time = asyncio.Lock()
 
-    async def recover(self, uid: int, scope: Scope, *, of: Cluster | None = None) -> dict[str, Any]:
+    async def recover(
+        self, uid: int, scope: Scope, *, of: Cluster | None = None
+    ) -> dict[str, object]:
         """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}},
         "running": [deployment]}: other deployments, and which of them have a daemon here.
 

@@ -63,13 +63,13 @@ class Nodes:
     media: Media
     turns: Turns = field(default_factory=Turns)
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
         if cluster:
             await owned(self.database, uid=uid, name=cluster)
         return [self._about(member) async for member in paced(self.fleet.of(uid, cluster))]
 
-    async def show(self, uid: int, reference: str) -> dict[str, Any]:
+    async def show(self, uid: int, reference: str) -> dict[str, object]:
         """Everything of one node, without its password."""
         member = self.fleet.find(uid, reference)
         return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
@@ -89,7 +89,7 @@ class Nodes:
                     rows.append(self._with_account(member, known[member.uuid]))
             return rows
 
-    def _with_account(self, member: Member, account: Account) -> dict[str, Any]:
+    def _with_account(self, member: Member, account: Account) -> dict[str, object]:
         return {
             **self._about(member),
             "username": account.username,
@@ -99,7 +99,7 @@ class Nodes:
             "pdu_community": self._pdu_community(member),
         }
 
-    async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, Any]:
+    async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, object]:
         """A chassis command through the node's BMC: {"node", "result"}."""
         member = self.fleet.find(uid, reference)
         result = await self.bmcs.power(member.uuid, command)
@@ -111,7 +111,7 @@ class Nodes:
         until = self.bmcs.now + seconds if seconds is not None else None
         self.bmcs.set_fault(member.uuid, replace(fault, until=until))
 
-    async def faults(self, uid: int, reference: str) -> list[dict[str, Any]]:
+    async def faults(self, uid: int, reference: str) -> list[dict[str, object]]:
         """A row for each fault on demand of a node."""
         member, now = self.fleet.find(uid, reference), self.bmcs.now
         return [
@@ -131,7 +131,7 @@ class Nodes:
         target: BootDevice | None,
         enabled: OverrideEnabled,
         mode: BootMode | None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Set the boot override that the node's BMC holds: {"node", "boot"}."""
         member = self.fleet.find(uid, reference)
         wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
@@ -140,7 +140,7 @@ class Nodes:
 
     async def insert(
         self, uid: int, reference: str, url: str, *, username: str, password: str, verify: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Fetch an image and put it into the node's CD drive: {"node", "media"}."""
         member = self.fleet.find(uid, reference)
         await self.media.insert(
@@ -150,13 +150,13 @@ class Nodes:
 
     async def insert_uploaded(
         self, uid: int, reference: str, sha256: str, name: str
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Put an uploaded image into the node's CD drive: {"node", "media"}."""
         member = self.fleet.find(uid, reference)
         await self.media.insert_uploaded(member.uuid, sha256, name, owner=uid)
         return {"node": member.path, "media": name}
 
-    async def eject(self, uid: int, reference: str) -> dict[str, Any]:
+    async def eject(self, uid: int, reference: str) -> dict[str, object]:
         """Empty the node's CD drive: {"node", "media"}."""
         member = self.fleet.find(uid, reference)
         await self.media.eject(member.uuid)
@@ -180,7 +180,7 @@ class Nodes:
             machine = kept
         return self.consoles.read(machine, follow=follow, user=uid)
 
-    def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, Any]:
+    def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, object]:
         """A row of `status`; `member` is None for a node that is not remembered."""
         about = self._about(member) if member is not None else {}
         return {

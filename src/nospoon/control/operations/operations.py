@@ -56,7 +56,7 @@ class Ended:
 
     state: OperationState
     message: str
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Running:
     row: OperationRow
     events: list[Event] = field(default_factory=list)
     stored: int = 0
-    task: asyncio.Task[Any] | None = None
+    task: asyncio.Task[object] | None = None
     worked: bool = False
     ended: Ended | None = None
     wakers: set[asyncio.Event] = field(default_factory=set)

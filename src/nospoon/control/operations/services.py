@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.owned import owned
 from nospoon.control.operations.health import AT_ONCE, HealthChecks
@@ -35,19 +33,19 @@ class Services:
         self._nodes, self._checks = nodes, checks
         self._turns = Turns()
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
         """A row for each service on each of its nodes, of all of a user's clusters or of one. Who
         lists them twice at a time waits: each is looked at. Raises `NotFound` and `SpecError`.
         """
         async with self._turns.of(str(uid)):
             if cluster:
                 return await self._of(await owned(self._database, uid=uid, name=cluster))
-            found: list[dict[str, Any]] = []
+            found: list[dict[str, object]] = []
             for row in await self._database.read(stored.all_clusters, uid=uid):
                 found += await self._of(row)
             return found
 
-    async def _of(self, row: ClusterRow) -> list[dict[str, Any]]:
+    async def _of(self, row: ClusterRow) -> list[dict[str, object]]:
         cluster = await self._planner.stored_cluster(row)
         if not cluster.services:
             return []
@@ -62,7 +60,7 @@ class Services:
         ]
         return await few_at_once(places, self._row, at_once=AT_ONCE)
 
-    async def _row(self, place: tuple[Service, Member, GuestAddress | None]) -> dict[str, Any]:
+    async def _row(self, place: tuple[Service, Member, GuestAddress | None]) -> dict[str, object]:
         service, member, there = place
         power = self._nodes.power_of(member)
         health, why = "", ""

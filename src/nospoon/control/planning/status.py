@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 from uuid import UUID
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
@@ -115,7 +114,7 @@ def faults(prepared: Prepared) -> dict[str, str]:
     return {name: "; ".join(faults) for name, faults in found.items()}
 
 
-def ports(machine: Machine, host: str) -> list[dict[str, Any]]:
+def ports(machine: Machine, host: str) -> list[dict[str, object]]:
     """A machine's NICs as Ironic's ports: `address`, and `local_link_connection` (none where it has
     a user-mode network, which is no switch). The same while the machine is off.
     """
@@ -134,7 +133,7 @@ def ports(machine: Machine, host: str) -> list[dict[str, Any]]:
     ]
 
 
-def portgroups(prepared: Prepared) -> dict[str, list[dict[str, Any]]]:
+def portgroups(prepared: Prepared) -> dict[str, list[dict[str, object]]]:
     """Node -> its portgroups, as Ironic's API names their fields; `ports` are their NICs' MACs."""
     machines = {
         key.name: resource.shape
@@ -162,7 +161,7 @@ def portgroups(prepared: Prepared) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def shape_json(machine: Machine, host: str) -> dict[str, Any]:
+def shape_json(machine: Machine, host: str) -> dict[str, object]:
     """A machine's shape for `node show`, on the host of this name."""
     return {
         "uuid": str(machine.uuid),

@@ -231,7 +231,7 @@ def inside(path: str) -> Path:
 def clouds(wanted: Wanted, passwords: Passwords) -> dict[str, Any]:
     """clouds.yaml as a value, as openstacksdk reads it."""
 
-    def told(name: str, password: str) -> dict[str, Any]:
+    def told(name: str, password: str) -> dict[str, object]:
         auth = {
             "auth_url": f"{wanted.url(Api.KEYSTONE)}/v3",
             "username": name,

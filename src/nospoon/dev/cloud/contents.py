@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nospoon.dev.cloud.client import Client
 from nospoon.dev.cloud.configuration import PUBLIC, RACKS, Passwords
@@ -87,7 +86,7 @@ async def accounts(client: Client, passwords: Passwords) -> None:
             await _identity(client, "endpoint", told)
 
 
-async def _identity(client: Client, kind: str, wanted: Mapping[str, Any]) -> str:
+async def _identity(client: Client, kind: str, wanted: Mapping[str, object]) -> str:
     """Make something in Keystone; its id."""
     made = await client.call("POST", Api.KEYSTONE, f"/v3/{kind}s", {kind: wanted})
     return str(made[kind]["id"])

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from nospoon.dev.alone import alone
 from nospoon.dev.cloud import computes, preparation, programs, start
@@ -74,14 +73,14 @@ async def _end(where: Namespaces, made: Path, gone: Compute) -> None:
     await _clear(where.state, gone)
 
 
-async def _services(client: Client, name: str) -> list[dict[str, Any]]:
+async def _services(client: Client, name: str) -> list[dict[str, object]]:
     """Its service in Nova; none where it never came up."""
     path = f"/v2.1/os-services?binary=nova-compute&host={name}"
-    found: list[dict[str, Any]] = (await client.call("GET", Api.NOVA, path))["services"]
+    found: list[dict[str, object]] = (await client.call("GET", Api.NOVA, path))["services"]
     return found
 
 
-async def _refuse_servers(client: Client, name: str, services: list[dict[str, Any]]) -> None:
+async def _refuse_servers(client: Client, name: str, services: list[dict[str, object]]) -> None:
     """Nothing is scheduled to it any more; but what it has may not be lost."""
     await _set_status(client, services, "disabled")
     path = f"/v2.1/servers?all_tenants=1&host={name}"
@@ -95,7 +94,7 @@ async def _refuse_servers(client: Client, name: str, services: list[dict[str, An
         )
 
 
-async def _set_status(client: Client, services: list[dict[str, Any]], status: str) -> None:
+async def _set_status(client: Client, services: list[dict[str, object]], status: str) -> None:
     for each in services:
         path = f"/v2.1/os-services/{each['id']}"
         await client.call("PUT", Api.NOVA, path, {"status": status})

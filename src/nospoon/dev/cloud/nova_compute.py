@@ -45,7 +45,7 @@ def _formatted(guest: Any, root: Any) -> None:
         guest.os_loader_secure = kept
 
 
-def _noted(call: Callable[..., Any]) -> Callable[..., Any]:
+def _noted(call: Callable[..., object]) -> Callable[..., object]:
     def noted(driver: Any, context: Any, instance: Any, *more: Any, **named: Any) -> Any:
         _rescuing.add(instance.uuid)
         try:
@@ -68,14 +68,14 @@ def _defined(driver: Any, instance: Any) -> Any:
 
 
 def _bound_at(host: str) -> Callable[..., str]:
-    def bound_at(driver: Any, context: Any, instance: Any) -> str:
+    def bound_at(driver: object, context: object, instance: object) -> str:
         del driver, context, instance
         return host
 
     return bound_at
 
 
-def _chowned(path: str, maps: Iterable[Any]) -> None:
+def _chowned(path: str, maps: Iterable[object]) -> None:
     kinds = config.LibvirtConfigGuestUIDMap, config.LibvirtConfigGuestGIDMap
     known = [*maps]
     uids, gids = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple, dataclass
-from typing import Any
 
 from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.addresses.pdus import Socket
@@ -25,7 +24,7 @@ class Noted:
 
 def written(noted: Noted) -> str:
     """One line, the same for the same decisions."""
-    told: dict[str, Any] = {"host": noted.host}
+    told: dict[str, object] = {"host": noted.host}
     if noted.bmc is not None:
         told["bmc"] = astuple(noted.bmc)
     if noted.outlet is not None:

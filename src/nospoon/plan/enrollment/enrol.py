@@ -44,7 +44,7 @@ DRIVERS = (
 """Hardware types by what a BMC speaks, the first choice first."""
 
 
-def settings(values: Mapping[str, Any]) -> Settings:
+def settings(values: Mapping[str, object]) -> Settings:
     """Values by name as settings; None and "" are left out, for they say nothing."""
     told = {name: value for name, value in values.items() if value not in (None, "", {})}
     return tuple(Setting(name, json.dumps(told[name], sort_keys=True)) for name in sorted(told))
@@ -116,7 +116,7 @@ def driver_of(node: Node) -> str:
 
 def _node(cluster: Cluster, node: Node, machine: Machine, bmc: Bmc) -> dict[str, object]:
     said = node.enrolment
-    told: dict[str, Any] = {
+    told: dict[str, object] = {
         "driver": driver_of(node),
         "name": _named(said.name, cluster, node),
         "resource_class": said.resource_class,
@@ -209,7 +209,7 @@ def nested(told: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
+def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, object]:
     """What its hardware is. An inspection finds this out by itself."""
     uefi = node.firmware is not Firmware.BIOS
     capabilities = {
@@ -218,7 +218,7 @@ def _properties(node: Node, machine: Machine, bmc: Bmc) -> dict[str, Any]:
         **values(node.enrolment.capabilities),
     }
     listed = ",".join(f"{name}:{value}" for name, value in capabilities.items() if value)
-    told: dict[str, Any] = {"capabilities": listed, "cpu_arch": str(machine.arch)}
+    told: dict[str, object] = {"capabilities": listed, "cpu_arch": str(machine.arch)}
     if node.enrolment.state is Standing.INSPECTED:
         return told
     disks = known_disks(machine, bmc.disk_sizes)

@@ -16,7 +16,6 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nospoon.model.resources import Machine
 
@@ -56,7 +55,7 @@ _ROTATES: Mapping[int, bool | None] = {0: None, 1: False}
 """SBC-3's rotation rate; every other one is revolutions per minute."""
 
 
-def root_disk(hints: Mapping[str, Any], disks: Sequence[KnownDisk]) -> KnownDisk | None:
+def root_disk(hints: Mapping[str, object], disks: Sequence[KnownDisk]) -> KnownDisk | None:
     """The disk, or None where none fits or only the agent can tell."""
     if not hints:
         large = [each for each in disks if each.size >= LEAST_ROOT]

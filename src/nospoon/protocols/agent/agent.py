@@ -198,7 +198,7 @@ class Agent:
                 return self._not_found(status, now)
 
     def run(
-        self, name: str, params: Any, now: float, *, chance: float, size: int = 0
+        self, name: str, params: object, now: float, *, chance: float, size: int = 0
     ) -> tuple[Reply, list[Effect]]:
         """A caller's command. `chance`: from 0 to 1, whether it fails by accident. `size`: bytes of
         its parameters.
@@ -239,7 +239,7 @@ class Agent:
         return bool(self._token) and token == self._token
 
     def _begin_command(
-        self, name: str, command: Command, params: dict[str, Any], now: float, *, chance: float
+        self, name: str, command: Command, params: dict[str, object], now: float, *, chance: float
     ) -> tuple[Reply, list[Effect]]:
         made = _made(name, params, uuid5(_COMMANDS, f"{self.node.uuid} {now} {self._begun}"))
         self._results.append(made)
@@ -304,7 +304,7 @@ class Agent:
         url = url or f"{self._birth.parameters.api}/v1/continue_inspection"
         return Ask("POST", url, json.dumps(report(self._birth.hardware)).encode())
 
-    def _found(self, told: Mapping[str, Any], now: float) -> Sequence[Effect]:
+    def _found(self, told: Mapping[str, object], now: float) -> Sequence[Effect]:
         """A node, with what the conductor wants of its agent."""
         node, config = _mapping(told.get("node")), _mapping(told.get("config"))
         if not node.get("uuid"):
@@ -323,7 +323,7 @@ class Agent:
             return [self._say("inspects the machine"), self._inspect()]
         return [self._say(f"is node {self._known}"), self._beat()]
 
-    def _heartbeat_seconds(self, config: Mapping[str, Any]) -> float:
+    def _heartbeat_seconds(self, config: Mapping[str, object]) -> float:
         """As ironic-python-agent chooses: between 0.3 and 0.6 of the longest silence."""
         longest = config.get("heartbeat_timeout")
         longest = longest if isinstance(longest, int | float) and longest > 0 else 300.0
@@ -365,7 +365,7 @@ class Agent:
         return Say(text)
 
 
-def _made(name: str, params: dict[str, Any], uuid: UUID) -> dict[str, Any]:
+def _made(name: str, params: dict[str, object], uuid: UUID) -> dict[str, object]:
     return {
         "id": str(uuid),
         "command_name": name.partition(".")[2],
@@ -387,7 +387,7 @@ def _names(label: str) -> Sequence[str]:
     return [each for each in (step, name.partition(".")[2]) if each]
 
 
-def _error(refused: Refused, label: str) -> dict[str, Any]:
+def _error(refused: Refused, label: str) -> dict[str, object]:
     return {
         "type": refused.kind,
         "code": 500,
@@ -396,7 +396,7 @@ def _error(refused: Refused, label: str) -> dict[str, Any]:
     }
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _object(body: bytes) -> Mapping[str, object]:
     values = sum(body.count(mark) for mark in (b",", b"[", b"{"))
     if len(body) > LONGEST_ANSWER or values > MOST_VALUES:
         return {}
@@ -406,5 +406,5 @@ def _object(body: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
