@@ -82,9 +82,11 @@ async def power_status(each: BmcConfig) -> tuple[int, bytes]:
 
 
 @asynccontextmanager
-async def service_with(machines: MemoryMachines, store: MemoryStore) -> AsyncIterator[BmcService]:
+async def service_with(
+    machines: MemoryMachines, store: MemoryStore, *, save_again: float = 30.0
+) -> AsyncIterator[BmcService]:
     async with Tasks("test") as tasks:
-        service = BmcService(machines, store, tasks)
+        service = BmcService(machines, store, tasks, save_again=save_again)
         machines.service = service
         try:
             yield service
@@ -265,6 +267,26 @@ async def test_what_cannot_be_made_durable_is_not_acknowledged_and_not_so() -> N
         store.full = False
         await service.set_override(each.bmc.uuid, ONCE)
         assert served.override == ONCE
+
+
+async def test_what_machines_did_is_answered_and_holds_where_it_cannot_be_stored() -> None:
+    """On a full disk, `power on` was answered by an error, and a boot of Once was not the last."""
+    store = MemoryStore()
+    async with service_with(MemoryMachines(), store, save_again=0.01) as service:
+        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+        await service.put(each)
+        await service.set_override(each.bmc.uuid, ONCE)
+        store.full = True
+        assert await service.power(each.bmc.uuid, PowerCommand.ON) == "done"
+        served = service.status(each.bmc.uuid)
+        assert served is not None
+        assert not served.override.active
+        with pytest.raises(ProviderError, match="could not be stored"):
+            await service.set_override(each.bmc.uuid, ONCE)
+        assert not served.override.active
+        store.full = False
+        await until(lambda: bool(store.saved) and store.saved[-1][1].on)
+        assert store.saved[-1][1] == served.aggregate.runtime
 
 
 @dataclass

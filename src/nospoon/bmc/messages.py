@@ -295,9 +295,13 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Make this durable before anything that follows."""
+    """Make this durable before anything that follows.
+
+    `happened`: nothing was asked for, so it is so even where it cannot be stored.
+    """
 
     runtime: Runtime
+    happened: bool = False
 
 
 @dataclass(frozen=True, slots=True)

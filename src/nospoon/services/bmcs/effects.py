@@ -2,7 +2,9 @@
 another.
 
 What talks to a machine waits for what was told it before. What must be durable is saved before
-anything that follows; what could not be saved is not so, and nobody is told that it is.
+anything that follows; what a client asked for and could not be saved is not so, and nobody is told
+that it is. What a machine did is so, and answered, even where it could not be saved; that is tried
+again.
 
 Of a BMC that is gone nothing is carried out, for another may be served in its place. Who waits is
 answered.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from nospoon.bmc.faults import POWER, POWER_LATE
 from nospoon.bmc.faults import Kind as FaultKind
@@ -50,6 +53,8 @@ Saved = Callable[[Served, Runtime], None]
 """Told after runtime state was saved, with what it was before."""
 End = Callable[[Served], None]
 """Ends all sessions of a BMC."""
+SAVE_AGAIN = 30.0
+"""Seconds until what happened is stored that could not be."""
 WAITING = 256
 """Effects of one BMC that wait, while further requests are answered."""
 AT_ONCE = Answer | Append | Erase | EndSessions
@@ -68,10 +73,11 @@ class Effects:
         saved: Saved,
         noted: Noted,
         end: End,
+        save_again: float = SAVE_AGAIN,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._saved, self._noted = saved, noted
-        self._end_sessions = end
+        self._end_sessions, self._save_again = end, save_again
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
@@ -109,7 +115,8 @@ class Effects:
             self._at_once(served, Answer(event.ticket, Verdict.BUSY, reason))
             return
         served.aggregate.state.epoch = clock.unix() - served.now()
-        self._queue(served, served.aggregate.receive(event, served.now()))
+        effects = served.aggregate.receive(event, served.now())
+        self._queue(served, effects if isinstance(event, Request) else _happened(effects))
 
     def _queue(self, served: Served, effects: Iterable[Effect]) -> None:
         """Carry out effects in order. What does not wait, with nothing before it, needs no task."""
@@ -142,16 +149,20 @@ class Effects:
                 self._at_once(served, effect)
 
     async def _persist(self, served: Served, effect: Persist) -> None:
-        """What could not be made durable is not acknowledged, and not so."""
+        """What was asked for and could not be made durable is not acknowledged, and not so."""
         try:
             await self._store.save(served.bmc.uuid, effect.runtime)
         except Exception:
-            served.aggregate.revert(served.saved)
             log.exception(
                 "BMC state not saved",
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
             )
+            if effect.happened:
+                self._holds(served, effect.runtime)
+                self._save_later(served)
+                return
+            served.aggregate.revert(served.saved)
             reason = (
                 "the state could not be stored: is the disk full? The daemon's log has the cause"
             )
@@ -161,8 +172,27 @@ class Effects:
                 if not isinstance(each, Persist | SetBoot)
             )
         else:
-            before, served.saved = served.saved, effect.runtime
-            self._saved(served, before)
+            if served.again is not None:
+                served.again.cancel()
+                served.again = None
+            self._holds(served, effect.runtime)
+
+    def _holds(self, served: Served, runtime: Runtime) -> None:
+        before, served.saved = served.saved, runtime
+        self._saved(served, before)
+
+    def _save_later(self, served: Served) -> None:
+        if served.again is None and not served.gone:
+            loop = asyncio.get_running_loop()
+            served.again = loop.call_later(self._save_again, self._save_now, served)
+
+    def _save_now(self, served: Served) -> None:
+        """With nothing under way: what waits to be stored may not be so in the end."""
+        served.again = None
+        if served.turn is None:
+            self._queue(served, [Persist(served.saved, happened=True)])
+        else:
+            self._save_later(served)
 
     def _in_turn(self, served: Served, work: Callable[[], Awaitable[None]], *, name: str) -> None:
         """Talk to the machine once everything told before was told."""
@@ -257,4 +287,8 @@ class Effects:
 
     def _expired(self, served: Served) -> None:
         served.timer = None
-        self._queue(served, served.aggregate.expire(served.now()))
+        self._queue(served, _happened(served.aggregate.expire(served.now())))
+
+
+def _happened(effects: Iterable[Effect]) -> Iterable[Effect]:
+    return [replace(each, happened=True) if isinstance(each, Persist) else each for each in effects]

@@ -28,10 +28,10 @@ class Served:
     """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them.
 
     `lane`: the task that talks to the machine, of which each waits for the one before it, so that
-    a boot order that was told late does not undo what a power command told. `saved`: what is
-    durable of the runtime state. `well`: set when a fault on demand is over that something waits
-    for. `gone`: it is served no more. `smbios`: the UUID that its machine's guest sees, where its
-    connection chose it.
+    a boot order that was told late does not undo what a power command told. `saved`: what holds of
+    the runtime state: it is durable, or happened. `again`: when the latter is stored. `well`: set
+    when a fault on demand is over that something waits for. `gone`: it is served no more. `smbios`:
+    the UUID that its machine's guest sees, where its connection chose it.
     """
 
     config: BmcConfig
@@ -42,6 +42,7 @@ class Served:
     timer: asyncio.TimerHandle | None = None
     lane: asyncio.Task[None] | None = None
     saved: Runtime = field(default_factory=Runtime)
+    again: asyncio.TimerHandle | None = None
     well: asyncio.Event | None = None
     gone: bool = False
     smbios: UUID | None = None
@@ -70,6 +71,11 @@ class Served:
         if self.well is not None:
             self.well.set()
             self.well = None
+
+    def stop_timers(self) -> None:
+        for timer in (self.timer, self.again):
+            if timer is not None:
+                timer.cancel()
 
     @property
     def bmc(self) -> Bmc:

@@ -56,7 +56,7 @@ from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
-from nospoon.services.bmcs.effects import Effects
+from nospoon.services.bmcs.effects import SAVE_AGAIN, Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
@@ -99,6 +99,7 @@ class BmcService:
         media: Media | None = None,
         certificates: Certificates | None = None,
         restart_seconds: float = RESTART_SECONDS,
+        save_again: float = SAVE_AGAIN,
         account_key: bytes = b"",
         reach: Reach = ANYWHERE,
     ) -> None:
@@ -114,6 +115,7 @@ class BmcService:
             saved=self._saved,
             noted=self._noted,
             end=self._end_sessions,
+            save_again=save_again,
         )
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
         self._pdus = Pdus(self.registry, self._effects, tasks)
@@ -237,8 +239,7 @@ class BmcService:
         served = self.registry.pop(uuid)
         if served is None:
             return
-        if served.timer is not None:
-            served.timer.cancel()
+        served.stop_timers()
         served.clear_faults()
         self._end_sessions(served)
         self.jobs.forget(uuid)
@@ -341,8 +342,7 @@ class BmcService:
 
     async def close(self) -> None:
         for served in self.registry.all():
-            if served.timer is not None:
-                served.timer.cancel()
+            served.stop_timers()
         self._pdus.close()
         self.events.close()
         await self.listeners.close_all()
