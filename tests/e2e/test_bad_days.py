@@ -584,7 +584,8 @@ def test_on_of_a_machine_that_others_paused_or_saved_says_that_it_continues(shar
     for command in ("suspend", "managedsave"):
         run("virsh", "-c", "qemu:///system", command, domain)
         said = shared.run("node", "power", f"{name}/n", "on").stderr
-        assert said in {f"{name}/n: {CONTINUED}\n", f"{name}/n: accepted\n"}  # it may take longer
+        late = f"{name}/n: accepted; `nospoon node power {name}/n status` shows when it is done\n"
+        assert said in {f"{name}/n: {CONTINUED}\n", late}  # it may take longer
         until(lambda: "already on" in shared.run("node", "power", f"{name}/n", "on").stderr)
     shared.run("down", "--yes", name)
 
@@ -596,6 +597,9 @@ def test_power_commands_without_effect_say_so(shared: Rack) -> None:
     assert "already off" in shared.run("node", "power", node, "off").stderr
     assert "done" in shared.run("node", "power", node, "on").stderr
     assert "already on, nothing changed" in shared.run("node", "power", node, "on").stderr
+    shared.run("node", "fault", node, "power-off-slow", "--seconds", "1")
+    said = shared.run("node", "power", node, "off").stderr
+    assert said == f"{node}: accepted; `nospoon node power {node} status` shows when it is done\n"
 
 
 @pytest.mark.parametrize("pool_first", [True, False])

@@ -16,6 +16,7 @@ from nospoon.errors import Forbidden, NospoonError
 from nospoon.settings import READY, REFUSED, Settings, make_directory, settings_for
 
 SYSTEM_SOCKET = Path("/run/nospoon/nospoond.sock")
+OWN = "Root's daemon runs here, and serves you only with sudo. Starting a daemon of your own."
 LOG_TAIL = 15
 DAEMON = (sys.executable, "-P", "-m", "nospoon.daemon.main")
 """Its command. -P: Python imports nothing from the working directory, where root's daemon would run
@@ -35,9 +36,9 @@ def client(system: Path = SYSTEM_SOCKET) -> Client:
     if found is not None:
         warn_of_ignored(found, os.environ, units_for(settings, os.environ))
         return found
-    refusal = _refusal(system) if system in _candidates(settings, system) else ""
-    if refusal and settings.socket != system:
-        echo(f"{refusal.rstrip('.')}. Starting a daemon of your own.", err=True)
+    refused = system in _candidates(settings, system) and _refuses(system)
+    if refused and settings.socket != system:
+        echo(OWN, err=True)
     start(settings)
     return Client(settings.socket)
 
@@ -52,7 +53,7 @@ def running_client(system: Path = SYSTEM_SOCKET) -> Client | None:
         units = _units_at(path, settings)
         if units.are_installed() and units.manager_runs():
             units.wait_until_started()
-        if mine or not _refusal(path):
+        if mine or not _refuses(path):
             return Client(path)
     return None
 
@@ -64,15 +65,15 @@ def _units_at(path: Path, settings: Settings) -> Units:
     return units_for(settings_for({}, uid=0), {})
 
 
-def _refusal(path: Path) -> str:
-    """Why root's daemon does not serve this user; "" when it does, or when none runs."""
+def _refuses(path: Path) -> bool:
+    """Whether root's daemon runs and does not serve this user."""
     if os.getuid() == 0 or not answers(path):
-        return ""
+        return False
     try:
         Client(path).get("/v1/daemon")
-    except Forbidden as error:
-        return error.message
-    return ""
+    except Forbidden:
+        return True
+    return False
 
 
 def current_settings() -> Settings:

@@ -69,7 +69,10 @@ def power(node: str, what: str) -> None:
         echo(client.get(f"/v1/nodes/{node}/show")["power"])
         return
     answer = client.post(f"/v1/nodes/{node}/power", {"command": what})
-    echo(f"{answer['node']}: {answer['result']}", err=True)
+    result = answer["result"]
+    if result == "accepted":
+        result += f"; `nospoon node power {node} status` shows when it is done"
+    echo(f"{answer['node']}: {result}", err=True)
 
 
 @command.command("boot")
