@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,7 @@ from nospoon.dev.images.build import Format
 from nospoon.dev.images.root import Root
 from nospoon.errors import ProviderError, UsageError
 from nospoon.runtime import process
+from nospoon.testing.ironic import until
 
 EPOCH = 1_700_000_000
 SMALL = Root(packages=("busybox-static",), variant="essential")
@@ -214,3 +216,24 @@ def test_a_wrong_time_of_the_source_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_a_wrong_copy_is_refused(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         image._copy(text)
+
+
+def test_a_build_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+    """mmdebstrap was killed while it cleaned up: its root, with mounts, and its children stayed."""
+    work, images = tmp_path / "work", tmp_path / "images"
+    work.mkdir()
+    work.chmod(0o755)
+    command = [sys.executable, "-m", "nospoon.cli.main", "image", "build", str(images), "--as=lxc"]
+    with subprocess.Popen(
+        ["env", "--default-signal=INT", *command], env={**os.environ, "TMPDIR": str(work)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as running:  # fmt: skip
+        until(lambda: any(work.glob("mmdebstrap.*/var/lib/apt/lists/*_Packages")))
+        os.kill(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+    assert running.returncode == 130, said
+    assert "Interrupted: removing what was made so far" in said
+    assert said.rstrip().endswith("Aborted.")
+    assert "Traceback" not in said
+    assert not [*work.iterdir(), *images.iterdir()]
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shlex
+import signal
 from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,10 +57,13 @@ async def run(
     timeout: float = 60.0,  # noqa: ASYNC109  (this is the one place that turns it into a kill)
     check: bool = True,
     most: int | None = None,
+    cleaning: float = 0.0,
 ) -> Finished:
     """Run a command to its end; a non-zero status raises `ProviderError` unless `check` is off.
 
-    `most`: bytes of its output, and of its errors; of more, `OutputTooLong` is raised.
+    `most`: bytes of its output, and of its errors; of more, `OutputTooLong` is raised. `cleaning`:
+    seconds for a command that removes what it made when it and its children are interrupted; they
+    have a session of their own.
     """
     line = shlex.join(argv)
     try:
@@ -69,6 +74,7 @@ async def run(
             stderr=asyncio.subprocess.PIPE,
             env=dict(env) if env is not None else None,
             cwd=cwd,
+            start_new_session=cleaning > 0,
         )
     except FileNotFoundError as error:
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
@@ -76,10 +82,10 @@ async def run(
         async with asyncio.timeout(timeout):
             out, err = await _outputs(process, stdin, most)
     except TimeoutError:
-        await _end(process)
+        await _end(process, cleaning)
         raise ProviderError(f"`{line}` did not end within {timeout:.0f} s") from None
     except asyncio.CancelledError:
-        await _end(process)
+        await _end(process, cleaning)
         raise
     if most is not None and max(len(out), len(err)) > most:
         raise OutputTooLong
@@ -145,19 +151,37 @@ async def _at_most(
     return bytes(found)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it, and read to their ends what it wrote: asyncio's `wait` returns only when its pipes
-    have ended too, and a pipe of which much waits to be read is not looked at. A child of it that
-    goes on with its pipes is waited for no longer than `ENDING`.
+async def _end(process: asyncio.subprocess.Process, cleaning: float = 0.0) -> None:
+    """Kill it, after `cleaning` seconds in which it and its children may clean up; and read to
+    their ends what it wrote: asyncio's `wait` returns only when its pipes have ended too, and a
+    pipe of which much waits to be read is not looked at. A child of it that goes on with its pipes
+    is waited for no longer than `ENDING`.
     """
+    if cleaning:
+        _signal_all(process, signal.SIGINT)
+        if await _ended(process, cleaning):
+            return
+        _signal_all(process, signal.SIGKILL)
     _kill(process)
+    if not await _ended(process, ENDING):
+        log.warning("a child of a command that was ended goes on", pid=process.pid)
+
+
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     streams = (each for each in (process.stdout, process.stderr) if each is not None)
     try:
-        async with asyncio.timeout(ENDING):
+        async with asyncio.timeout(seconds):
             await asyncio.gather(*map(_drain, streams))
             await process.wait()
     except TimeoutError:
-        log.warning("a child of a command that was ended goes on", pid=process.pid)
+        return False
+    return True
+
+
+def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """It and its children, which share its session."""
+    with contextlib.suppress(ProcessLookupError):  # all have ended
+        os.killpg(process.pid, number)
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
+from nospoon.cli.ended import until_signal
 from nospoon.cli.files import upload
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.errors import UsageError
@@ -161,7 +161,7 @@ def build(
     root = Root(
         suite, mirror, (*PACKAGES, *packages), copies=copied, commands=commands,
     )  # fmt: skip
-    built = asyncio.run(
+    built = until_signal(
         images.build(
             root,
             {images.Format(each) for each in formats},

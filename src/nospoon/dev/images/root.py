@@ -22,6 +22,8 @@ KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 LONGEST = 1800.0
 """Seconds for a slow mirror."""
+CLEANING = 60.0
+"""Seconds in which mmdebstrap unmounts and removes what it made, when it is interrupted."""
 SETTINGS = "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false}"
 SERVERS = "../run/systemd/resolve/resolv.conf"
 """Its stub asks no server for names of one word, which those of nodes are (resolved.conf(5))."""
@@ -60,7 +62,8 @@ async def build(root: Root, tar: Path) -> None:
     argv += [f"--dpkgopt=path-exclude={each}" for each in LEFT_OUT]
     argv += ["--dpkgopt=force-unsafe-io"]
     argv += [f"--customize-hook={each}" for each in (*_own_hooks(root), *HOOKS)]
-    await process.run([*argv, root.suite, str(tar), *filter(None, [root.mirror])], timeout=LONGEST)
+    argv += [root.suite, str(tar), *filter(None, [root.mirror])]
+    await process.run(argv, timeout=LONGEST, cleaning=CLEANING)
 
 
 def _own_hooks(root: Root) -> list[str]:
