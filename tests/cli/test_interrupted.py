@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -161,3 +162,38 @@ def test_the_command_of_the_package_is_the_one_that_starts_so() -> None:
     command = [sys.executable, "-m", "nospoon.cli.start", "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("nospoon, version")
+
+
+FAKE = """#!/bin/sh
+trap 'echo interrupted; echo ended >"$ENDED"; exit 99' INT
+echo begun
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.mark.parametrize("by_terminal", [True, False])
+def test_host_setup_ends_once_ansible_has_ended(tmp_path: Path, *, by_terminal: bool) -> None:
+    """A terminal interrupts both. Ansible went on without anyone where the command alone was."""
+    fake, ended = tmp_path / "ansible-playbook", tmp_path / "ended"
+    fake.write_text(FAKE)
+    fake.chmod(0o755)
+    file = tmp_path / "x.yaml"
+    file.write_text("cluster: x\nhosts: {h: {ssh: h, libvirt: 'qemu+ssh://h/system'}}\nnodes: []\n")
+    with subprocess.Popen(
+        [*COMMAND, "host", "setup", str(file)], start_new_session=True, text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "ENDED": str(ended)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        assert running.stderr is not None
+        try:
+            begun = running.stderr.readline()
+            (os.killpg if by_terminal else os.kill)(running.pid, signal.SIGINT)
+            running.wait(60)
+            assert ended.exists(), begun
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+        messages = running.stderr.read()
+    assert running.returncode == 130
+    assert "interrupted" in messages
+    assert "run the same command again, or with --undo" in messages

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from typing import Any
 import click
 
 import nospoon
-from nospoon.cli.echo import echo_colours
+from nospoon.cli.echo import echo, echo_colours
 from nospoon.errors import MissingTool, UsageError
 
 COLLECTIONS = Path(nospoon.__file__).parent
@@ -113,10 +114,29 @@ def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str])
         argv = [_tool("ansible-playbook"), "-i", str(listed), f"nospoon.host.{name}", *more]
         ansible = subprocess.Popen(argv, env=_environment(), stdout=subprocess.PIPE, text=True)
         assert ansible.stdout is not None, "it was asked for"
-        rows = list(_recap(_shown(ansible.stdout)))
+        try:
+            rows = list(_recap(_shown(ansible.stdout)))
+        except KeyboardInterrupt:
+            _end(ansible)
+            again = "What was begun may be half done: run the same command again, or with --undo."
+            echo(again, err=True)
+            raise
         if ansible.wait() and not rows:
             raise UsageError(f"ansible-playbook ended with status {ansible.returncode}")
     return rows
+
+
+def _end(ansible: subprocess.Popen[str]) -> None:
+    """Until it has ended. A terminal interrupts it too, and twice would be once too often."""
+    for seconds, number in ((2, signal.SIGINT), (20, signal.SIGTERM), (5, signal.SIGKILL)):
+        try:
+            said, _ = ansible.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            ansible.send_signal(number)
+        else:
+            echo_colours(said, nl=False, err=True)
+            return
+    ansible.wait()
 
 
 def _environment() -> dict[str, str]:
