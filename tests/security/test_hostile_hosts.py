@@ -218,6 +218,23 @@ async def test_records_of_network_boot_lead_to_no_other_directory(
     assert not list(tmp_path.rglob("service.json"))
 
 
+@pytest.mark.parametrize("where", ["h@lan", "a name that is no service's"])
+async def test_a_record_of_another_place_is_a_fault_of_the_service_where_it_lies(
+    tmp_path: Path, where: str
+) -> None:
+    """It was in the daemon's log alone: the service was missing, and its directory in the way."""
+    cluster = uuid4()
+    shape = NetbootService(bridge="b", address="", range=("", ""), reservations=())
+    saved = Saved(Key(Kind.NETBOOT, "h", "other"), shape, OwnerTag("mine", cluster))
+    packed = b64encode(msgspec.json.encode(saved)).decode()
+    place = f"/var/lib/nospoon/netboot/mine/{cluster}/{where.replace(' ', '_')}"
+    runner = Odd(f"1 2 2 {place} {packed}\n")
+    found = await served_by(cast("Runner", runner), tmp_path / "x").observe(cluster)
+    expected = [(Key(Kind.NETBOOT, "h", "lan"), cluster, "its record is of another place")]
+    seen = [(each.key, each.tag.cluster, each.fault) for each in found]
+    assert seen == (expected if "@" in where else [])
+
+
 async def test_a_host_gets_the_boot_scripts_of_its_own_machines_alone(tmp_path: Path) -> None:
     """It could name any machine in its record, and got the command line of that one's kernel."""
     own, other = uuid4(), uuid4()

@@ -197,10 +197,9 @@ class RemoteNetbootDriver:
     ) -> Observed | None:
         saved = await asyncio.to_thread(record_in, packed)
         if saved is None:
-            return self._half_copied(PurePosixPath(place))
+            return self._broken(place, "its files are not whole")
         if str(self._tree(saved.tag.cluster, saved.key).there) != place:
-            log.warning("a record of network boot is of another place", place=visible(place))
-            return None
+            return self._broken(place, "its record is of another place")
         tree = self._tree(saved.tag.cluster, saved.key)
         if tree.load() is None:
             async with self._copying:  # another look may be at it
@@ -212,18 +211,25 @@ class RemoteNetbootDriver:
             fault = f"the bridge {saved.shape.bridge} was recreated since, or is gone"
         return Observed(key=saved.key, shape=saved.shape, tag=saved.tag, fault=fault)
 
-    def _half_copied(self, place: PurePosixPath) -> Observed | None:
-        """A service whose files did not all get there: its directory tells whose it is."""
-        host, _, network = place.name.partition("@")
+    def _broken(self, place: str, fault: str) -> Observed | None:
+        """A service whose record is not its own: its directory tells whose it is, unless nospoon
+        names none so.
+        """
+        directory = PurePosixPath(place)
+        host, _, network = directory.name.partition("@")
+        key = Key(Kind.NETBOOT, unquote(host), unquote(network))
         try:
-            cluster = UUID(place.parent.name)
+            cluster: UUID | None = UUID(directory.parent.name)
         except ValueError:
+            cluster = None
+        if cluster is None or str(self._tree(cluster, key).there) != place:
+            log.warning("a record of network boot is of no place of its own", place=visible(place))
             return None
         return Observed(
-            key=Key(Kind.NETBOOT, unquote(host), unquote(network)),
+            key=key,
             shape=NetbootService(bridge="", address="", range=("", ""), reservations=()),
             tag=OwnerTag(self._deployment, cluster),
-            fault="its files are not whole",
+            fault=fault,
         )
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
