@@ -89,3 +89,4 @@ def test_the_demo_ends_where_a_node_does_not_power_on(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "node-0 is off after a minute" in done.stderr
     assert "why it failed" in done.stderr
+    assert "\033" not in done.stdout, "colours are for terminals"

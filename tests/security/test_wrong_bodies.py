@@ -74,7 +74,10 @@ async def test_a_text_that_does_not_fit_is_told_what_it_has_to_be(
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("requests/1", "the id of a recipe set, such as 1.1"), ("leases/1.1", "such as 1.1.0")],
+    [
+        ("requests/1", "expected the id of a recipe set, such as 1.1"),
+        ("leases/1.1", "expected the id of a lease, such as 1.1.0"),
+    ],
 )
 async def test_an_id_of_another_form_is_refused_and_not_logged(
     asked: Asked, path: str, said: str
@@ -82,7 +85,7 @@ async def test_an_id_of_another_form_is_refused_and_not_logged(
     """It was an error of the daemon, with a traceback in its log, as often as it was asked."""
     refused = await asked.ask(OWNER, "GET", f"/v1/{path}")
     assert refused.status == 400
-    assert said in refused.json["error"]["message"]
+    assert refused.json["error"]["message"].startswith(said), "without names of the API's own"
 
 
 async def test_all_patterns_of_the_api_have_words(asked: Asked) -> None:

@@ -91,7 +91,10 @@ def _summary(details: Any) -> str:
 
 
 def _error(detail: Any) -> str:
-    where = ".".join(str(part)[:MAX_TOLD] for part in detail["loc"])[: MAX_TOLD // 2]
+    place = [str(part)[:MAX_TOLD] for part in detail["loc"]]
+    if place[:1] == ["path"]:  # users of the command line know no names of its parts
+        place = place[2:]
+    where = ".".join(place)[: MAX_TOLD // 2]
     kind, context = detail["type"], detail.get("ctx", {})
     match kind:
         case "missing":
@@ -104,4 +107,4 @@ def _error(detail: Any) -> str:
             what = f"expected {PATTERNS[context['pattern']]}, got {str(detail['input'])[:SHOWN]!r}"
         case _:
             what = f"expected {wanted(kind, context)}"
-    return f"{where}: {what}"[:MAX_TOLD]
+    return (f"{where}: {what}" if where else what)[:MAX_TOLD]

@@ -55,6 +55,18 @@ COMMANDS = {
     "daemon": "Start, stop and look at the daemon.",
 }
 
+ELSEWHERE = {
+    **dict.fromkeys(("list", "ls", "ps", "info", "get"), "status"),
+    **dict.fromkeys(("delete", "destroy", "remove", "rm", "undeploy"), "down"),
+    **dict.fromkeys(("create", "deploy", "add", "run"), "up"),
+    **dict.fromkeys(("validate", "diff", "preview"), "plan"),
+    **dict.fromkeys(("console", "power", "boot", "media", "fault", "ssh", "exec"), "node {}"),
+    **dict.fromkeys(("start", "stop"), "daemon {}"),
+    **dict.fromkeys(("version", "help"), "--{}"),
+    "logs": "node console NODE --log",
+}
+"""What other tools, or people in a hurry, call a command -> what it is here."""
+
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (SpecError, 2),
     (UsageError, 2),
@@ -103,6 +115,8 @@ class LazyGroup(click.Group):
 def _nearest(name: str) -> str:
     import difflib  # noqa: PLC0415  (only for a mistyped name)
 
+    if name in ELSEWHERE:
+        return ELSEWHERE[name].format(name)
     return next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), "")
 
 
