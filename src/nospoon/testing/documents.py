@@ -33,6 +33,7 @@ REASONS: Mapping[str, str] = {
     "Ironic": "it needs a running Ironic; tests/ironic runs the same",
     "OpenStack": "it takes a minute and root; tests/cloud runs the same",
     "foreign tools": "its tools are not in Debian or not ours to install",
+    "sudo": "it needs an ordinary user who may use sudo",
     "outside": "it needs a server on the internet or an address of the reader's",
     "the tests": "it is the test suite, or makes what the test suite compares",
     "virtual media": "it needs an ISO and a machine that boots it; tests/e2e/test_media.py does",
