@@ -22,7 +22,7 @@ KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 LONGEST = 1800.0
 """Seconds for a slow mirror."""
-CLEANING = 60.0
+CLEANING = 180.0
 """Seconds in which mmdebstrap unmounts and removes what it made, when it is interrupted."""
 SETTINGS = "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false}"
 SERVERS = "../run/systemd/resolve/resolv.conf"
