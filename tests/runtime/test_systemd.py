@@ -112,6 +112,16 @@ def test_a_service_that_runs_or_that_a_request_starts_is_used(
     units_for(settings(1000, tmp_path), {"HOME": str(tmp_path)}).wait_until_started()
 
 
+def test_where_units_cannot_be_enabled_the_reason_is_the_right_one(tmp_path: Path) -> None:
+    """A user who came by `su` was told that systemd did not run, which it did."""
+    mine, system = (
+        units_for(settings(uid, tmp_path), {"HOME": str(tmp_path)}) for uid in (1000, 0)
+    )
+    assert "your own systemd does not run" in mine.without_manager(tmp_path)
+    for units in (mine, system):
+        assert units.without_manager(tmp_path / "none").startswith("systemd does not run here")
+
+
 def test_install_names_settings_that_the_service_would_not_have(tmp_path: Path) -> None:
     environment = {
         "HOME": str(tmp_path), "NOSPOON_BOOT_PORT": "18069", "NOSPOON_POOL_DIR": "/srv/my pools",

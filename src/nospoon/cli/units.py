@@ -213,6 +213,15 @@ class Units:
             return False
         return self.system or (Path(f"/run/user/{os.getuid()}") / "systemd").is_dir()
 
+    def without_manager(self, running: Path = RUNNING) -> str:
+        """Why `manager_runs` says no, and where the units are enabled instead."""
+        if not self.system and running.is_dir():
+            return (
+                "your own systemd does not run, which `su` and `sudo` do not start: log in, or run "
+                "`loginctl enable-linger`, then enable it"
+            )
+        return "systemd does not run here, so enable it where it does"
+
 
 def _unquoted(value: str) -> str:
     """A value of an environment file, which may stand in quotes as a shell has them."""

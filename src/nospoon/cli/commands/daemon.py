@@ -83,8 +83,8 @@ def install() -> None:
     units.write()
     if not units.manager_runs():
         echo(
-            f"wrote {units.directory}/{SERVICE}; systemd does not run here, so enable it where it "
-            f"does: systemctl {'' if units.system else '--user '}enable --now {SERVICE}",
+            f"wrote {units.directory}/{SERVICE}; {units.without_manager()}: "
+            f"systemctl {'' if units.system else '--user '}enable --now {SERVICE}",
             err=True,
         )
         return
