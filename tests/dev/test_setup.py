@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = 'set -euo pipefail; purpose=run; as_root() { "$@"; }; '
 
@@ -68,12 +70,15 @@ def test_the_demo_keeps_its_settings_under_sudo(tmp_path: Path) -> None:
     }, done.stdout + done.stderr
 
 
-def test_the_demo_ends_where_a_node_does_not_power_on(tmp_path: Path) -> None:
-    """An accepted power-on may fail later, such as in a container without writable cgroups."""
-    off = 'echo "Chassis Power is off"'
+@pytest.mark.parametrize("power", ["off", "on"])
+def test_the_demo_ends_where_a_node_stays_as_it_is(tmp_path: Path, power: str) -> None:
+    """An accepted power-on may fail later, such as in a container without writable cgroups; and
+    `verify` refused a node that was not off yet.
+    """
+    stays = f'echo "Chassis Power is {power}"'
     row = "echo node-0 127.0.0.1:6230 admin x"
     tools = {
-        "id": "echo 0", "ipmitool": off, "sleep": "", "cat": "",
+        "id": "echo 0", "ipmitool": stays, "sleep": "", "cat": "",
         "nospoon": f'case "$1" in bmc) {row};; status) echo "node-0 why it failed";; esac',
     }  # fmt: skip
     script = tmp_path / "scripts/demo"
@@ -87,6 +92,6 @@ def test_the_demo_ends_where_a_node_does_not_power_on(tmp_path: Path) -> None:
         ["bash", str(script)], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
-    assert "node-0 is off after a minute" in done.stderr
+    assert f"node-0 is {power} after a minute" in done.stderr
     assert "why it failed" in done.stderr
     assert "\033" not in done.stdout, "colours are for terminals"
