@@ -600,6 +600,7 @@ def test_power_commands_without_effect_say_so(shared: Rack) -> None:
     shared.run("node", "fault", node, "power-off-slow", "--seconds", "1")
     said = shared.run("node", "power", node, "off").stderr
     assert said == f"{node}: accepted; `nospoon node power {node} status` shows when it is done\n"
+    assert "as declared" in shared.run("verify", name).stdout, "it is waited for until it is off"
 
 
 @pytest.mark.parametrize("pool_first", [True, False])

@@ -91,7 +91,8 @@ class Verifier:
         timeout: float,  # noqa: ASYNC109  (a limit per node, told to the user)
     ) -> Ended:
         """Boot and compare; the result lists every node with its findings."""
-        self._refuse_running(members, reboot_running=reboot_running)
+        if not reboot_running:
+            await self._refuse_running(members)
         probes = await self._probes(running, members)
         served = {
             each.shape.bridge
@@ -141,13 +142,29 @@ class Verifier:
             for each in members
         }
 
-    def _refuse_running(self, members: Sequence[Member], *, reboot_running: bool) -> None:
-        on = [m.node for m in members if self._is_on(m.uuid)]
-        if on and not reboot_running:
+    async def _refuse_running(self, members: Sequence[Member]) -> None:
+        """Those that are being powered off are waited for."""
+        until, on = self._clock() + OFF_WITHIN, list[str]()
+        async for member in paced(members):
+            if self._is_on(member.uuid) and await self._stays_on(member.uuid, until):
+                on.append(member.node)
+        if on:
             raise UsageError(
                 f"verify would reset nodes that are on: {_listed(on)}",
                 hint="Power them off first, or add --reboot-running.",
             )
+
+    async def _stays_on(self, uuid: UUID, until: float) -> bool:
+        """Whether a machine that is on is not seen off by then."""
+        left = max(0.0, until - self._clock())
+        if await self._bmcs.settle(uuid, left):
+            return True
+        try:
+            async with asyncio.timeout(left):
+                await self._hosts.until(uuid, PowerState.OFF)
+        except TimeoutError:
+            return True
+        return False
 
     def _is_on(self, uuid: UUID) -> bool:
         last = self._hosts.last(uuid)

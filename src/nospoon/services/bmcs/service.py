@@ -396,12 +396,19 @@ class BmcService:
         failed, "" where it did not. Raises what `ERRORS` says.
         """
         await self.power(uuid, PowerCommand.ON)
+        await self.settle(uuid, START_PATIENCE)
+        return self._known(uuid).power_fault
+
+    async def settle(self, uuid: UUID, seconds: float) -> bool:
+        """Wait until no command is under way, for so long at most: whether its machine is on
+        then. Raises `NotFound`.
+        """
         served = self._known(uuid)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_PATIENCE):
+            async with asyncio.timeout(seconds):
                 while tasks := {*filter(None, (served.turn, served.lane))}:
                     await asyncio.wait(tasks)
-        return served.power_fault
+        return served.aggregate.is_on
 
     async def set_override(self, uuid: UUID, override: BootOverride) -> None:
         """Set the boot override; durable when this returns."""
