@@ -40,12 +40,22 @@ class Api:
         return sorted(ports, key=lambda port: str(port["extra"]["nospoon"]["key"]))
 
 
+DEAR = 4
+"""Between two looks is this many times what one took: a command costs as much of the processor as a
+machine needs to get on.
+"""
+
+
 def until(done: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait for what nobody tells."""
+    """Wait for what can only be looked at."""
     end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    while True:
+        began = time.monotonic()
+        if done():
+            return
+        now = time.monotonic()
+        assert now < end
+        time.sleep(min(max(0.2, DEAR * (now - began)), 2))
 
 
 def files_of(found: Ironic) -> dict[str, str]:
