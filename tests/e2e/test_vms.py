@@ -52,7 +52,7 @@ def heard(rack: Rack, name: str, words: str, *, times: int = 1, seconds: float =
         if log.count(words) >= times:
             return log
         assert time.monotonic() < end, f"no {words!r} among\n{log[-3000:]}"
-        time.sleep(0.5)
+        time.sleep(2)  # a look costs as much of the processor as the guest, which boots for long
 
 
 def domain(rack: Rack, name: str) -> ET.Element:
