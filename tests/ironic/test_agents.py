@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -358,6 +359,7 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_imag
     up, seen = begun(rack, file, "--parallel", "1"), []
     while up.poll() is None:
         seen.append(tuple(states(api, scale).values()))
+        await asyncio.sleep(0.5)  # each look takes the conductor's time; a deployment, some seconds
     _, said = up.communicate()
     assert up.returncode == 0, said
     assert max(sum(state != "active" for state in each) for each in seen) == 1
