@@ -23,12 +23,16 @@ ALLOWED = Path(__file__).parent / "skips.toml"
 TOGETHER = {
     "tests/e2e/test_changes.py": "changes",
     "tests/fleet/": "fleet",
+    "tests/ironic/test_agents.py": "agents",
+    "tests/ironic/test_deploy.py": "deployed machines",
     "tests/ironic/": "ironic",
     "tests/nova/": "ironic",
-    "tests/cloud/": "ironic",
+    "tests/cloud/": "cloud",
 }
 """Where tests are -> what they share, of which one at a time is enough for a machine of CI: all of
-these are run by one worker. (xdist's own groups are lost with pytest 9.2, which has no `_nodeid`.)
+these are run by one worker, the first of those that match. What has more tests is begun earlier;
+tests of Ironic that took a third of the whole run together are apart, or it would end with them.
+(xdist's own groups are lost with pytest 9.2, which has no `_nodeid`.)
 """
 
 LONGEST_LOG = 8000
