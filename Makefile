@@ -13,7 +13,7 @@ demo:            ## Bring up real virtual servers, use them as a stranger would
 test:            ## Everything: checks, then all tests (real libvirt, QEMU, ipmitool, sushy)
 	scripts/setup test
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 3 --dist loadscope $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadscope $(PYTEST_ARGS)
 
 test-ironic:     ## Real agents in real machines, deployed by a real Ironic; a part of `make test`
 	scripts/setup test
