@@ -22,7 +22,7 @@ import bcrypt
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel
-from tests.e2e.standing import Changes, Standing, output, virsh
+from tests.e2e.standing import SERVED, Changes, Standing, output, virsh
 
 from nospoon.clusterfile.bmcs import BmcSection, NodeBmcSection, PduSection, TlsSection
 from nospoon.clusterfile.changes import Rule, rule_of
@@ -294,7 +294,7 @@ CASES = (
          xml=lambda root: len(root.findall("devices/disk/serial")), becomes=2),
     Case(section=HardwareSection, field="nics", after={f"{N}/nics/4": "lan"},
          xml=lambda root: len(root.findall("devices/interface")), becomes=5),
-    Case(section=HardwareSection, field="boot", after={f"{N}/boot": "b"},
+    Case(section=HardwareSection, field="boot", before=SERVED, after={f"{N}/boot": "b"},
          look=lambda standing: "kernel b" in standing.booted()),
     Case(section=HardwareSection, field="boot_order", after={f"{N}/boot_order": ["network"]},
          xml=lambda root: len(root.findall("devices/disk/boot")), becomes=0),
@@ -385,11 +385,11 @@ CASES = (
          look=row("password"), becomes="white rabbit"),
     Case(section=NodeBmcSection, field="k_g", after={f"{N}/bmc/k_g": KEY}, look=by_key),
     Case(section=BmcSection, field="k_g", after={"bmc/k_g": KEY}, look=by_key),
-    *(Case(section=BootProfileSection, field=name, after={f"boot/a/{name}": value},
-           look=boots_with(part))
+    *(Case(section=BootProfileSection, field=name, before=SERVED,
+           after={f"boot/a/{name}": value}, look=boots_with(part))
       for name, value, part in (("kernel", "kernel-b", "kernel b"), ("cmdline", "new=1", "new=1"),
                                 ("initrd", "kernel-b", "kernel b"))),
-    Case(section=BootProfileSection, field="script",
+    Case(section=BootProfileSection, field="script", before=SERVED,
          after={"boot/a": {"script": "http://192.0.2.1/x.ipxe"}},
          look=boots_with("http://192.0.2.1/x.ipxe")),
     Case(section=BmcSection, field="address", after={"bmc/address": "127.0.0.2"},

@@ -26,6 +26,13 @@ from nospoon.testing.rack import Rack
 Changes = Mapping[str, Any]
 """Path in the file ("nodes/0/cpus") -> what is there now; None takes it away."""
 
+SERVED: Changes = {
+    "boot": {each: {"kernel": f"kernel-{each}", "cmdline": each} for each in "ab"},
+    "nodes/0/boot": "a",
+}
+"""The node boots from the network. It does only where it must: commands read what a file names.
+"""
+
 
 def output(*argv: str) -> str:
     done = subprocess.run(argv, text=True, capture_output=True, check=False)
@@ -84,10 +91,9 @@ class Standing:
                 "tagged": {"bridge": self.ovs, "switch": "ovs", "vlan": 100},
             },
             "flavors": {"small": {}, "big": {"cpus": 2}},
-            "boot": {each: {"kernel": f"kernel-{each}", "cmdline": each} for each in "ab"},
             "bmc": copy.deepcopy(self.ports),
             "nodes": [
-                {**copy.deepcopy(tiny), "name": "n", "flavor": "small", "boot": "a",
+                {**copy.deepcopy(tiny), "name": "n", "flavor": "small",
                  "nics": [{"network": each} for each in ("lan", "ext", "phys", "tagged")],
                  "bmc": {"protocols": ["ipmi", "redfish", "pdu"]}},
                 {**copy.deepcopy(tiny), "name": "m{n}", "flavor": "small", "nics": ["lan"]},
