@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from nospoon.services.bmcs.redfish.messages.errors import REGISTRY
+from nospoon.bmc.events import EVENTS
+from nospoon.services.bmcs.redfish.messages.base import REGISTRY
 from nospoon.services.bmcs.redfish.resources.registries import REGISTRIES
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client
@@ -59,14 +60,29 @@ async def test_registries_are_those_that_messages_come_from() -> None:
         assert {REGISTRY, "ResourceEvent.1.3", "TaskEvent.1.0"} <= {b["Registry"] for b in bodies}
 
 
-async def test_a_registry_is_served_where_its_file_says_or_published_elsewhere() -> None:
+async def test_a_registry_is_served_where_its_file_says() -> None:
     async with bench(1) as b:
         for each in REGISTRIES:
             path = f"/redfish/v1/Registries/{each.id}"
             (location,) = (await client(b.first).get(path)).json["Location"]
-            if each.content is None:
-                assert location["PublicationUri"].startswith("https://redfish.dmtf.org/registries/")
-                assert (await client(b.first).get(each.uri)).status == 404
-            else:
-                assert (await client(b.first).get(location["Uri"])).status == 200
+            assert ("PublicationUri" in location) == each.published
+            content = (await client(b.first).get(location["Uri"])).json
+            assert content["Id"] == each.id
+            other = location["Uri"].replace(each.id, "Spoon.1.0.0", 1)
+            assert (await client(b.first).get(other)).status == 404
         assert (await client(b.first).get("/redfish/v1/Registries/Spoon.1.0.0")).status == 404
+
+
+async def test_messages_of_errors_and_events_are_in_the_registries_that_are_served() -> None:
+    async with bench(1) as b:
+        known = {}
+        for each in REGISTRIES:
+            content = (await client(b.first).get(each.uri)).json
+            for key, message in content.get("Messages", {}).items():
+                known[f"{each.short}.{key}"] = message
+        assert {each.id for each in EVENTS} <= known.keys()
+        refused = await client(b.first).get("/redfish/v1/Spoons")
+        (said,) = refused.json["error"]["@Message.ExtendedInfo"]
+        message = known[said["MessageId"]]
+        assert message["NumberOfArgs"] == len(said["MessageArgs"]) == len(message["ParamTypes"])
+        assert message["Message"].replace("%1", "/redfish/v1/Spoons") == said["Message"]

@@ -91,3 +91,32 @@ async def test_what_one_protocol_sets_the_other_tells(tmp_path: Path) -> None:
         assert "BIOS EFI boot" in flags.stdout
         power = await process.run([*ipmitool, "power", "status"])
         assert "off" in power.stdout
+
+
+REGISTRIES = """
+import json, sys
+import sushy
+from sushy import auth
+url, user, password = sys.argv[1:]
+asked = []
+class Internet:
+    def get(self, path="", **more):
+        asked.append(path)
+root = sushy.Sushy(url, auth=auth.BasicAuth(user, password), public_connector=Internet())
+known = {name: sorted(each.messages or ()) for name, each in root.registries.items()
+         if hasattr(each, "messages")}
+print(json.dumps([known, asked]))
+"""
+
+
+async def test_sushy_knows_the_messages_without_the_internet(tmp_path: Path) -> None:
+    script = tmp_path / "client.py"
+    script.write_text(REGISTRIES)
+    async with bench(1) as b:
+        url = f"http://{b.first.bmc.address}:{b.first.bmc.redfish_port}"
+        argv = [sys.executable, str(script), url, "admin", b.first.password]
+        known, asked = json.loads((await process.run(argv)).stdout)
+    assert asked == []
+    assert "PropertyUnknown" in known["Base.1.18"]
+    assert "ResourcePoweredOn" in known["ResourceEvent.1.3"]
+    assert "TaskCompletedOK" in known["TaskEvent.1.0"]

@@ -32,6 +32,7 @@ EXPLAINED = {
     r"/IndicatorLED": "older clients know no LocationIndicatorActive",
     r"/(Power|Thermal)( |/)": "Ironic and most others read these, not their successors",
     r"/@odata.id .*/Chassis/[^/]*/(Power|Thermal)\)": "the same",
+    r"/Messages/[^/]*/Severity ": "sushy knows no MessageSeverity",
     r"/EventTypesForSubscription": "sushy and other older clients subscribe by type of event",
     r"/VirtualMedia ": "Ironic looks for it below managers too",
     r"/@odata.id .*/Managers/[^/]*/VirtualMedia": "the same",

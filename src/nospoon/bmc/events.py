@@ -74,6 +74,11 @@ def filled(text: str, args: Sequence[str]) -> str:
     return _ARGUMENT.sub(argument, text)
 
 
+def count_of(text: str) -> int:
+    """How many arguments a registry's text has."""
+    return max((int(each) for each in _ARGUMENT.findall(text)), default=0)
+
+
 RESOURCE, TASK = "ResourceEvent.1.3", "TaskEvent.1.0"
 _T = EventType
 POWERED_ON = Message(
@@ -120,6 +125,10 @@ TASK_ABORTED = Message(
     _T.ALERT,
     Severity.CRITICAL,
 )
+EVENTS = (
+    POWERED_ON, POWERED_OFF, CREATED, CHANGED, HEALTHY, CRITICAL, TEST, LOST,
+    TASK_STARTED, TASK_COMPLETED, TASK_ABORTED,
+)  # fmt: skip
 PREFIXES = ("ResourceEvent", "TaskEvent")
 
 

@@ -79,8 +79,8 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterUnknown",
-            f"The action {self.name} was submitted with the invalid parameter {name}.",
-            args=(self.name, name),
+            self.name,
+            name,
             resolution=f"Give no others than {', '.join(each.name for each in self.parameters)}."
             if self.parameters
             else "The action has no parameters: remove it.",
@@ -90,9 +90,8 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterMissing",
-            f"The action {self.name} requires the parameter {name} to be present in the request "
-            "body.",
-            args=(self.name, name),
+            self.name,
+            name,
             resolution="Supply the action with the required parameter in the request body.",
         )
 
@@ -100,9 +99,8 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterNotSupported",
-            f"The parameter {name} for the action {self.name} is not supported on the target "
-            "resource.",
-            args=(name, self.name),
+            name,
+            self.name,
             resolution=resolution,
         )
 
@@ -110,9 +108,9 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterValueTypeError",
-            f"The value '{told(value)}' for the parameter {name} in the action {self.name} is not "
-            "a type that the parameter can accept.",
-            args=(told(value), name, self.name),
+            told(value),
+            name,
+            self.name,
             resolution="Correct the value for the parameter in the request body.",
         )
 
@@ -120,9 +118,9 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterValueFormatError",
-            f"The value '{told(value)}' for the parameter {name} in the action {self.name} is not "
-            "a format that the parameter can accept.",
-            args=(told(value), name, self.name),
+            told(value),
+            name,
+            self.name,
             resolution=f"Give {shape}.",
         )
 
@@ -130,8 +128,8 @@ class Action:
         return RedfishError(
             400,
             "ActionParameterValueNotInList",
-            f"The value '{told(value)}' for the parameter {name} in the action {self.name} is not "
-            "in the list of acceptable values.",
-            args=(told(value), name, self.name),
+            told(value),
+            name,
+            self.name,
             resolution=f"Choose one of {', '.join(allowed)}.",
         )

@@ -234,9 +234,8 @@ def _bad(name: str, value: str, expected: str) -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryParameterValueFormatError",
-        f"The value '{value}' for the parameter {name} is not a format that the parameter can "
-        "accept.",
-        args=(value, name),
+        value,
+        name,
         resolution=f"Give {expected}.",
     )
 
@@ -246,7 +245,6 @@ def _not_on_resource() -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryNotSupportedOnResource",
-        "Querying is not supported on the requested resource.",
         resolution="Remove the query parameters, which are for collections.",
     )
 
@@ -256,8 +254,7 @@ def _unsupported(name: str) -> errors.RedfishError:
     return errors.RedfishError(
         501,
         "QueryParameterUnsupported",
-        f"Query parameter '{name}' is not supported.",
-        args=(name,),
+        name,
         resolution="Correct or remove the query parameter and resubmit the request.",
     )
 
@@ -266,7 +263,6 @@ def _not_together() -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryCombinationInvalid",
-        "Two or more query parameters in the request cannot be used together.",
         resolution="Give `only` alone.",
     )
 
@@ -275,8 +271,9 @@ def _out_of_range(name: str, value: str, range_: str) -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryParameterOutOfRange",
-        f"The value '{value}' for the query parameter {name} is out of range {range_}.",
-        args=(value, name, range_),
+        value,
+        name,
+        range_,
         resolution="Reduce the value for the query parameter to a value that is within range.",
     )
 
@@ -286,6 +283,5 @@ def not_on_operation() -> errors.RedfishError:
     return errors.RedfishError(
         400,
         "QueryNotSupportedOnOperation",
-        "Querying is not supported with the requested operation.",
         resolution="Remove the query parameters and resubmit the request.",
     )

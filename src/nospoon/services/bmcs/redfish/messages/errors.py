@@ -18,30 +18,17 @@ from nospoon.errors import (
     Unfetchable,
     UsageError,
 )
+from nospoon.services.bmcs.redfish.messages.base import MESSAGES, REGISTRY
 
-REGISTRY = "Base.1.18"
 SUCCESS = {
     "@odata.type": "#Message.v1_2_1.Message",
     "MessageId": f"{REGISTRY}.Success",
-    "Message": "The request completed successfully.",
+    "Message": MESSAGES["Success"].text,
     "Severity": "OK",
     "MessageSeverity": "OK",
     "Resolution": "None.",
 }
 """Of something that worked, where messages are told."""
-
-
-_WARNINGS = frozenset({
-    "ActionParameterNotSupported", "ActionParameterUnknown", "ActionParameterValueFormatError",
-    "ActionParameterValueNotInList", "ActionParameterValueTypeError", "PropertyMissing",
-    "PropertyNotWritable", "PropertyUnknown", "PropertyValueConflict", "PropertyValueFormatError",
-    "PropertyValueNotInList", "PropertyValueOutOfRange", "PropertyValueTypeError",
-    "QueryCombinationInvalid", "QueryNotSupportedOnOperation", "QueryNotSupportedOnResource",
-    "QueryParameterOutOfRange",
-    "QueryParameterUnsupported", "QueryParameterValueFormatError", "ServiceDisabled",
-    "StringValueTooLong",
-})  # fmt: skip
-"""Messages of which the registry says so; the others are critical."""
 
 
 def told(value: object) -> str:
@@ -50,26 +37,27 @@ def told(value: object) -> str:
 
 
 class RedfishError(Exception):
-    """A request that is refused, with what the client is told."""
+    """A request that is refused, with what the client is told: a message of the Base registry with
+    its arguments. `text`: what it says here instead of the registry's text.
+    """
 
     def __init__(
         self,
         status: int,
         message_id: str,
-        message: str,
-        *,
-        args: tuple[str, ...] = (),
+        *args: str,
+        text: str = "",
         resolution: str = "None.",
         headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status, self.message_id, self.message = status, message_id, message
-        self.message_args, self.resolution = args, resolution
-        self.headers = headers or {}
+        self.message = text or filled(MESSAGES[message_id].text, args)
+        super().__init__(self.message)
+        self.status, self.message_id, self.message_args = status, message_id, args
+        self.resolution, self.headers = resolution, headers or {}
 
     def extended(self) -> dict[str, object]:
-        """The extended information: a message of the registry."""
-        severity = "Warning" if self.message_id in _WARNINGS else "Critical"
+        """The extended information."""
+        severity = str(MESSAGES[self.message_id].severity)
         return {
             "@odata.type": "#Message.v1_2_1.Message",
             "MessageId": f"{REGISTRY}.{self.message_id}",
@@ -96,8 +84,7 @@ def not_found(path: str) -> RedfishError:
     return RedfishError(
         404,
         "ResourceMissingAtURI",
-        f"The resource at the URI '{path}' was not found.",
-        args=(path,),
+        path,
         resolution="Place a valid resource at the URI or correct the URI and resubmit the request.",
     )
 
@@ -107,8 +94,7 @@ def elsewhere(path: str, location: str) -> RedfishError:
     return RedfishError(
         307,
         "ResourceMissingAtURI",
-        f"The resource at the URI '{path}' was not found.",
-        args=(path,),
+        path,
         resolution=f"Use {location}.",
         headers={"Location": location},
     )
@@ -118,7 +104,6 @@ def precondition_failed() -> RedfishError:
     return RedfishError(
         412,
         "PreconditionFailed",
-        "The ETag supplied did not match the ETag required to change this resource.",
         resolution="Read the resource again and resubmit the request with its ETag.",
     )
 
@@ -128,7 +113,6 @@ def precondition_required() -> RedfishError:
     return RedfishError(
         428,
         "PreconditionRequired",
-        "A precondition header or annotation is required to change this resource.",
         resolution="Read the entries again and resubmit the request with their ETag.",
     )
 
@@ -138,7 +122,6 @@ def not_allowed(allowed: str) -> RedfishError:
     return RedfishError(
         405,
         "OperationNotAllowed",
-        "The HTTP method is not allowed on this resource.",
         resolution=f"Use one of {allowed}.",
         headers={"Allow": allowed},
     )
@@ -149,9 +132,8 @@ def unauthorized(path: str) -> RedfishError:
     return RedfishError(
         401,
         "ResourceAtUriUnauthorized",
-        f"While accessing the resource at '{path}', the service received an authorization error "
-        f"'{why}'.",
-        args=(path, why),
+        path,
+        why,
         resolution="Ensure that the appropriate access is provided for the service.",
         headers={"WWW-Authenticate": 'Basic realm="Redfish"'},
     )
@@ -161,8 +143,6 @@ def forbidden() -> RedfishError:
     return RedfishError(
         403,
         "InsufficientPrivilege",
-        "There are insufficient privileges for the account or credentials associated with the "
-        "current session to perform the requested operation.",
         resolution="Use an account with the role Operator or Administrator.",
     )
 
@@ -171,7 +151,7 @@ def malformed(why: str) -> RedfishError:
     return RedfishError(
         400,
         "MalformedJSON",
-        f"The request body could not be read as a JSON object: {why}.",
+        text=f"The request body could not be read as a JSON object: {why}.",
         resolution="Ensure that the request body is valid JSON and resubmit the request.",
     )
 
@@ -181,8 +161,7 @@ def header_invalid(status: int, header: str, resolution: str) -> RedfishError:
     return RedfishError(
         status,
         "HeaderInvalid",
-        f"Header '{header}' is invalid.",
-        args=(header,),
+        header,
         resolution=f"{resolution}.",
     )
 
@@ -192,7 +171,6 @@ def too_large() -> RedfishError:
     return RedfishError(
         413,
         "PayloadTooLarge",
-        "The supplied payload exceeds the maximum size supported by the service.",
         resolution="Check that the supplied payload is correct and supported by this service.",
     )
 
@@ -201,8 +179,7 @@ def unknown_property(name: str) -> RedfishError:
     return RedfishError(
         400,
         "PropertyUnknown",
-        f"The property {name} is not in the list of valid properties for the resource.",
-        args=(name,),
+        name,
         resolution="Remove the unknown property from the request body and resubmit the request.",
     )
 
@@ -211,8 +188,7 @@ def read_only(name: str) -> RedfishError:
     return RedfishError(
         400,
         "PropertyNotWritable",
-        f"The property {name} is a read-only property and cannot be assigned a value.",
-        args=(name,),
+        name,
         resolution="Remove the property from the request body and resubmit the request.",
     )
 
@@ -221,9 +197,8 @@ def wrong_type(name: str, value: object) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueTypeError",
-        f"The value '{told(value)}' for the property {name} is not a type that the property can "
-        "accept.",
-        args=(told(value), name),
+        told(value),
+        name,
         resolution="Correct the value for the property in the request body.",
     )
 
@@ -232,9 +207,8 @@ def wrong_format(name: str, value: object, expected: str) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueFormatError",
-        f"The value '{told(value)}' for the property {name} is not a format that the property can "
-        "accept.",
-        args=(told(value), name),
+        told(value),
+        name,
         resolution=f"Give {expected}.",
     )
 
@@ -243,9 +217,8 @@ def not_in_list(name: str, value: object, allowed: tuple[str, ...]) -> RedfishEr
     return RedfishError(
         400,
         "PropertyValueNotInList",
-        f"The value '{told(value)}' for the property {name} is not in the list of acceptable "
-        "values.",
-        args=(told(value), name),
+        told(value),
+        name,
         resolution=f"Choose one of {', '.join(allowed)}.",
     )
 
@@ -254,9 +227,8 @@ def out_of_range(name: str, value: object) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueOutOfRange",
-        f"The value '{told(value)}' for the property {name} is not in the supported range of "
-        "acceptable values.",
-        args=(told(value), name),
+        told(value),
+        name,
         resolution="Choose a value within the supported range.",
     )
 
@@ -265,7 +237,6 @@ def cannot_be_deleted() -> RedfishError:
     return RedfishError(
         403,
         "ResourceCannotBeDeleted",
-        "The delete request failed because the resource requested cannot be deleted.",
         resolution="Do not attempt to delete a resource that the cluster file describes.",
     )
 
@@ -274,8 +245,8 @@ def too_long(name: str, value: object, longest: int) -> RedfishError:
     return RedfishError(
         400,
         "StringValueTooLong",
-        f"The string '{told(value)}' exceeds the length limit {longest}.",
-        args=(told(value), str(longest)),
+        told(value),
+        str(longest),
         resolution=f"Resubmit the request with a shorter {name}.",
     )
 
@@ -284,8 +255,7 @@ def no_action(action: str) -> RedfishError:
     return RedfishError(
         501,
         "ActionNotSupported",
-        f"The action {action} is not supported by the resource.",
-        args=(action,),
+        action,
         resolution="Choose one of the actions that the resource lists.",
     )
 
@@ -294,9 +264,8 @@ def conflict(name: str, other: str, resolution: str) -> RedfishError:
     return RedfishError(
         400,
         "PropertyValueConflict",
-        f"The property '{name}' could not be written because its value would conflict with the "
-        f"value of the '{other}' property.",
-        args=(name, other),
+        name,
+        other,
         resolution=resolution,
     )
 
@@ -305,8 +274,7 @@ def missing_property(name: str) -> RedfishError:
     return RedfishError(
         400,
         "PropertyMissing",
-        f"The property {name} is a required property and must be included in the request.",
-        args=(name,),
+        name,
         resolution="Ensure that the property is in the request body and has a valid value.",
     )
 
@@ -330,26 +298,19 @@ def of(error: NospoonError) -> RedfishError:
     return general(status, str(error))
 
 
-_UNFETCHABLE: Mapping[Obstacle, tuple[str, str]] = {
-    Obstacle.UNREACHABLE: (
-        "CouldNotEstablishConnection",
-        "The service failed to establish a connection with the URI '%1'.",
-    ),
-    Obstacle.UNAUTHORIZED: (
-        "ResourceAtUriUnauthorized",
-        "While accessing the resource at '%1', the service received an authorization error '%2'.",
-    ),
-    Obstacle.MISSING: ("ResourceMissingAtURI", "The resource at the URI '%1' was not found."),
-    Obstacle.BROKEN: ("InvalidObject", "The object at '%1' is invalid."),
+_UNFETCHABLE: Mapping[Obstacle, str] = {
+    Obstacle.UNREACHABLE: "CouldNotEstablishConnection",
+    Obstacle.UNAUTHORIZED: "ResourceAtUriUnauthorized",
+    Obstacle.MISSING: "ResourceMissingAtURI",
+    Obstacle.BROKEN: "InvalidObject",
 }
 
 
 def unfetchable(error: Unfetchable) -> RedfishError:
     """The image that a client named is not available: its request was wrong, not this service."""
-    id_, text = _UNFETCHABLE[error.why]
-    args = (error.url, error.message)[: text.count("%")]
-    message = filled(text, args)
-    return RedfishError(400, id_, message, args=args, resolution=f"{error.message}.")
+    id_ = _UNFETCHABLE[error.why]
+    args = (error.url, error.message)[: MESSAGES[id_].count]
+    return RedfishError(400, id_, *args, resolution=f"{error.message}.")
 
 
 def not_implemented(method: str) -> RedfishError:
@@ -361,7 +322,6 @@ def out_of_space(error: OutOfSpace) -> RedfishError:
     return RedfishError(
         507,
         "InsufficientStorage",
-        "Insufficient storage or memory available to complete the request.",
         resolution=f"{error}",
     )
 
@@ -371,8 +331,7 @@ def restarting() -> RedfishError:
     return RedfishError(
         503,
         "ServiceTemporarilyUnavailable",
-        "The service is temporarily unavailable.  Retry in 1 seconds.",
-        args=("1",),
+        "1",
         resolution="Wait for the indicated retry duration and retry the operation.",
         headers={"Retry-After": "1"},
     )
@@ -383,8 +342,7 @@ def too_many_logins() -> RedfishError:
     return RedfishError(
         503,
         "ServiceTemporarilyUnavailable",
-        "The service is temporarily unavailable.  Retry in 10 seconds.",
-        args=("10",),
+        "10",
         resolution="Logins from this address failed. Correct the password, and retry later.",
         headers={"Retry-After": "10"},
     )
@@ -395,8 +353,7 @@ def too_many_requests() -> RedfishError:
     return RedfishError(
         503,
         "ServiceTemporarilyUnavailable",
-        "The service is temporarily unavailable.  Retry in 1 seconds.",
-        args=("1",),
+        "1",
         resolution="Too many requests of this account are in progress: send fewer at once.",
         headers={"Retry-After": "1"},
     )
@@ -407,7 +364,6 @@ def internal() -> RedfishError:
     return RedfishError(
         500,
         "InternalError",
-        "The request failed due to an internal service error.  The service is still operational.",
         resolution="Resubmit the request.",
     )
 
@@ -417,11 +373,10 @@ def in_standby(reason: str) -> RedfishError:
     return RedfishError(
         409,
         "ResourceInStandby",
-        "The request could not be performed because the resource is in standby.",
         resolution="Ensure that the resource is in the correct power state and resubmit the "
         f"request: {reason}.",
     )
 
 
 def general(status: int, message: str, *, headers: dict[str, str] | None = None) -> RedfishError:
-    return RedfishError(status, "GeneralError", message, headers=headers)
+    return RedfishError(status, "GeneralError", text=message, headers=headers)

@@ -286,8 +286,6 @@ def _free(seen: Iterable[Account]) -> int:
         raise errors.RedfishError(
             400,
             "CreateLimitReachedForResource",
-            "The create operation failed because the resource has reached the limit of possible "
-            "resources.",
             resolution="Delete other accounts and resubmit the request.",
         )
     return found
@@ -341,7 +339,6 @@ async def _deleted(exchange: Exchange) -> Response:
         raise errors.RedfishError(
             403,
             "ResourceCannotBeDeleted",
-            "The delete request failed because the resource requested cannot be deleted.",
             resolution="The cluster file says the account of a node.",
         )
     check_match(exchange, partial(_shown, gone))
@@ -434,9 +431,9 @@ def _name(others: AbstractSet[str], value: Any) -> str:
         raise errors.RedfishError(
             400,
             "ResourceAlreadyExists",
-            "The requested resource of type ManagerAccount with the property UserName with the "
-            f"value '{value}' already exists.",
-            args=("ManagerAccount", "UserName", value),
+            "ManagerAccount",
+            "UserName",
+            value,
             resolution="Choose another name and resubmit the request.",
         )
     return value

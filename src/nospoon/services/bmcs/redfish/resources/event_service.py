@@ -170,8 +170,6 @@ def _limit_exceeded() -> errors.RedfishError:
     return errors.RedfishError(
         503,
         "EventSubscriptionLimitExceeded",
-        "The event subscription failed due to the number of simultaneous subscriptions "
-        "exceeding the limit of the implementation.",
         resolution="Remove other subscriptions and resubmit the request.",
     )
 
@@ -303,9 +301,7 @@ def _check_enabled(exchange: Exchange) -> None:
         raise errors.RedfishError(
             503,
             "ServiceDisabled",
-            f"The operation failed because the service at {place} is disabled and cannot accept "
-            "requests.",
-            args=(place,),
+            place,
             resolution="Enable the service and resubmit the request.",
         )
 

@@ -1,7 +1,8 @@
 """Registries and JsonSchemas: where clients find the messages and schemas that are used here.
 
-DMTF's own are not copied: their files name where DMTF publishes them. A registry of ours is one row
-of `REGISTRIES` with the function that makes its content, which is served below its file.
+Registries are served below their files: a client without a way to the Internet would wait for what
+DMTF publishes. Of DMTF's they have the messages that are used here. Schemas are not copied: their
+files name where DMTF publishes them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from nospoon.bmc.bios import REGISTRY as BIOS_ATTRIBUTES
+from nospoon.bmc.events import EVENTS
+from nospoon.bmc.log import Severity
 from nospoon.services.bmcs.redfish.http.exchange import (
     Exchange,
     Resource,
@@ -22,6 +25,7 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     tagged,
 )
 from nospoon.services.bmcs.redfish.messages import errors, metadata
+from nospoon.services.bmcs.redfish.messages.base import MESSAGES, REGISTRY, Entry
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import bios
 
@@ -34,12 +38,13 @@ LANGUAGE = "en"
 class Registry:
     """A registry, for example Base.1.18.1, with its version in full.
 
-    `content` makes it, served here; None: DMTF publishes it. `name` is for people.
+    `content` makes it. `published`: whether DMTF has it, whole. `name` is for people.
     """
 
     id: str
     name: str
-    content: Callable[[], dict[str, object]] | None = None
+    content: Callable[[Registry], dict[str, object]]
+    published: bool = True
 
     @property
     def short(self) -> str:
@@ -53,15 +58,52 @@ class Registry:
 
     @property
     def uri(self) -> str:
-        """Where its content is served, when it is served here."""
+        """Where its content is served."""
         return f"{ROOT}/Registries/{self.id}/{self.id}.json"
 
 
+def _messages(registry: Registry) -> dict[str, object]:
+    """MessageRegistry (DSP0266 §9.5.11): those of its messages that are used here."""
+    events = {each.id: Entry(each.text, each.severity) for each in EVENTS}
+    known = {**{f"{REGISTRY}.{key}": entry for key, entry in MESSAGES.items()}, **events}
+    return {
+        "@odata.type": "#MessageRegistry.v1_6_3.MessageRegistry",
+        "Id": registry.id,
+        "Name": registry.name,
+        "Language": LANGUAGE,
+        "Description": "The messages of this registry that this service uses.",
+        "OwningEntity": "DMTF",
+        "RegistryPrefix": registry.prefix,
+        "RegistryVersion": registry.id.partition(".")[2],
+        "Messages": {
+            id_.rpartition(".")[2]: _message(entry)
+            for id_, entry in known.items()
+            if id_.rpartition(".")[0] == registry.short
+        },
+    }
+
+
+def _message(entry: Entry) -> dict[str, object]:
+    return {
+        "Description": entry.text,
+        "Message": entry.text,
+        "Severity": str(entry.severity),
+        "MessageSeverity": str(entry.severity),
+        "NumberOfArgs": entry.count,
+        **({"ParamTypes": ["string"] * entry.count} if entry.count else {}),
+        "Resolution": "None." if entry.severity is Severity.OK else "Each message says its own.",
+    }
+
+
+def _attributes(_: Registry) -> dict[str, object]:
+    return bios.registry()
+
+
 REGISTRIES: tuple[Registry, ...] = (
-    Registry("Base.1.18.1", "Base Message Registry"),
-    Registry("ResourceEvent.1.3.0", "Resource Event Message Registry"),
-    Registry("TaskEvent.1.0.3", "Task Event Message Registry"),
-    Registry(BIOS_ATTRIBUTES, "BIOS Attribute Registry", bios.registry),
+    Registry("Base.1.18.1", "Base Message Registry", _messages),
+    Registry("ResourceEvent.1.3.0", "Resource Event Message Registry", _messages),
+    Registry("TaskEvent.1.0.3", "Task Event Message Registry", _messages),
+    Registry(BIOS_ATTRIBUTES, "BIOS Attribute Registry", _attributes, published=False),
 )
 """Add a row to serve another one: everything else follows from this table."""
 _BY_ID: Mapping[str, Registry] = {each.id: each for each in REGISTRIES}
@@ -80,11 +122,9 @@ async def _registries(exchange: Exchange) -> Response:
 
 async def _registry(exchange: Exchange) -> Response:
     found = _found(exchange)
-    place = (
-        {"PublicationUri": f"{PUBLISHED}/{found.id}.json"}
-        if found.content is None
-        else {"Uri": found.uri}
-    )
+    place = {"Uri": found.uri}
+    if found.published:
+        place["PublicationUri"] = f"{PUBLISHED}/{found.id}.json"
     body = {
         **resource("MessageRegistryFile", f"Registries/{found.id}", found.id, found.name),
         "Registry": found.short,
@@ -97,9 +137,9 @@ async def _registry(exchange: Exchange) -> Response:
 async def _content(exchange: Exchange) -> Response:
     """The registry itself; it is no resource, and has no ETag."""
     found = _found(exchange)
-    if found.content is None or exchange.request.path_params["file"] != f"{found.id}.json":
+    if exchange.request.path_params["file"] != f"{found.id}.json":
         raise errors.not_found(exchange.path)
-    return respond(found.content())
+    return respond(found.content(found))
 
 
 def _schema_files() -> dict[str, tuple[str, str]]:
