@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert
 
 from nospoon.bmc import ipmi
 from nospoon.bmc import users as table
@@ -26,7 +26,7 @@ from nospoon.runtime.udp import Peer
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish.app import RESOURCES, find
 from nospoon.services.bmcs.rmcp import identity
-from nospoon.store import clusters
+from nospoon.store import clusters, tables
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.migrations.run import upgrade
 from nospoon.testing.bench import ORDER, Bench, bench, config, endpoint, with_disk
@@ -124,7 +124,10 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
     rows = {}
     with engine.begin() as connection:
         upgrade(connection, "0009")
-        clusters.save(connection, cluster)
+        columns = ("id", "name", "uid", "generation", "file", "text", "created")
+        values = {each: getattr(cluster, each) for each in columns} | {"id": str(cluster.id)}
+        others = {"uploads": {}, "allocations": {}}
+        connection.execute(insert(tables.clusters).values(**values, **others))
         for name, users in {"hit": (STORED, bob), "other": (bob,), "none": ()}.items():
             machine = Machine(
                 uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,

@@ -62,13 +62,13 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
         for uid, name in CLUSTERS.items():
             body = {"file": "x.yaml", "text": TEXT % (name, name)}
             await finished(asked, uid, await asked.ask(uid, "POST", "/v1/clusters", body))
-    threads, read = list[int](), Planner.read
+    threads, kept = list[int](), Planner.kept
 
-    def noted(self: Planner, file: str, text: str, uid: int) -> object:
+    def noted(self: Planner, row: ClusterRow) -> object:
         threads.append(threading.get_ident())
-        return read(self, file, text, uid)
+        return kept(self, row)
 
-    monkeypatch.setattr(Planner, "read", noted)
+    monkeypatch.setattr(Planner, "kept", noted)
     monkeypatch.setattr(Memory, "reading", patience)
     async with a_daemon(tmp_path) as asked:
         if patience:
