@@ -39,10 +39,10 @@ def test_serial_over_lan_types_at_a_booted_guest_and_reads_its_answer(rack: Rack
     with terminal(sol(bmc)) as screen:
         screen.shows(b"SOL Session operational")
         rack.ipmitool(bmc, "chassis", "power", "on")
-        screen.shows(guests.BOOTED, seconds=90)
+        screen.shows(guests.BOOTED, seconds=240)
         screen.types(b"\r~B")  # a break
         screen.types(b"r")  # the guest resets itself
-        screen.shows(guests.BOOTED, seconds=90)
+        screen.shows(guests.BOOTED, seconds=240)
     until_logged(rack, bmc, "Initiated by power up", "Initiated by warm reset")
     assert "task failed" not in rack.log()
 
