@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.errors import ProviderError
-from nospoon.runtime.process import OutputTooLong, run
+from nospoon.runtime.process import OutputTooLong, pipe, run
 
 PATIENCE = 60.0
 
@@ -45,3 +45,27 @@ async def test_one_whose_caller_is_gone_is_ended() -> None:
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_one_that_ends_with_its_input_may_do_so(tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    piped = await pipe(["sh", "-c", f"cat; echo by itself >{end}"], errors=True)
+    await piped.write(b"in")
+    assert await piped.read(100) == b"in"
+    await piped.close(patience=PATIENCE)
+    assert end.read_text() == "by itself\n"
+
+
+async def test_one_that_does_not_end_with_its_input_is_killed() -> None:
+    piped = await pipe(["sh", "-c", "exec yes"], errors=True)
+    async with asyncio.timeout(PATIENCE):
+        assert await piped.read(2) == b"y\n"
+        await piped.close(patience=0.05)
+        assert not Path(f"/proc/{piped.pid}").exists()
+
+
+async def test_one_that_writes_errors_without_end_is_ended() -> None:
+    piped = await pipe(["sh", "-c", "exec yes >&2"], errors=True)
+    async with asyncio.timeout(PATIENCE):
+        assert (await piped.errors(1000)).startswith(b"y\ny\n")
+        assert await piped.read(1) == b""

@@ -195,12 +195,16 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 class Piped:
-    """A command that runs until it ends or is closed; its errors are not read."""
+    """A command that runs until it ends or is closed."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def read(self, most: int) -> bytes:
         """What it writes; b"" when it has ended."""
@@ -211,18 +215,37 @@ class Piped:
         self._in.write(data)
         await self._in.drain()
 
-    async def close(self) -> None:
-        await _end(self._process)
+    async def errors(self, most: int) -> bytes:
+        """What it writes as errors until it ends; at `most` bytes it is killed."""
+        assert self._process.stderr is not None, "it was started with `errors`"
+        return await _at_most(self._process, self._process.stderr, most)
+
+    async def close(self, *, patience: float = 0.0) -> None:
+        """Its input ends, upon which it may end by itself within `patience` seconds; then it is
+        killed. No one may read from it any more.
+        """
+        try:
+            if patience:
+                self._in.close()
+                await _ended(self._process, patience)
+        finally:
+            await _end(self._process)
 
 
-async def pipe(argv: Sequence[str]) -> Piped:
-    """Start a command to write to and read from."""
+async def pipe(
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, errors: bool = False
+) -> Piped:
+    """Start a command to write to and read from, and to read its `errors`; these are lost else.
+    One with errors has a session of its own.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE if errors else asyncio.subprocess.DEVNULL,
+            env=dict(env) if env is not None else None,
+            start_new_session=errors,
         )
     except FileNotFoundError as error:
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
