@@ -197,10 +197,12 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 class Piped:
     """A command that runs until it ends or is closed."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, *, leads: bool = False) -> None:
+        """`leads`: a session of its own."""
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
+        self._leads = leads
 
     @property
     def pid(self) -> int:
@@ -222,13 +224,15 @@ class Piped:
 
     async def close(self, *, patience: float = 0.0) -> None:
         """Its input ends, upon which it may end by itself within `patience` seconds; then it is
-        killed. No one may read from it any more.
+        killed, with its children where it has a session. No one may read from it any more.
         """
         try:
             if patience:
                 self._in.close()
                 await _ended(self._process, patience)
         finally:
+            if self._leads and self._process.returncode is None:
+                _signal_all(self._process, signal.SIGKILL)
             await _end(self._process)
 
 
@@ -250,7 +254,7 @@ async def pipe(
     except FileNotFoundError as error:
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
     log.debug("piped", command=shlex.join(argv), pid=process.pid)
-    return Piped(process)
+    return Piped(process, leads=errors)
 
 
 def refuse(done: Finished) -> NoReturn:
