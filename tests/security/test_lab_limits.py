@@ -21,7 +21,7 @@ from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
 from nospoon.control.labs import watch, webhooks
 from nospoon.control.labs.access import KnownLab
-from nospoon.control.labs.bmcs import RegisteredBmcs
+from nospoon.control.labs.bmcs import RegisteredBmcs, WhileOff
 from nospoon.control.labs.racks import BMCS_AT_ONCE, Racks
 from nospoon.control.labs.requests import MOST_ANSWERS, judge
 from nospoon.control.labs.webhooks import Webhooks
@@ -137,19 +137,32 @@ class Bmcs:
         self.under_way -= 1
         self.calls.append(call)
 
-    async def start(self, machine: Registered, *, installs: bool) -> None:
-        del installs
+    async def start(
+        self, machine: Registered, *, installs: bool, while_off: WhileOff | None = None
+    ) -> None:
+        del installs, while_off
         await self._call(f"start {machine.name}")
 
     async def stop(self, machine: Registered) -> None:
         await self._call(f"stop {machine.name}")
 
 
+class NoConsoles:
+    """None is recorded."""
+
+    async def begin(self, found: RecipeSet, number: int, known: KnownLab) -> None: ...
+    async def end(self, found: RecipeSet) -> None: ...
+    async def purge(self, found: RecipeSet, known: KnownLab) -> None: ...
+    def state(self, found: RecipeSet, number: int, known: KnownLab) -> str:
+        del found, number, known
+        return ""
+
+
 def racks(bmcs: Bmcs) -> Racks:
     nothing = cast("Any", None)
     return Racks(
-        clusters=nothing, power=nothing, operations=nothing, machines=bmcs, database=nothing,
-        cipher=nothing, workers=nothing,
+        clusters=nothing, power=nothing, operations=nothing, machines=bmcs,
+        consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
     )  # fmt: skip
 
 
@@ -404,8 +417,9 @@ async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.Monke
     )  # fmt: skip
     workers = Workers("test", 2)
     watching = watch.Watch(
-        cast("Any", board), cast("Any", Consoles()), lambda uid, _: machines[uid], workers, unix
-    )
+        cast("Any", board), cast("Any", Consoles()), lambda uid, _: machines[uid],
+        cast("Any", None), workers, unix,
+    )  # fmt: skip
     async with Tasks("test") as tasks:
         tasks.start(watching.keep(), name="watch")
         async with asyncio.timeout(PATIENCE):

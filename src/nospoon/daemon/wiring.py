@@ -37,6 +37,7 @@ from nospoon.control.labs.access import KnownLab, People
 from nospoon.control.labs.bmcs import RegisteredBmcs
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
+from nospoon.control.labs.consoles import RegisteredConsoles
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
 from nospoon.control.labs.views import notice
@@ -226,7 +227,12 @@ class Daemon:
             self.hosts.driver,
             self.records,
             fetch=self._fetch_record,
-            capacity=Capacity(lambda uuid: self.fleet.get(uuid) is None, self.files.space.lacking),
+            capacity=Capacity(
+                lambda uuid: (
+                    self.fleet.get(uuid) is None and not self.registered_consoles.is_growing(uuid)
+                ),
+                self.files.space.lacking,
+            ),
         )
         store = StoredRuntime(self.database, self.cipher, self._tasks)
         self.media = Media(
@@ -347,6 +353,14 @@ class Daemon:
         self.people = People(self.access.admins)
         self.lab_records = Workers("records of labs", 1)
         self.lab_consoles = Workers("consoles of labs", 2)
+        self.registered_consoles = RegisteredConsoles(
+            records=self.records,
+            reach=self.reach,
+            tasks=self._tasks,
+            workers=Workers("console logs of labs", 2),
+            ended=self.consoles.node_removed,
+            lacking=self.files.space.lacking,
+        )
         self.board = self._board()
         self.health = HealthChecks(self.hosts)
         self.memory = Memory(
@@ -453,7 +467,15 @@ class Daemon:
                 checks=self.health,
             ),
             exports=self._exports(),
-            labs=Labs(self.board, self.people, self.planner.workers, clock.unix),
+            labs=Labs(
+                self.board,
+                self.people,
+                self.planner.workers,
+                clock.unix,
+                self.consoles,
+                self.registered_consoles,
+                self.nodes.console_log,
+            ),
             consoles=self.consoles,
             clock=clock.unix,
             stop=self._ending.set,
@@ -468,6 +490,7 @@ class Daemon:
             power=self.nodes.power,
             operations=self.operations,
             machines=RegisteredBmcs(self.reach),
+            consoles=self.registered_consoles,
             database=self.database,
             cipher=self.cipher,
             workers=self.planner.workers,
@@ -519,9 +542,9 @@ class Daemon:
             raise
         self._end.push_async_callback(self.lease.give_back)
         self._end.callback(self.downloads.close)
-        self._end.callback(self.planner.workers.close)
-        self._end.callback(self.lab_records.close)
-        self._end.callback(self.lab_consoles.close)
+        of_labs = (self.lab_records, self.lab_consoles, self.registered_consoles.workers)
+        for workers in (self.planner.workers, *of_labs):
+            self._end.callback(workers.close)
         self._end.callback(self.people.close)
         self._end.callback(self.clouds.close)  # after the tasks that call them
         self._end.push_async_callback(self._tasks.close)
@@ -555,7 +578,12 @@ class Daemon:
         self._tasks.start(self.memory.read_rest(), name="read the rest of the cluster files")
         self._tasks.start(
             Watch(
-                self.board, self.consoles, self._machine_of, self.lab_consoles, clock.unix
+                self.board,
+                self.consoles,
+                self._machine_of,
+                self.registered_consoles,
+                self.lab_consoles,
+                clock.unix,
             ).keep(),
             name="watch consoles of labs",
         )

@@ -185,8 +185,7 @@ async def console(
 ) -> StreamingResponse:
     """The console log of its machine from the first byte on, also after the set has ended."""
     set_id, recipe = _parts(lease)
-    uid, node = await controller.labs.node_of(caller.uid, set_id, recipe)
-    chunks = await controller.nodes.console_log(uid, node, follow=follow)
+    chunks = await controller.labs.console(caller.uid, set_id, recipe, follow=follow)
     return StreamingResponse(chunks, media_type="application/octet-stream")
 
 

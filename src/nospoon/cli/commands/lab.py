@@ -16,7 +16,7 @@ COLUMNS = (
 )  # fmt: skip
 MACHINES = (
     "machine", "state", "set", "reserved", "broken", "failures", "arch", "cpus", "memory_mib",
-    "bmc",
+    "bmc", "console",
 )  # fmt: skip
 FINDINGS = ("lab", "what", "state", "why")
 
@@ -61,7 +61,7 @@ def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     record = connect.client().get(f"/v1/labs/{lab}/show")
     rows = list(_findings(record))
     print_rows(rows, format_=format_, columns=columns, names=FINDINGS)
-    if any(row["state"] != "ok" for row in rows):
+    if any(row["state"] not in ("ok", "without") for row in rows):
         sys.exit(1)
 
 
@@ -120,6 +120,8 @@ def _findings(record: dict[str, Any]) -> Any:
     for each in record["machines"]:
         if each["broken"]:
             yield _finding(lab, f"machine {each['machine']}", "broken", each["broken"])
+        if each["console"]:
+            yield _finding(lab, f"console of {each['machine']}", "without", each["console"])
     yield _finding(lab, "limits", "ok", _short(record["free"]))
 
 

@@ -37,7 +37,8 @@ SETS = (
     "request", *SHOWN, "priority", "submitted", "expires", "whiteboard",
 )  # fmt: skip
 LEASES = (
-    "lease", "recipe", "stage", "flavor", "machine", "distro", "since", "expires", "panic", "why",
+    "lease", "recipe", "stage", "flavor", "machine", "distro", "since", "expires", "console",
+    "panic", "why",
 )  # fmt: skip
 MOST_BYTES = 10 << 20
 FIELDS = {"ID": str, "Name": str, "VCPUs": int, "RAM": int, "Disk": int}

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from nospoon.errors import ProviderError
@@ -16,6 +16,7 @@ from nospoon.runtime import process
 from nospoon.runtime.http import request
 from nospoon.runtime.reach import Reach
 
+WhileOff = Callable[[], Awaitable[None]]
 _PATH = re.compile(r"/[!-~]{0,1000}")
 """Of a System: what stands in a request line without escapes (RFC 9112 §3.2)."""
 SECONDS = 30.0
@@ -27,11 +28,17 @@ MOST, MOST_LISTED = 1 << 20, 64 << 10
 BAD_REQUEST = 400
 UNUSED = "65533"
 """A user and group of no program (Debian Policy 9.2.2): dnsmasq shares its own with others."""
+CONFINED = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
+"""It ends with the daemon, however that ends (prctl(2), PR_SET_PDEATHSIG)."""
 WITHOUT_RIGHTS = (
-    "setpriv", f"--reuid={UNUSED}", f"--regid={UNUSED}", "--clear-groups", "--no-new-privs",
-    "--inh-caps=-all", "--bounding-set=-all",
+    f"--reuid={UNUSED}", f"--regid={UNUSED}", "--clear-groups", "--inh-caps=-all",
+    "--bounding-set=-all",
 )  # fmt: skip
 """Answers of a BMC cause memory errors in ipmitool 1.8.19, and members name BMCs."""
+
+
+async def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +47,47 @@ class RegisteredBmcs:
 
     reach: Reach
 
-    async def start(self, machine: Registered, *, installs: bool) -> None:
-        """On, from the network once where something installs it. Raises `ProviderError`."""
-        self._require_reach(machine)
+    async def start(
+        self, machine: Registered, *, installs: bool, while_off: WhileOff = _nothing
+    ) -> None:
+        """On, from the network once where something installs it. `while_off`: called before, when
+        it is off. Raises `ProviderError`.
+        """
+        require_reach(machine, self.reach)
         if machine.protocol == "redfish":
-            await _Redfish(machine, self.reach).start(installs=installs)
+            await _Redfish(machine, self.reach).start(installs=installs, while_off=while_off)
             return
         await _ipmi(machine, "chassis", "power", "off")
+        await while_off()
         if installs:
             await _ipmi(machine, "chassis", "bootdev", "pxe")
         await _ipmi(machine, "chassis", "power", "on")
 
     async def stop(self, machine: Registered) -> None:
         """Off. Raises `ProviderError`."""
-        self._require_reach(machine)
+        require_reach(machine, self.reach)
         if machine.protocol == "redfish":
             await _Redfish(machine, self.reach).reset("ForceOff")
         else:
             await _ipmi(machine, "chassis", "power", "off")
 
-    def _require_reach(self, machine: Registered) -> None:
-        if not self.reach.admits(machine.address, machine.port):
-            raise ProviderError(
-                f"the BMC of {machine.name} is at {machine.address}, where the daemon does not go",
-                hint="NOSPOON_MEDIA_NETWORKS names networks that it may reach besides.",
-            )
+
+def require_reach(machine: Registered, reach: Reach) -> None:
+    """Raises `ProviderError` for a BMC where the daemon does not go."""
+    if not reach.admits(machine.address, machine.port):
+        raise ProviderError(
+            f"the BMC of {machine.name} is at {machine.address}, where the daemon does not go",
+            hint="NOSPOON_MEDIA_NETWORKS names networks that it may reach besides.",
+        )
 
 
-async def _ipmi(machine: Registered, *command: str) -> None:
-    """The password goes by the environment, which other users do not see (environ(7))."""
+def ipmitool(machine: Registered, *command: str) -> tuple[list[str], dict[str, str]]:
+    """A command line and its environment, by which the password goes: other users do not see it
+    there (environ(7)). What it writes comes line by line: into a pipe, C programs write whole
+    buffers.
+    """
     argv = [
-        *(WITHOUT_RIGHTS if os.geteuid() == 0 else ()),
+        *CONFINED, *(WITHOUT_RIGHTS if os.geteuid() == 0 else ()), "stdbuf", "-oL",
         "ipmitool", "-I", "lanplus", "-H", machine.address, "-p", str(machine.port),
         "-U", machine.username, "-E", *command,
     ]  # fmt: skip
@@ -79,6 +96,11 @@ async def _ipmi(machine: Registered, *command: str) -> None:
         "HOME": "/nonexistent",
         "IPMI_PASSWORD": machine.password,
     }
+    return argv, env
+
+
+async def _ipmi(machine: Registered, *command: str) -> None:
+    argv, env = ipmitool(machine, *command)
     for left in reversed(range(TRIES)):
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
@@ -96,12 +118,13 @@ class _Redfish:
     machine: Registered
     reach: Reach
 
-    async def start(self, *, installs: bool) -> None:
+    async def start(self, *, installs: bool, while_off: WhileOff) -> None:
         system = await self._system()
         if installs:
             once = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}
             await self._call("PATCH", system, {"Boot": once})
         await self.reset("ForceOff", missing_is_fine=True)
+        await while_off()
         await self.reset("On")
 
     async def reset(self, kind: str, *, missing_is_fine: bool = False) -> None:

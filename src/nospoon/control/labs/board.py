@@ -22,7 +22,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
-from nospoon.lab.work import RecipeSet, SetState
+from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
 from nospoon.plan.words import counted
@@ -666,6 +666,12 @@ class Board:
             followers.discard(waker)
             if not followers:
                 self._followers.pop(set_id, None)
+
+    def console_of(self, found: RecipeSet, number: int) -> str:
+        """Of a recipe's machine: `recorded`, or why its console is not; "" while it has none."""
+        if found.state not in HOLDING or found.runs[number].over:
+            return ""
+        return self._racks.console_of(found, number, self.known_of(found))
 
     def out(self, key: str) -> list[RecipeSet]:
         """Sets that have machines of a lab."""

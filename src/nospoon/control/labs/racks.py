@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -18,6 +19,7 @@ import structlog
 
 from nospoon.clusterfile.document import Document
 from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.bmcs import WhileOff
 from nospoon.control.operations.operations import Operations
 from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
@@ -64,8 +66,19 @@ class Clusters(Protocol):
 class Machines(Protocol):
     """BMCs of registered machines."""
 
-    async def start(self, machine: Registered, *, installs: bool) -> None: ...
+    async def start(
+        self, machine: Registered, *, installs: bool, while_off: WhileOff = ...
+    ) -> None: ...
     async def stop(self, machine: Registered) -> None: ...
+
+
+class Consoles(Protocol):
+    """Of registered machines."""
+
+    async def begin(self, found: RecipeSet, number: int, known: KnownLab) -> None: ...
+    async def end(self, found: RecipeSet) -> None: ...
+    def state(self, found: RecipeSet, number: int, known: KnownLab) -> str: ...
+    async def purge(self, found: RecipeSet, known: KnownLab) -> None: ...
 
 
 Power = Callable[[int, str, PowerCommand], Awaitable[Mapping[str, object]]]
@@ -87,6 +100,7 @@ class Racks:
     power: Power
     operations: Operations
     machines: Machines
+    consoles: Consoles
     database: Database
     cipher: Cipher
     workers: Workers
@@ -158,6 +172,8 @@ class Racks:
         if row is None and any(run.node for run in found.runs):
             operation = await self.clusters().down(known.uid, name, Removal(purge=True))
             await self._ended(operation.id)
+        elif row is None:
+            await self.consoles.purge(found, known)
 
     async def _up(self, found: RecipeSet, known: KnownLab) -> None:
         row = await self.database.read(stored.find, uid=known.uid, name=known.cluster)
@@ -216,19 +232,28 @@ class Racks:
     async def _start(self, found: RecipeSet, known: KnownLab) -> None:
         cluster = cluster_name(known.lab.name, found.id)
         registered = {each.name: each for each in known.lab.machines}
-        for run in found.runs:
+        for number, run in enumerate(found.runs):
             if run.size is not None:
                 await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
             elif run.machine in registered:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = registered[run.machine]
+                recorded = partial(self.consoles.begin, found, number, known)
                 async with self._turn_of(known, machine), self._calls[known.uid]:
-                    await self.machines.start(machine, installs=installs)
+                    await self.machines.start(machine, installs=installs, while_off=recorded)
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)
 
     async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
-        """Switches the registered machines of a set off. Returns why one is not, by its name."""
+        """Switches the registered machines of a set off, and records their consoles no more.
+        Returns why one is not off, by its name.
+        """
+        try:
+            return await self._stop(found, known)
+        finally:
+            await self.consoles.end(found)
+
+    async def _stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
         registered = {each.name: each for each in known.lab.machines}
         on: dict[str, str] = {}
         for run in found.runs:
@@ -241,6 +266,12 @@ class Racks:
                     log.warning("a machine is not off", machine=run.machine, why=str(error))
                     on[run.machine] = str(error)
         return on
+
+    def console_of(self, found: RecipeSet, number: int, known: KnownLab) -> str:
+        """Of a machine that a recipe has: `recorded`, or why its console is not."""
+        if found.runs[number].machine:
+            return self.consoles.state(found, number, known)
+        return "recorded"
 
 
 def _text_of(found: RecipeSet, known: KnownLab, text: str) -> str:

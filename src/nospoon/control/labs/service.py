@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +18,7 @@ from nospoon.control.labs.access import (
     trusted,
 )
 from nospoon.control.labs.board import Board
+from nospoon.control.labs.consoles import RegisteredConsoles, machine_of, record_of, why_none
 from nospoon.control.labs.requests import Judged, judge, verdicts_json
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
@@ -27,6 +29,7 @@ from nospoon.model.machine import PowerCommand
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
+from nospoon.services.consoles.service import ConsoleService
 
 MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
 """Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
@@ -49,6 +52,12 @@ class Submission:
     key: str = ""
 
 
+class ConsoleOfNode(Protocol):
+    """The console log of a user's node."""
+
+    async def __call__(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Labs:
     """All parts are handed in by the composition root."""
@@ -57,6 +66,9 @@ class Labs:
     people: People
     workers: Workers
     clock: Clock
+    consoles: ConsoleService
+    registered: RegisteredConsoles
+    console_of_node: ConsoleOfNode
     lists: Turns = field(default_factory=Turns)
     """Of one user one list of sets is made at a time: it is read from the store."""
 
@@ -255,6 +267,25 @@ class Labs:
             raise NotFound(f"recipe {set_id}.{recipe} has no dynamic machine")
         return known.uid, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
 
+    async def console(
+        self, uid: int, set_id: str, recipe: int, *, follow: bool
+    ) -> AsyncIterator[bytes]:
+        """The console log of a recipe's machine, also of one that is given back. Raises `NotFound`
+        for none.
+        """
+        found = await self._own(uid, set_id)
+        _require_recipe(found, recipe)
+        if not found.runs[recipe].machine:
+            owner, node = await self.node_of(uid, set_id, recipe)
+            return await self.console_of_node(owner, node, follow=follow)
+        record = record_of(found, recipe)
+        if not await self.consoles.has(record, user=uid):
+            machine = machine_of(found, recipe, self.board.known_of(found))
+            why = why_none(machine) if machine is not None else ""
+            raise NotFound(f"recipe {set_id}.{recipe} has no console log{why and f': {why}'}")
+        follow = follow and self.registered.is_growing(record)
+        return self.consoles.read(record, follow=follow, user=uid)
+
     def passwords(self, uid: int) -> Sequence[str]:
         """Of BMCs and webhooks in the caller's labs: no bundle shows them."""
         own = [each.lab for each in self.board.known.values() if each.uid == uid]
@@ -265,7 +296,7 @@ class Labs:
         """One of its leases."""
         found = await self._own(uid, set_id)
         _require_recipe(found, recipe)
-        return views.lease_row(found, recipe)
+        return views.lease_row(self.board, found, recipe)
 
     async def metrics(self, uid: int) -> str:
         """For Prometheus (exposition format 0.0.4). They name labs of all: for administrators."""

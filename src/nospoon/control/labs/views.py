@@ -8,6 +8,7 @@ from typing import Any
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import BUCKETS, Board, Histogram
+from nospoon.control.labs.consoles import why_none
 from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
@@ -84,7 +85,15 @@ def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str,
         "cpus": machine.cpus,
         "memory_mib": machine.memory,
         "bmc": f"{machine.protocol} {machine.address}:{machine.port}",
+        "console": _console(board, known, name) if holder else why_none(machine),
     }
+
+
+def _console(board: Board, known: KnownLab, machine: str) -> str:
+    """Why the console of a loaned machine is not recorded, "" where it is."""
+    found = board.scheduler.sets[board.scheduler.holder(known.key, machine)]
+    number = next(n for n, run in enumerate(found.runs) if run.machine == machine)
+    return board.console_of(found, number).removeprefix("recorded").removeprefix("not recorded: ")
 
 
 def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> dict[str, object]:
@@ -119,12 +128,12 @@ def set_details(
     return {
         **set_row(board, found, request, place),
         "attempts": found.attempts,
-        "leases": [lease_row(found, number) for number in range(len(found.runs))],
+        "leases": [lease_row(board, found, number) for number in range(len(found.runs))],
         "history": [event_row(each) for each in history],
     }
 
 
-def lease_row(found: RecipeSet, number: int) -> dict[str, object]:
+def lease_row(board: Board, found: RecipeSet, number: int) -> dict[str, object]:
     run = found.runs[number]
     return {
         "lease": f"{found.id}.{number}",
@@ -137,6 +146,7 @@ def lease_row(found: RecipeSet, number: int) -> dict[str, object]:
         "distro": run.asked.distro,
         "since": _time(run.since),
         "expires": _time(run.expires) if found.state in HOLDING and not run.over else None,
+        "console": board.console_of(found, number),
         "panic": run.panic,
         "why": run.why,
     }

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 import structlog
 
+from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
+from nospoon.control.labs.recording import Recording
 from nospoon.errors import NospoonError
 from nospoon.lab.consoles import Detector, Finding, Sign
 from nospoon.lab.provision import cluster_name
@@ -29,6 +32,14 @@ MOST_A_LOOK = 1 << 20
 
 MachineOf = Callable[[int, str], UUID | None]
 """(uid, CLUSTER/NODE) -> its machine; None while there is none."""
+
+
+class Registered(Protocol):
+    """Consoles of registered machines."""
+
+    def resume(self, found: RecipeSet, number: int, known: KnownLab) -> Recording | None: ...
+
+
 _Consoles = dict[tuple[str, int], UUID]
 """(set, recipe) -> its machine."""
 
@@ -41,11 +52,14 @@ class _Seen:
 
 @dataclass(slots=True)
 class Watch:
-    """`consoles`: of nodes; `machine_of`: the machine of a node; `workers`: threads that look."""
+    """`consoles`: all logs; `machine_of`: the machine of a node; `registered`: records consoles of
+    registered machines, also those that another daemon began; `workers`: threads that look.
+    """
 
     board: Board
     consoles: ConsoleService
     machine_of: MachineOf
+    registered: Registered
     workers: Workers
     clock: Clock
     _seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
@@ -89,22 +103,26 @@ class Watch:
         turn, found = self.board.slices.begin("consoles"), dict[int, _Consoles]()
         for each in list(self.board.scheduler.sets.values()):
             await turn.rest()
-            if each.state is not SetState.RUNNING or each.lab not in self.board.known:
+            now = self.board.scheduler.sets.get(each.id)
+            if now is None or now.state is not SetState.RUNNING or now.lab not in self.board.known:
                 continue
-            for number, run in enumerate(each.runs):
-                machine = self._machine(each, number) if run.node and not run.over else None
+            for number, run in enumerate(now.runs):
+                machine = None if run.over else self._machine(now, number)
                 if machine is not None:
-                    consoles = found.setdefault(self.board.known[each.lab].uid, {})
-                    consoles[each.id, number] = machine
+                    consoles = found.setdefault(self.board.known[now.lab].uid, {})
+                    consoles[now.id, number] = machine
         running = {key for consoles in found.values() for key in consoles}
         for gone in self._seen.keys() - running:
             del self._seen[gone]
         return found
 
     def _machine(self, found: RecipeSet, number: int) -> UUID | None:
-        known = self.board.known[found.lab]
+        known, run = self.board.known[found.lab], found.runs[number]
+        if run.machine:
+            recording = self.registered.resume(found, number, known)
+            return recording.to.uuid if recording is not None else None
         cluster = cluster_name(known.lab.name, found.id)
-        return self.machine_of(known.uid, f"{cluster}/{found.runs[number].node}")
+        return self.machine_of(known.uid, f"{cluster}/{run.node}") if run.node else None
 
     async def _look(
         self, set_id: str, number: int, machine: UUID, places: asyncio.Semaphore

@@ -218,6 +218,10 @@ class ConsoleService:
         """
         return await self._workers.run(user, self._records.find, group, node)
 
+    async def has(self, machine: UUID, *, user: int = 0) -> bool:
+        """Whether a record of a machine is kept."""
+        return bool(await self._workers.run(user, self._records.group, machine))
+
     def machine_event(self, event: MachineEvent) -> None:
         """A machine that runs (again) is listened to again."""
         line = self._lines.get(event.uuid)
