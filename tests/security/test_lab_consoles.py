@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import pytest
 
+from nospoon.control.labs import bmcs, recording, sol
 from nospoon.control.labs import consoles as module
-from nospoon.control.labs import recording, sol
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of
 from nospoon.lab.work import Asked, RecipeSet, Run, SetState
@@ -176,6 +177,33 @@ async def test_a_full_disk_is_marked_where_something_is_missing(site: Site) -> N
         assert site.text(lease[0]).endswith(b"written]\r\nfour"), "its owner purged it meanwhile"
 
 
+KILLED = """
+import asyncio
+from nospoon.control.labs.bmcs import ipmitool
+from nospoon.model.lab import Registered
+from nospoon.runtime import process
+
+async def main():
+    argv, env = ipmitool(Registered("m", address="192.0.2.1"), "sol", "activate")
+    await process.pipe(argv, env=env, errors=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_an_ipmitool_that_hangs_ends_with_a_daemon_that_is_killed(site: Site) -> None:
+    site.tool("exec sleep 600")
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED)
+    try:
+        await until((site.place / "started").read_text)
+        assert len(site.left()) == 1
+    finally:
+        killed.kill()
+        await killed.wait()
+    await until(lambda: not site.left())
+
+
 async def test_consoles_of_an_owner_are_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,3 +218,37 @@ async def test_consoles_of_an_owner_are_bounded(
         assert consoles.state(*other) == "recorded"
         await consoles.end(lease[0])
         assert consoles.resume(*second) is not None
+
+
+async def test_a_bmc_that_took_ipmitool_over_reads_no_password_of_another_owner(
+    site: Site,
+) -> None:
+    """Processes of one user may read one another's environments."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    site.tool("")
+    victim, thief = leased(replace(OTHER, password="secret of m")), leased(HOSTILE, 2)
+    async with site.consoles() as consoles:
+        await consoles.begin(*victim)
+        await until(lambda: site.text(victim[0]))
+        (other,) = [
+            each.parent.name
+            for each in Path("/proc").glob("[0-9]*/environ")
+            if b"secret of m" in _content(each)
+        ]
+        site.tool(f"{GREETING}; cat /proc/{other}/environ 2>&1; echo over; exec cat")
+        await consoles.begin(*thief)
+        await until(lambda: b"over" in site.text(thief[0]))
+        assert b"Permission denied" in site.text(thief[0])
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
+@pytest.mark.parametrize(("mapped", "has"), [("0 0 4294967295", True), ("0 100000 65536", False)])
+def test_a_user_namespace_may_have_too_few_users(mapped: str, has: bool) -> None:  # noqa: FBT001
+    assert bmcs._maps(f"         {mapped}\n", bmcs.OWNERS) is has

@@ -9,6 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
@@ -30,11 +31,12 @@ UNUSED = "65533"
 """A user and group of no program (Debian Policy 9.2.2): dnsmasq shares its own with others."""
 CONFINED = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
 """It ends with the daemon, however that ends (prctl(2), PR_SET_PDEATHSIG)."""
-WITHOUT_RIGHTS = (
-    f"--reuid={UNUSED}", f"--regid={UNUSED}", "--clear-groups", "--inh-caps=-all",
-    "--bounding-set=-all",
-)  # fmt: skip
+WITHOUT_RIGHTS = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 """Answers of a BMC cause memory errors in ipmitool 1.8.19, and members name BMCs."""
+OWNERS, MOST_OWNERS = 2_010_000_000, 100_000_000
+"""The first of the users for what runs long for one lab owner, and their number: above those that
+SSSD makes (sssd-ldap(5), ldap_idmap_range_max), below those of systemd (UIDS-GIDS.md).
+"""
 
 
 async def _nothing() -> None:
@@ -81,13 +83,32 @@ def require_reach(machine: Registered, reach: Reach) -> None:
         )
 
 
-def ipmitool(machine: Registered, *command: str) -> tuple[list[str], dict[str, str]]:
+def user_of(owner: int) -> str:
+    """A user and group for what runs long for a lab owner: processes of one user may read one
+    another's environments (proc(5)), and one that a BMC has taken over would read the passwords of
+    other owners' BMCs. `UNUSED` in a user namespace that has too few users.
+    """
+    user = OWNERS + owner % MOST_OWNERS
+    maps = (Path(f"/proc/self/{each}_map").read_text() for each in ("uid", "gid"))
+    return str(user) if all(_maps(each, user) for each in maps) else UNUSED
+
+
+def _maps(text: str, user: int) -> bool:
+    """Lines of the first inside, the first outside, and how many (user_namespaces(7))."""
+    ranges = (tuple(map(int, line.split())) for line in text.splitlines())
+    return any(first <= user < first + count for first, _, count in ranges)
+
+
+def ipmitool(
+    machine: Registered, *command: str, user: str = UNUSED
+) -> tuple[list[str], dict[str, str]]:
     """A command line and its environment, by which the password goes: other users do not see it
     there (environ(7)). What it writes comes line by line: into a pipe, C programs write whole
     buffers.
     """
+    rights = (f"--reuid={user}", f"--regid={user}", *WITHOUT_RIGHTS) if os.geteuid() == 0 else ()
     argv = [
-        *CONFINED, *(WITHOUT_RIGHTS if os.geteuid() == 0 else ()), "stdbuf", "-oL",
+        *CONFINED, *rights, "stdbuf", "-oL",
         "ipmitool", "-I", "lanplus", "-H", machine.address, "-p", str(machine.port),
         "-U", machine.username, "-E", *command,
     ]  # fmt: skip

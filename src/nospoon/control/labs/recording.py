@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from nospoon.control.labs import sol
-from nospoon.control.labs.bmcs import require_reach
+from nospoon.control.labs.bmcs import require_reach, user_of
 from nospoon.errors import NospoonError
 from nospoon.model.lab import Registered
 from nospoon.runtime.clock import monotonic
@@ -123,13 +123,13 @@ class Recording:
 
     async def _session(self, *, is_first: bool) -> str:
         """Why it ended."""
-        keepalive = "" if self._deaf >= DEAF else "usesolkeepalive"
+        keepalive, user = "" if self._deaf >= DEAF else "usesolkeepalive", user_of(self.to.uid)
         try:
             require_reach(self.machine, self.reach)
             if is_first:
-                await sol.deactivate(self.machine)
+                await sol.deactivate(self.machine, user=user)
             return await sol.attend(
-                self.machine, took=self.to.add, opened=self._began, keepalive=keepalive
+                self.machine, user=user, took=self.to.add, opened=self._began, keepalive=keepalive
             )
         except NospoonError as error:
             return str(error)

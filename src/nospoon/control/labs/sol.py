@@ -35,22 +35,28 @@ SILENT = "No response to keepalive"
 Took = Callable[[bytes], Awaitable[None]]
 
 
-async def deactivate(machine: Registered) -> None:
+async def deactivate(machine: Registered, *, user: str) -> None:
     """End the session that has the console, if one does. Raises `ProviderError` for a BMC that does
     not answer in time.
     """
-    argv, env = ipmitool(machine, "sol", "deactivate")
+    argv, env = ipmitool(machine, "sol", "deactivate", user=user)
     await process.run(argv, env=env, timeout=OPENING, check=False, most=MOST_ERRORS)
 
 
 async def attend(
-    machine: Registered, *, took: Took, opened: Callable[[], Awaitable[None]], keepalive: str
+    machine: Registered,
+    *,
+    user: str,
+    took: Took,
+    opened: Callable[[], Awaitable[None]],
+    keepalive: str,
 ) -> str:
     """Give `took` what a machine says until the session ends. Returns why it ended; `opened` is
-    called when it begins. `keepalive`: `usesolkeepalive` notices a session that another one ended,
-    "" is for BMCs that do not acknowledge packets without characters. Raises `ProviderError`.
+    called when it begins. `user`: who runs ipmitool. `keepalive`: `usesolkeepalive` notices a
+    session that another one ended, "" is for BMCs that do not acknowledge packets without
+    characters. Raises `ProviderError`.
     """
-    argv, env = ipmitool(machine, "sol", "activate", *filter(None, [keepalive]))
+    argv, env = ipmitool(machine, "sol", "activate", *filter(None, [keepalive]), user=user)
     async with _running(argv, env) as piped, Tasks("serial over LAN") as tasks:
         errors = tasks.start(piped.errors(MOST_ERRORS), name="errors")
         try:
