@@ -145,6 +145,18 @@ async def test_a_bmc_that_gives_no_console_is_shown_with_the_reason(
     assert site.left() == []
 
 
+async def test_a_bmc_that_does_not_answer_keepalives_of_sol_is_recorded_without(
+    site: Site,
+) -> None:
+    silent = "case $* in *usesolkeepalive) echo Error: No response to keepalive >&2; exit 1; esac"
+    site.tool(f"{GREETING}; {silent}; echo login:; exec cat")
+    lease = leased(HOSTILE)
+    async with site.consoles() as consoles:
+        await consoles.begin(*lease)
+        await until(lambda: b"login:" in site.text(lease[0]))
+        assert site.text(lease[0]).count(b"is not recorded from here on") == recording.DEAF
+
+
 async def test_a_machine_waits_no_longer_than_that_for_a_bmc_that_is_silent(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

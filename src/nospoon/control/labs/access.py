@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import pwd
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nospoon.errors import Forbidden, NotFound
-from nospoon.model.lab import Lab
+from nospoon.model.lab import Lab, Registered
 from nospoon.runtime.clock import monotonic
 
 EVERYONE = "*"
@@ -21,12 +21,19 @@ PATIENCE, KEPT, THREADS = 5.0, 10.0, 4
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab with the cluster that its file describes. `key`: unique on this daemon."""
+    """A lab with the cluster that its file describes. `key`: unique on this daemon. `machines`: its
+    registered ones by name, of which there may be thousands.
+    """
 
     key: str
     uid: int
     cluster: str
     lab: Lab
+    machines: Mapping[str, Registered] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name = {each.name: each for each in self.lab.machines}
+        object.__setattr__(self, "machines", by_name)  # it is frozen
 
     @property
     def shown(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID, uuid5
@@ -42,12 +43,6 @@ def why_none(machine: Registered) -> str:
     return ""
 
 
-def machine_of(found: RecipeSet, number: int, known: KnownLab) -> Registered | None:
-    """As the lab's file has it now."""
-    name = found.runs[number].machine
-    return next((each for each in known.lab.machines if each.name == name), None)
-
-
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     recording: Recording
@@ -68,6 +63,7 @@ class RegisteredConsoles:
     lacking: Callable[[], int]
     _recorded: dict[tuple[str, int], _Recorded] = field(default_factory=dict)
     _growing: set[UUID] = field(default_factory=set)
+    _of_user: Counter[int] = field(default_factory=Counter)
 
     async def begin(self, found: RecipeSet, number: int, known: KnownLab) -> None:
         """While a machine is off: returns when its console is recorded, or cannot be now."""
@@ -81,14 +77,14 @@ class RegisteredConsoles:
 
     def resume(self, found: RecipeSet, number: int, known: KnownLab) -> Recording | None:
         """Record a console, or go on with that; None where it cannot be."""
-        machine = machine_of(found, number, known)
+        machine = known.machines.get(found.runs[number].machine)
         if machine is None or why_none(machine):
             return None
         recorded = self._recorded.get((found.id, number))
         if recorded is not None:
             recorded.recording.machine = machine  # its BMC may be elsewhere by now
             return recorded.recording
-        if self._has_most(known.uid):
+        if self._of_user[known.uid] >= MOST_OF_USER:
             return None
         to = ConsoleLog(
             record_of(found, number), known.uid, _group(found, known), f"recipe-{number}",
@@ -98,6 +94,7 @@ class RegisteredConsoles:
         task = self.tasks.start(recording.run(), name=f"console of {found.id}.{number}")
         self._recorded[found.id, number] = _Recorded(recording, task)
         self._growing.add(to.uuid)
+        self._of_user[to.uid] += 1
         return recording
 
     async def end(self, found: RecipeSet) -> None:
@@ -110,6 +107,7 @@ class RegisteredConsoles:
             await asyncio.wait([each.task for each in over])
         for each in over:
             self._growing.discard(each.recording.to.uuid)
+            self._of_user[each.recording.to.uid] -= 1
             self.ended(each.recording.to.uuid)
 
     def is_growing(self, record: UUID) -> bool:
@@ -118,20 +116,16 @@ class RegisteredConsoles:
 
     def state(self, found: RecipeSet, number: int, known: KnownLab) -> str:
         """`recorded`, or why the console of a machine that a recipe has is not."""
-        recorded, machine = self._recorded.get((found.id, number)), machine_of(found, number, known)
+        recorded = self._recorded.get((found.id, number))
         if recorded is not None:
             why = recorded.recording.why
-        elif machine is None:
+        elif (machine := known.machines.get(found.runs[number].machine)) is None:
             why = "the machine is not registered any more"
-        elif self._has_most(known.uid):
+        elif self._of_user[known.uid] >= MOST_OF_USER:
             why = why_none(machine) or f"{MOST_OF_USER} of its lab's owner are, the most at a time"
         else:
             why = why_none(machine) or NOT_YET
         return f"not recorded: {why}" if why else "recorded"
-
-    def _has_most(self, uid: int) -> bool:
-        mine = sum(each.recording.to.uid == uid for each in self._recorded.values())
-        return mine >= MOST_OF_USER
 
     async def purge(self, found: RecipeSet, known: KnownLab) -> None:
         """The logs of a set that has ended."""

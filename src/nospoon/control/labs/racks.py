@@ -143,7 +143,7 @@ class Racks:
         if run.size is not None:
             node = f"{cluster_name(known.lab.name, found.id)}/{run.node}"
             return str((await self.power(known.uid, node, command))["result"])
-        machine = next((each for each in known.lab.machines if each.name == run.machine), None)
+        machine = known.machines.get(run.machine)
         if machine is None:
             raise NotFound(f"recipe {found.id}.{number} has no machine")
         if command in (PowerCommand.SOFT, PowerCommand.DIAG):
@@ -231,13 +231,12 @@ class Racks:
 
     async def _start(self, found: RecipeSet, known: KnownLab) -> None:
         cluster = cluster_name(known.lab.name, found.id)
-        registered = {each.name: each for each in known.lab.machines}
         for number, run in enumerate(found.runs):
             if run.size is not None:
                 await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
-            elif run.machine in registered:
+            elif run.machine in known.machines:
                 installs = bool(run.asked.distro or run.asked.kickstart)
-                machine = registered[run.machine]
+                machine = known.machines[run.machine]
                 recorded = partial(self.consoles.begin, found, number, known)
                 async with self._turn_of(known, machine), self._calls[known.uid]:
                     await self.machines.start(machine, installs=installs, while_off=recorded)
@@ -254,11 +253,10 @@ class Racks:
             await self.consoles.end(found)
 
     async def _stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
-        registered = {each.name: each for each in known.lab.machines}
         on: dict[str, str] = {}
         for run in found.runs:
-            if run.machine in registered:
-                machine = registered[run.machine]
+            if run.machine in known.machines:
+                machine = known.machines[run.machine]
                 try:
                     async with self._turn_of(known, machine), self._calls[known.uid]:
                         await self.machines.stop(machine)

@@ -29,7 +29,7 @@ SOONEST, LATEST = 1.0, 60.0
 STEADY = 60.0
 """Seconds of a session after which the next one comes soon again."""
 DEAF = 2
-"""Sessions in a row that end without an answer to SOL's keepalive, before it is not sent."""
+"""Sessions that soon end without an answer to SOL's keepalive, after which it is not sent."""
 NOT_YET = "its first session has not begun"
 RESTARTED = "the daemon was restarted"
 
@@ -116,7 +116,10 @@ class Recording:
             began = monotonic()
             why = await self._session(is_first=is_first)
             lived = 0.0 if self.why else monotonic() - began
-            self._deaf += sol.SILENT in why and 0 < lived < STEADY
+            if self._deaf < DEAF:
+                self._deaf = (
+                    0 if lived >= STEADY else self._deaf + (lived > 0 and sol.SILENT in why)
+                )
             await self._stopped(why)
             await asyncio.sleep(pause)
             pause, is_first = SOONEST if lived >= STEADY else min(2 * pause, LATEST), False

@@ -18,7 +18,7 @@ from nospoon.control.labs.access import (
     trusted,
 )
 from nospoon.control.labs.board import Board
-from nospoon.control.labs.consoles import RegisteredConsoles, machine_of, record_of, why_none
+from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
 from nospoon.control.labs.requests import Judged, judge, verdicts_json
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
@@ -100,8 +100,7 @@ class Labs:
     ) -> dict[str, object]:
         """What only people know of a registered machine; None: unchanged, "": not any more."""
         known, person = await self._lab(uid, lab)
-        found = {each.name: each for each in known.lab.machines}
-        if machine not in found:
+        if machine not in known.machines:
             raise NotFound(f"lab {known.shown} has no machine {machine!r}")
         state = self.board.scheduler.state_of(known.key, machine)
         if broken is not None:
@@ -118,7 +117,7 @@ class Labs:
             return []
 
         await self.board.do(change)
-        return views.machine_row(self.board, known, found[machine])
+        return views.machine_row(self.board, known, known.machines[machine])
 
     def _require_free(
         self, known: KnownLab, machine: str, person: Person, wanted: str, before: str
@@ -280,7 +279,7 @@ class Labs:
             return await self.console_of_node(owner, node, follow=follow)
         record = record_of(found, recipe)
         if not await self.consoles.has(record, user=uid):
-            machine = machine_of(found, recipe, self.board.known_of(found))
+            machine = self.board.known_of(found).machines.get(found.runs[recipe].machine)
             why = why_none(machine) if machine is not None else ""
             raise NotFound(f"recipe {set_id}.{recipe} has no console log{why and f': {why}'}")
         follow = follow and self.registered.is_growing(record)
