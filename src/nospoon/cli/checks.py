@@ -85,7 +85,7 @@ TOOLS = (
     Tool(("qemu-system-aarch64",), "qemu-system-arm", "runs aarch64 machines", Level.OPTIONAL),
     Tool(("/usr/share/AAVMF/AAVMF_CODE.fd",), "qemu-efi-aarch64",
          "UEFI firmware for aarch64", Level.OPTIONAL),
-    Tool(("ipmitool",), "ipmitool", "talks to BMCs by hand", Level.OPTIONAL),
+    Tool(("ipmitool",), "ipmitool", "power and consoles of labs' machines", Level.OPTIONAL),
 )  # fmt: skip
 
 
