@@ -21,6 +21,7 @@ from nospoon.testing.rack import Rack, private_rack
 
 ACME = "<hostRequires><system><vendor value='Acme'/></system></hostRequires>"
 PANIC = "Kernel panic - not syncing: VFS"
+DISTRO = "distros: {debian: {kernel: http://127.0.0.1:1/k, initrd: http://127.0.0.1:1/i}}"
 pytestmark = pytest.mark.tools
 
 
@@ -173,6 +174,14 @@ def test_a_panic_ends_the_lease_once_and_early(site: Site) -> None:
     assert site.clients() == []
 
 
+def test_a_failed_installation_is_seen(site: Site) -> None:
+    site.up(says="Pane is dead\\r\\n", lab=DISTRO)
+    set_id = site.submit()
+    ended = site.ended(set_id)
+    assert ended["result"] == "failed"
+    assert ended["leases"][0]["why"] == "the console shows: Pane is dead"
+
+
 def test_a_console_that_another_client_takes_is_recorded_again_afterwards(site: Site) -> None:
     site.up(says="login:")
     set_id = site.submit()
@@ -218,9 +227,9 @@ def test_a_lease_goes_on_where_its_bmc_has_no_console(site: Site) -> None:
 
 
 def test_a_machine_of_redfish_says_why_it_has_no_console(site: Site) -> None:
-    site.up(says="login:", protocol="redfish")
+    site.up(says="login:", protocol="redfish", lab=DISTRO)
     why = "Serial over LAN is IPMI's, and its BMC is registered with redfish"
-    checked = site.rack.run("lab", "check", f"{site.lab}/dev", status=1).stdout
+    checked = site.rack.run("lab", "check", f"{site.lab}/dev").stdout
     assert f"console of m1 without {why}" in " ".join(checked.split())
     set_id = site.submit()
     assert site.running(set_id)["leases"][0]["console"] == f"not recorded: {why}"

@@ -57,7 +57,9 @@ def machines(lab: str, format_: str, columns: tuple[str, ...]) -> None:
 @click.argument("lab")
 @output_options
 def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
-    """List what keeps LAB from making or loaning machines; exits with 1 for anything."""
+    """List what LAB is without, and what keeps it from making or loaning machines, for which it
+    exits with 1.
+    """
     record = connect.client().get(f"/v1/labs/{lab}/show")
     rows = list(_findings(record))
     print_rows(rows, format_=format_, columns=columns, names=FINDINGS)
