@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from nospoon.clusterfile.changes import RULES
+from nospoon.clusterfile.cloud import CloudAuthSection, CloudSection
+from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.schema import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +52,16 @@ def test_numbers_and_addresses_are_not_called_text() -> None:
 def test_defaults_stand_in_their_column() -> None:
     assert not [row for row in rows() if "(default)" in row[3] and not row[2]]
     assert [row[2] for row in rows() if row[0] == "`state`"] == ["`available`"]
+
+
+def test_every_section_has_a_table() -> None:
+    """`parts` in the column of changes promises one."""
+    shown = {model for _, model in SCRIPT["SECTIONS"]}
+    inherited, by_the_command = {HardwareSection}, {CloudSection, CloudAuthSection}
+    assert set(RULES) - shown == inherited | by_the_command
+
+
+def test_no_text_is_a_code_block_by_its_indentation() -> None:
+    """CommonMark §4.4: four blanks after an empty line."""
+    lines = (ROOT / "docs/reference/file.md").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("    ")]

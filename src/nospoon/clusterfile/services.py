@@ -42,7 +42,7 @@ class HealthSection(Section):
         description="Path of HTTP there, whose GET has to answer with a status 2xx or 3xx; "
         "default: a connection is enough.",
     )
-    timeout: Duration = Field(120.0, description="How long `up` waits for it; default 2 minutes.")
+    timeout: Duration = Field(120.0, description="How long `up` waits for it.")
 
     @model_validator(mode="before")
     @classmethod
