@@ -15,6 +15,7 @@ import yaml
 from nospoon.cli.files import read_cluster
 from nospoon.errors import NospoonError
 from nospoon.testing.documents import (
+    COMMANDS,
     KINDS,
     REASONS,
     Session,
@@ -47,6 +48,8 @@ BEGINNINGS: dict[str, str] = {
     "docs/howto/lab-requests.md": "",
     "docs/howto/labs.md": "",
     "docs/howto/media-and-http-boot.md": "nospoon up --yes dev.yaml; truncate -s 1M debian-12.iso",
+    "docs/howto/node-kinds.md": "mkdir root && tar -czf service.tar.zst root && "
+    "qemu-img create -f qcow2 debian.qcow2 1M",
     "docs/howto/pdus.md": "",
     "docs/howto/redfish-services.md": "nospoon up --yes dev.yaml",
     "docs/howto/snapshots.md": "nospoon up --yes dev.yaml",
@@ -64,11 +67,22 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
     for block in BLOCKS:
         reason = block.mark.removeprefix("not run: ")
         assert block.mark in {"", "fragment", "other"} or reason in REASONS, block.place
+        assert block.kind not in COMMANDS or block.mark not in {"fragment", "other"}, block.place
         if block.page.startswith("docs/reference/") and block.kind not in {"console", "yaml"}:
             continue  # help texts
         assert block.kind in KINDS or block.mark == "other", f"{block.place}: {block.kind!r}"
         if block.kind != "yaml" and not block.mark:
             assert block.page in BEGINNINGS, f"{block.place} has no beginning"
+
+
+def test_every_reason_is_one_of_a_page() -> None:
+    assert {block.mark.removeprefix("not run: ") for block in BLOCKS} >= set(REASONS)
+
+
+def test_every_block_of_commands_has_one() -> None:
+    assert not [
+        block.place for block in BLOCKS if block.kind in COMMANDS and not list(block.commands())
+    ]
 
 
 def test_every_command_of_nospoon_is_taken_by_its_command_line() -> None:
@@ -109,6 +123,10 @@ def test_what_the_demo_proposes_is_taken_too() -> None:
     found = list(nospoon_commands(proposed))
     assert len(found) == 5
     assert not any(map(problem, found))
+
+
+def test_the_short_option_for_help_is_taken() -> None:
+    assert not problem(["node", "power", "-h"])
 
 
 def test_wrong_commands_are_found() -> None:

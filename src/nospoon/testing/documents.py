@@ -1,12 +1,12 @@
 """Code blocks of Markdown pages: found, classified, and run as their reader would run them.
 
 A block is fenced by three backticks (CommonMark §4.5). Its info string says what it is: `console`
-has commands behind `$ ` and what they print, `sh` only commands, `yaml` a cluster file. An HTML
-comment on the line before the fence, `<!-- test: MARK -->`, says more:
+has commands behind `$ `, or `# ` of root, and what they print, `sh` only commands, `yaml` a cluster
+file. An HTML comment on the line before the fence, `<!-- test: MARK -->`, says more:
 
     not run: REASON     a reason of `REASONS`; its `nospoon` commands are still parsed
     fragment            a part of a cluster file: loaded with a cluster name and a node
-    other               no cluster file at all
+    other               no cluster file at all, and no commands
 
 A cluster file whose first line is `# NAME.yaml` is saved under that name for the commands below it.
 """
@@ -36,12 +36,14 @@ REASONS: Mapping[str, str] = {
     "sudo": "it needs an ordinary user who may use sudo",
     "outside": "it needs a server on the internet or an address of the reader's",
     "the tests": "it is the test suite, or makes what the test suite compares",
-    "virtual media": "it needs an ISO and a machine that boots it; tests/e2e/test_media.py does",
+    "containers": "it needs liblxc or Podman; tests/e2e/test_containers.py and others run the same",
     "systemd": "it needs systemd as init; tests/runtime/test_systemd.py checks the units",
     "for ever": "it does not end by itself; other tests read the same stream",
 }
 """Why a block is not run. Closed: another reason is a failure."""
 KINDS = frozenset({"console", "sh", "yaml"})
+COMMANDS = frozenset({"console", "sh"})
+PROMPTS = ("$ ", "# ")
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _MARK = re.compile(r"^<!-- test: (.+) -->$")
 _INLINE = re.compile(r"`(nospoon [^`]+)`")
@@ -75,7 +77,7 @@ class Block:
             return
         command, shown = "", list[str]()
         for line in self.text.splitlines():
-            if line.startswith("$ "):
+            if line.startswith(PROMPTS):
                 if command:
                     yield command, tuple(shown)
                 command, shown = line[2:], []
@@ -150,7 +152,7 @@ def problem(argv: list[str]) -> str:
     values are not looked at, except where only some are possible.
     """
     command: click.Command = cli
-    context = click.Context(cli, info_name="nospoon")
+    context = click.Context(cli, info_name="nospoon", **cli.context_settings)
     rest = list(argv)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
@@ -159,7 +161,7 @@ def problem(argv: list[str]) -> str:
             return f"no command {name!r}"
         command, context = inner, click.Context(inner, info_name=name, parent=context)
     try:
-        values, left, _ = command.make_parser(context).parse_args(rest)
+        values, left, _ = command.make_parser(context).parse_args(list(rest))
     except click.UsageError as error:
         return error.format_message()
     if left and not isinstance(command, click.Group):
@@ -171,7 +173,11 @@ def problem(argv: list[str]) -> str:
             if given not in wanted and not given.isupper():
                 return f"{given!r} is not one of {', '.join(wanted)}"
         required = isinstance(parameter, click.Argument) and parameter.required
-        if required and not isinstance(given, (str, tuple)) and "--help" not in rest:
+        if (
+            required
+            and not isinstance(given, (str, tuple))
+            and not {"-h", "--help"}.intersection(rest)
+        ):
             return f"{parameter.human_readable_name} is missing"
     return ""
 
