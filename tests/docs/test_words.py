@@ -24,7 +24,11 @@ WORDS = (
     "bad days", "on demand", "ha(?:s|ve) a word for", "only so (?:often|long)", "standings?",
     "enrols?", "enrolment", "whoever", "whom", "strangers?", "at it", "asleep", "misses",
     "also (?:while|when|where|if)", "throwaway", "half-made", "borne out", "bears? out",
-    r"(?<=  )Which(?=\.)", "Write it there",
+    r"(?<=  )Which(?=\.)", "Write it there", "chosen by itself", "(?:can|could) bear",
+    r"(?<!thrown )(?<!taken )(?<!given )(?<!rotated )(?:is|are|was|were) away",
+    r"leaves? (?:it|them|the other|that \w+) alone",
+    r"(?<=, )for (?:it|they|files|others|any \w+|a cloud) (?:may|can|has|have|is)",
+    r"(?<=, )for (?:\w+ )?\w+ (?:might|decided|serves|needs?)",
 )  # fmt: skip
 """Regular expressions of what shared plain English says otherwise: "reports", "another user",
 "again", "repair", "skipped", "capacity" and so on.

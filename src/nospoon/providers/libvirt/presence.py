@@ -315,7 +315,7 @@ class Presence:
             try:
                 await self._hypervisor.ask(lambda _: self._deregister(), "stop listening")
             except NospoonError as error:
-                log.debug("the host was away at the end", why=str(error))
+                log.debug("the host was unreachable at the end", why=str(error))
 
 
 def _cancel(tasks: TasksByMachine, uuid: UUID) -> None:
