@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from nospoon.testing.rack import Rack, private_rack
 
 
@@ -12,7 +14,8 @@ def block(rack: Rack, *names: str) -> None:
     for name in names:
         missing = f"ModuleNotFoundError('no module', name={name!r})"
         (blocked / f"{name}.py").write_text(f"raise {missing}\n")
-    rack.environment["PYTHONPATH"] = str(blocked)
+    others = filter(None, [rack.environment.get("PYTHONPATH")])
+    rack.environment["PYTHONPATH"] = os.pathsep.join([str(blocked), *others])
 
 
 def test_without_libvirts_module_a_plan_names_the_extra_and_simulated_hosts_work() -> None:
@@ -30,7 +33,7 @@ def test_without_libvirts_module_a_plan_names_the_extra_and_simulated_hosts_work
         rack.run("up", "--yes", rack.file(text))
 
 
-def test_without_openstacksdk_a_plan_with_ironic_names_the_extra() -> None:
+def test_without_openstacksdk_plans_with_ironic_and_images_of_glance_name_the_extra() -> None:
     with private_rack() as rack:
         block(rack, "openstack", "keystoneauth1")
         name = rack.name()
@@ -43,3 +46,7 @@ def test_without_openstacksdk_a_plan_with_ironic_names_the_extra() -> None:
             assert "leave `ironic` out of the file" in said
         cloud = rack.file(text + "ironic: {cloud: some}\n")
         assert "pip install 'nospoon[ironic]'" in rack.run("plan", cloud, status=1).stderr
+        for argv in (["list"], ["show", "some"], ["remove", "some"]):
+            said = rack.run("image", *argv, "--os-cloud", "some", status=1).stderr
+            assert "pip install 'nospoon[ironic]'" in said
+            assert "without `--os-cloud`" in said

@@ -16,7 +16,8 @@ def cloud(name: str) -> dict[str, object]:
         from openstack.config.loader import OpenStackConfig  # noqa: PLC0415
     except ImportError as error:
         raise MissingTool(
-            "openstacksdk is needed to read clouds.yaml", hint="pip install 'nospoon[ironic]'"
+            "openstacksdk is needed to read clouds.yaml, and is not installed",
+            hint="Install it with `pip install 'nospoon[ironic]'`.",
         ) from error
     try:
         config = OpenStackConfig().get_one(cloud=name).config

@@ -82,7 +82,9 @@ def _connected(cloud: str) -> Iterator[Connection]:
         from openstack import exceptions  # noqa: PLC0415
     except ImportError as error:
         raise MissingTool(
-            "openstacksdk is needed for --os-cloud", hint="pip install 'nospoon[openstack]'"
+            "openstacksdk is needed for --os-cloud, and is not installed",
+            hint="Install it with `pip install 'nospoon[ironic]'`; without `--os-cloud`, images "
+            "are those of nospoon's own store.",
         ) from error
     try:
         with openstack.connect(cloud=cloud) as connection:
