@@ -43,8 +43,10 @@ def test_what_is_no_address_is_never_connected_to(address: str) -> None:
 
 
 def test_a_node_without_an_address_says_what_to_write() -> None:
-    with pytest.raises(UsageError, match=r"no address of node c/n is known. Plug a NIC"):
+    with pytest.raises(UsageError, match=r"no address of node c/n is known") as refused:
         ssh_argv({**LOGIN, "address": ""}, "")
+    assert "Nodes on simulated hosts and with user-mode networking have none" in refused.value.hint
+    assert "plug a NIC into a network with `netboot: builtin`" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "root@h", ""])

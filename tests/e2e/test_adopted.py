@@ -674,6 +674,7 @@ def test_what_is_no_configuration_or_has_no_machines_to_adopt_is_refused(
     )
     said = shared.run("sushy", "--os-cloud", "mine", status=2).stderr
     assert "cloud 'mine' is not in clouds.yaml" in said
+    assert shared.run("sushy", "--help").stdout.count("Refused: ") == 2, "those of the next lines"
     assert "of the fake driver are not" in shared.run("sushy", "--fake", status=2).stderr
     said = shared.run("sushy", "--ironic-cloud", "mine", status=2).stderr
     assert "nodes of an Ironic are not adopted" in said

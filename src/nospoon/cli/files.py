@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nospoon.model.cluster import Cluster
 
 CHUNK = 1 << 20
+ENDINGS = (".yaml", ".yml")
 DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
 _FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
@@ -198,10 +199,21 @@ def _read(path: str) -> tuple[str, str]:
         return "<stdin>", sys.stdin.read()
     try:
         return path, Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=_meant(path)) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
+
+
+def _meant(path: str) -> str:
+    """Other commands take the name of a cluster, too."""
+    if path.endswith(ENDINGS):
+        return ""
+    files = (f"{path}{ending}" for ending in ENDINGS if Path(f"{path}{ending}").is_file())
+    file = next(files, "")
+    return f"Did you mean {file}?" if file else "Expected a cluster file, such as cluster.yaml."
 
 
 def _why_unreadable(path: Path) -> str:

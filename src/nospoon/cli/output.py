@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from nospoon.model.visible import visible
 F = TypeVar("F", bound=Callable[..., object])
 Row = Mapping[str, object]
 
+_IN_BODY = re.compile(r"(?:^|(?<=; ))body(?:\.|: )")
 FORMATS = ("table", "json", "yaml", "value", "csv")
 
 
@@ -181,8 +183,13 @@ _PRINTERS: dict[str, Callable[[list[dict[str, object]], list[str]], None]] = {
 
 
 def report(error: NospoonError) -> None:
-    """Show an error; those of a cluster file name their places themselves."""
-    echo(str(error) if isinstance(error, SpecError) else f"Error: {error}", err=True)
+    """Show an error; those of a cluster file name their places themselves. Those of a request name
+    the part of its body, of which users of the command line know nothing.
+    """
+    if isinstance(error, SpecError):
+        echo(str(error), err=True)
+    else:
+        echo(f"Error: {_IN_BODY.sub('', str(error))}", err=True)
 
 
 STANDARD_OUTPUT = Path("/dev/stdout")

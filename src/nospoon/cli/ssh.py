@@ -38,7 +38,8 @@ def ssh_argv(login: Mapping[str, str], user: str, command: Sequence[str] = ()) -
     if not login["address"]:
         raise UsageError(
             f"no address of node {login['node']} is known",
-            hint="Plug a NIC into a network with `netboot: builtin`, or give it an `address`.",
+            hint="Nodes on simulated hosts and with user-mode networking have none; elsewhere, "
+            "plug a NIC into a network with `netboot: builtin`, or give it an `address`.",
         )
     options = [f"-o{name}={value}" for name, value in OPTIONS.items()]
     jump = ["-J", login["jump"].removeprefix("ssh://")] if login["jump"] else []

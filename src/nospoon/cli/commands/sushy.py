@@ -53,7 +53,7 @@ FEATURES = ("full", "vmedia", "minimum")
 @click.option("-p", "--port", type=click.IntRange(1, 65535), help="TCP port; default 8000.")
 @click.option("--ssl-certificate", help="Certificate for HTTPS, in PEM.")
 @click.option("--ssl-key", help="Its key, in PEM.")
-@click.option("--os-cloud", help="Refused: instances of a cloud are not adopted yet.")
+@click.option("--os-cloud", help="Cloud of clouds.yaml, whose servers are served.")
 @click.option("--ironic-cloud", help="Refused: nodes of an Ironic are not adopted.")
 @click.option("--fake", is_flag=True, help="Refused: the cluster file has simulated machines.")
 @click.option(
