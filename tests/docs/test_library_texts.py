@@ -77,6 +77,9 @@ def test_every_kind_of_error_of_pydantic_has_words() -> None:
     said = {kind: wanted(kind, context) for kind in get_args(ErrorType)}
     assert said["string_type"] == "text"
     assert said["int_parsing"] == said["int_from_float"] == "a whole number"
+    assert (said["greater_than"], said["less_than"]) == ("more than 1", "less than 1")
+    unclear = {kind for kind, each in said.items() if each == "another kind of value"}
+    assert not {each for each in unclear if "than" in each or each.startswith(("int", "float"))}
     assert not any(FOREIGN.search(each) for each in said.values())
 
 

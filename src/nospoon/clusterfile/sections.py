@@ -260,6 +260,7 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "list_type": "a list",
     "bool_type": "true or false",
+    "int_parsing_size": "a whole number of fewer digits",
     "ip_v4_address": "an IPv4 address",
     "ip_v4_network": "an IPv4 network such as 172.30.0.0/24, without host bits",
 }
@@ -309,8 +310,10 @@ def _bound_message(
 
 
 _BOUNDS = {
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
+    "greater_than_equal": "at least {ge:.15g}",
+    "less_than_equal": "at most {le:.15g}",
+    "greater_than": "more than {gt:.15g}",
+    "less_than": "less than {lt:.15g}",
     "string_too_long": "at most {max_length} characters",
     "string_too_short": "at least {min_length} character",
     "too_long": "at most {max_length} entries",

@@ -32,7 +32,7 @@ from nospoon.errors import UsageError
     help="Calls at once on one host, and nodes that Ironic works on at once.",
 )
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
-@click.option("--timeout", type=float, help="Seconds to wait at most.")
+@click.option("--timeout", type=click.FloatRange(0), help="Seconds to wait at most.")
 @output_options
 def command(
     file: str,

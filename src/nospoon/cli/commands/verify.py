@@ -28,7 +28,13 @@ COLUMNS = (
 @click.argument("cluster", shell_complete=clusters)
 @click.option("-n", "--node", "nodes", multiple=True, help="Only this node; again for more.")
 @click.option("--reboot-running", is_flag=True, help="Also nodes that are on: they are reset.")
-@click.option("--timeout", type=float, default=240.0, show_default=True, help="Seconds a node.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 3600, min_open=True),
+    default=240.0,
+    show_default=True,
+    help="Seconds a node.",
+)
 @output_options
 def command(
     cluster: str,
