@@ -435,10 +435,21 @@ def test_faults_on_demand_show_in_status_and_end_when_cleared(shared: Rack) -> N
     bmc = shared.bmcs(name)["node-0"]
     with pytest.raises(AssertionError):
         shared.ipmitool(bmc, "-N", "1", "-R", "1", "power", "status")
+    said = shared.run("node", "fault", node, "drop", "--clear", status=2).stderr
+    assert "--clear ends all faults of a node" in said
+    assert shared.json("node", "fault", node)[0]["kind"] == "drop"
     shared.run("node", "fault", node, "--clear")
     assert shared.json("node", "fault", node) == []
+    assert (
+        "not in the range 0<x"
+        in shared.run("node", "fault", node, "drop", "--for", "0", status=2).stderr
+    )
+    said = shared.run("host", "setup", file, status=2).stderr
+    assert "has no libvirt host. Simulated hosts and clouds need no preparation." in said
+    for how in (("up", file), ("down", name), ("verify", name)):
+        assert "-1.0 is not in the range" in shared.run(*how, "--timeout", "-1", status=2).stderr
     for how in (("--value", "nan"), ("--for", "inf"), ("--seconds", "nan")):
-        with pytest.raises(AssertionError, match="is not a number"):
+        with pytest.raises(AssertionError, match=r"is not (a number|in the range)"):
             shared.run("node", "fault", node, "sensor", "--sensor", "CPU Temp", *how)
     assert "off" in shared.ipmitool(bmc, "power", "status")
     shared.run("down", "--yes", name)

@@ -10,6 +10,7 @@ from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
+from nospoon.cli.numbers import FiniteRange
 from nospoon.errors import UsageError
 
 
@@ -21,7 +22,7 @@ from nospoon.errors import UsageError
 @click.option("--keep-enrolment", is_flag=True, help="Leave in Ironic what is there.")
 @click.option("--forget-enrolment", is_flag=True, help="Ironic is gone for good: do not ask it.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0), help="Seconds to wait at most.")
+@click.option("--timeout", type=FiniteRange(0), help="Seconds to wait at most.")
 def command(
     cluster: str,
     yes: bool,  # noqa: FBT001  (click passes options by name)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nospoon.model.cluster import Cluster
 
 COLUMNS = ("host", "what", "verdict", "detail")
+NOT_PREPARED = "Simulated hosts and clouds need no preparation."
 OF_LIST = ("host", "cluster", "where", "nodes", "cpus", "memory", "drained", "away")
 
 
@@ -115,7 +116,8 @@ def _to_prepare(
     unknown = sorted(set(chosen) - set(hosts))
     if unknown or not hosts:
         wanted = f"host {', '.join(unknown)}" if unknown else "libvirt host"
-        raise UsageError(f"{file} has no {wanted}", hint=f"Its hosts: {', '.join(hosts) or '-'}.")
+        others = f"Its hosts: {', '.join(hosts)}." if hosts else NOT_PREPARED
+        raise UsageError(f"{file} has no {wanted}", hint=others)
     found: dict[str, dict[str, Any]] = {}
     for host in hosts.values():
         if chosen and host.name not in chosen:

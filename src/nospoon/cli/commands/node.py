@@ -96,7 +96,13 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
 @command.command("fault")
 @click.argument("node", shell_complete=nodes)
 @click.argument("kind", type=click.Choice([*map(str, Kind)]), required=False)
-@click.option("--for", "for_", type=FINITE, metavar="SECONDS", help="Duration of the fault.")
+@click.option(
+    "--for",
+    "for_",
+    type=FiniteRange(0, 31622400, min_open=True),
+    metavar="SECONDS",
+    help="Duration of the fault.",
+)
 @click.option("--probability", type=FiniteRange(0, 1, min_open=True), default=1.0)
 @click.option("--count", type=click.IntRange(1), help="Maximum number of times.")
 @click.option("--seconds", type=FiniteRange(0, 3600), default=5.0, help="How late or slow.")
@@ -119,6 +125,8 @@ def fault(
     columns: tuple[str, ...],
 ) -> None:
     """Inject a fault of KIND into NODE's BMC; without KIND, list its faults."""
+    if clear and kind is not None:
+        raise click.UsageError("--clear ends all faults of a node: leave the kind out.")
     client, path = connect.client(), f"/v1/nodes/{node}/faults"
     rows = client.delete(path) if clear else client.get(path)
     if kind is not None:

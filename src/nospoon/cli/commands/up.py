@@ -15,6 +15,7 @@ from nospoon.cli.completion import files
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import read_request
 from nospoon.cli.follow import beginning, finish, follow
+from nospoon.cli.numbers import FiniteRange
 from nospoon.cli.output import check_columns, output_options, print_rows
 from nospoon.errors import UsageError
 
@@ -32,7 +33,7 @@ from nospoon.errors import UsageError
     help="Calls at once on one host, and nodes that Ironic works on at once.",
 )
 @click.option("--wait/--no-wait", default=True, help="Wait for the end.", show_default=True)
-@click.option("--timeout", type=click.FloatRange(0), help="Seconds to wait at most.")
+@click.option("--timeout", type=FiniteRange(0), help="Seconds to wait at most.")
 @output_options
 def command(
     file: str,

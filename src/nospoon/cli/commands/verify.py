@@ -8,6 +8,7 @@ from nospoon.cli import connect
 from nospoon.cli.completion import clusters
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
+from nospoon.cli.numbers import FiniteRange
 from nospoon.cli.output import output_options, print_rows
 
 COLUMNS = (
@@ -30,7 +31,7 @@ COLUMNS = (
 @click.option("--reboot-running", is_flag=True, help="Also nodes that are on: they are reset.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, 3600, min_open=True),
+    type=FiniteRange(0, 3600, min_open=True),
     default=240.0,
     show_default=True,
     help="Seconds a node.",
