@@ -121,7 +121,10 @@ def test_without_its_file_a_cluster_is_recovered_from_the_hosts_alone(rack: Rack
     (row,) = rack.json("recover", "--host", "a=simulated")
     assert (row["cluster"], row["owner"], row["nodes"], row["bmcs"]) == (name, "root", 3, 3)
     again = rack.run("recover", "--host", "a=simulated", "--format", "json")
-    assert (again.stdout, again.stderr) == ("[]\n", "Nothing was found that is not known.\n")
+    assert (again.stdout, again.stderr) == (
+        "[]\n",
+        "Nothing to recover: no cluster was found that the store lacks.\n",
+    )
     states = rack.json("status", name)
     assert {(r["node"], r["state"]) for r in states} == {(f"node-{n}", "drifted") for n in range(3)}
     assert all(", recovered as " in r["drift"] for r in states)

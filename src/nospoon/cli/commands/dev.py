@@ -41,7 +41,7 @@ def ironic_group() -> None:
               "media and images; default: the one after the API's.")  # fmt: skip
 @click.option("--advertise", default="", help="Address that nodes get; default: --address.")
 @click.option("--auth", type=click.Choice([str(each) for each in Auth]), default="none",
-              show_default=True, help="How callers are known.")  # fmt: skip
+              show_default=True, help="How callers authenticate.")  # fmt: skip
 @click.option("--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE",
               help="An option of ironic.conf; may be repeated.")  # fmt: skip
 @click.option("--database", default="", help="SQLAlchemy URL; default: SQLite of its own.")
@@ -52,7 +52,7 @@ def up(
 ) -> None:  # fmt: skip
     """Start it, or find it running; with other settings it is restarted.
 
-    The first time its Python packages (400 MB) are brought. It runs until `down`.
+    The first run downloads its Python packages (400 MB). It runs until `down`.
     """
     settings = connect.current_settings()
     wanted = Wanted(
@@ -81,7 +81,7 @@ def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
     settings = connect.current_settings()
     state = settings.state / "dev" / "ironic"
     there = asyncio.run(ironic.down(state=state, cache=settings.cache, purge=purge))
-    echo("Ironic is gone" if there else "no Ironic is here: nothing to remove", err=True)
+    echo("Ironic was removed" if there else "no Ironic is here: nothing to remove", err=True)
 
 
 @ironic_group.command("status")
@@ -109,7 +109,7 @@ def ipa_group() -> None:
 def build(format_: str, columns: tuple[str, ...]) -> None:
     """Build kernel and ramdisk of the agent, a small disk image, and a loader for virtual media.
 
-    From Debian's packages and PyPI; what is there already for the same inputs is taken.
+    From Debian's packages and PyPI. What was built from the same inputs is reused.
     """
     settings = connect.current_settings()
     echo("Deploy agent, disk image, loader …", err=True)

@@ -48,7 +48,7 @@ def up(
 ) -> None:  # fmt: skip
     """Start it, repair it, or find it running; with other settings it is made again, empty.
 
-    The first time its Python packages (340 MB) are brought and its databases made. It runs until
+    The first run downloads its Python packages (340 MB) and creates its databases. It runs until
     `down`. Compute hosts that joined it stay.
     """
     settings = connect.current_settings()
@@ -72,7 +72,7 @@ def down(purge: bool) -> None:  # noqa: FBT001  (click passes options by name)
     settings = connect.current_settings()
     state = settings.state / "dev/cloud"
     there = asyncio.run(cloud.down(state=state, cache=settings.cache, purge=purge))
-    echo("the cloud is gone" if there else "no cloud is here: nothing to remove", err=True)
+    echo("the cloud was removed" if there else "no cloud is here: nothing to remove", err=True)
 
 
 @command.command("status")
@@ -126,7 +126,7 @@ def leave(name: str, file: str | None) -> None:
     """Take a compute host out of the cloud; refused while it has servers."""
     found = _running(_state(file))
     asyncio.run(joining.leave(found.wanted, found.where, found.made, name))
-    echo(f"compute host {name} is gone", err=True)
+    echo(f"compute host {name} was removed", err=True)
 
 
 @compute.command("list")

@@ -56,8 +56,8 @@ def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
 @click.option("--undo", is_flag=True, help="Put back what an earlier setup changed.")
 @click.option("-H", "--host", "chosen", multiple=True, help="Only this host; again for more.")
 @click.option("--package", "packages", multiple=True, help="Install this Debian package, too.")
-@click.option("--volume-group", help="Have pools on a logical volume, made in this volume group.")
-@click.option("--volume-size", default="", help="Of that: 200g. Else all that is free.")
+@click.option("--volume-group", help="Put pools on a logical volume, created in this volume group.")
+@click.option("--volume-size", default="", help="Its size, such as 200g; default: all free space.")
 @click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for sudo's password there.")
 @output_options
 def setup(

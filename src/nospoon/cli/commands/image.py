@@ -28,7 +28,7 @@ IN_CLOUD = ("name", "hypervisor_type", "format", "size", "created", "id")
 def command() -> None:
     """Images of VMs and containers: build, load, list, show, remove.
 
-    A cluster file means a loaded image by `image: store:NAME`.
+    A cluster file names a loaded image by `image: store:NAME`.
     """
 
 
@@ -43,7 +43,7 @@ def _cloud_option(function: Callable[..., None]) -> Callable[..., None]:
 @command.command("load")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--hypervisor-type", "kind", type=click.Choice([str(t) for t in HypervisorType]),
-              help="What runs it; without, whatever can begin with its format.")  # fmt: skip
+              help="What runs it; default: whatever boots its format.")  # fmt: skip
 @click.option("--name", default="", help="Its name.  [default: that of FILE, without its ending]")
 @_cloud_option
 @output_options
@@ -53,8 +53,8 @@ def load(
 ) -> None:  # fmt: skip
     """Load FILE: a disk (raw, qcow2), or a root file system (tar; plain, gzip, xz or zstd).
 
-    It takes the place of an image of that name; clusters get it at their next `up`. Nova, too,
-    runs servers of an image in Glance where its type is run.
+    It replaces an image of that name; clusters get it at their next `up`. Nova chooses compute
+    hosts for an image in Glance by its type, too.
     """
     name = name or file.name.partition(".")[0].lower()
     wanted = HypervisorType(kind) if kind is not None else None
@@ -117,7 +117,7 @@ def remove(name: str, cloud: str | None) -> None:
         glance.remove(cloud, name)
     else:
         connect.client().delete(f"/v1/images/{name}")
-    echo(f"image {name} is gone", err=True)
+    echo(f"image {name} was removed", err=True)
 
 
 @command.command("build")
@@ -126,17 +126,17 @@ def remove(name: str, cloud: str | None) -> None:
               type=click.Choice(["lxc", "ext4", "oci", "raw", "qcow2"]),
               help="lxc: a packed root (.tar.zst); ext4: for Nova's LXC driver; oci: an archive "
               "for Docker and Podman; raw, qcow2: a disk for UEFI. Repeatable.")  # fmt: skip
-@click.option("--name", default="debian", show_default=True, help="Of the files.")
+@click.option("--name", default="debian", show_default=True, help="Name of the files.")
 @click.option("--suite", default="bookworm", show_default=True, help="Debian's release.")
 @click.option("--mirror", default="", help="URL of the packages.  [default: this machine's]")
 @click.option("--include", "packages", multiple=True, metavar="PACKAGE",
-              help="A package to install as well. Repeatable.")  # fmt: skip
+              help="Package to install, too. Repeatable.")  # fmt: skip
 @click.option("--copy", "copies", multiple=True, metavar="FILE:DIRECTORY",
               help="Copy a file into a directory of the root. Repeatable.")  # fmt: skip
 @click.option("--run", "commands", multiple=True, metavar="COMMAND",
-              help="Run a command of a shell in the root, after all else. Repeatable.")  # fmt: skip
-@click.option("--size", default="", help="Of disks and ext4, such as 4GiB.  [default: as small as "
-              "may be; disks grow at the first boot]")  # fmt: skip
+              help="Run a shell command in the root, at the end. Repeatable.")  # fmt: skip
+@click.option("--size", default="", help="Size of disks and ext4, such as 4GiB.  "
+              "[default: as small as possible; disks grow at the first boot]")  # fmt: skip
 @output_options
 def build(
     directory: Path, formats: tuple[str, ...], name: str, suite: str, mirror: str,
@@ -145,8 +145,8 @@ def build(
 ) -> None:  # fmt: skip
     """Build images of one root of Debian in DIRECTORY, with systemd, cloud-init and sshd.
 
-    As you, not by the daemon; an ordinary user needs ids in /etc/subuid. With the same packages and
-    SOURCE_DATE_EPOCH it is the same image again.
+    You build it, not the daemon; an ordinary user needs ids in /etc/subuid. The same packages and
+    SOURCE_DATE_EPOCH make the same image.
     """
     from nospoon.dev.images import build as images  # noqa: PLC0415
     from nospoon.dev.images.root import PACKAGES, Root  # noqa: PLC0415

@@ -146,7 +146,7 @@ def media() -> None:
 @click.argument("image", shell_complete=files)
 @click.option("--username", default="", help="For a URL that wants basic authentication.")
 @click.option("--password-file", type=click.File(), help="File with its password.")
-@click.option("--insecure", is_flag=True, help="Take any certificate of its server.")
+@click.option("--insecure", is_flag=True, help="Accept any certificate of its server.")
 def insert(
     node: str,
     image: str,
@@ -216,7 +216,7 @@ def exec_(node: str, argv: tuple[str, ...], user: str) -> None:
 @command.command("logs")
 @click.argument("node", shell_complete=nodes)
 @_USER
-@click.option("-u", "--unit", default="", help="Of this unit of systemd alone.")
+@click.option("-u", "--unit", default="", help="Only of this systemd unit.")
 @click.option(
     "-n", "--lines", type=click.IntRange(0), default=None, help="The last ones; default: all."
 )

@@ -49,9 +49,9 @@ def command(
 ) -> None:
     """Rebuild a lost store from what is on the hosts: of FILE, those given, or this machine.
 
-    With FILE, only the cluster that it names. Of a cluster that is known, what is not known yet is
-    taken in. Nothing on a host is changed; the next `up` serves BMCs again, with new passwords
-    where FILE gives none, and replaces no node.
+    With FILE, only the cluster that it names. Of a known cluster, what is missing in the store is
+    added. Nothing on a host is changed; the next `up` serves BMCs again, with new passwords where
+    FILE gives none, and replaces no node.
     """
     client = connect.client()
     body = hosts_request(file, hosts)
@@ -80,7 +80,7 @@ def _become(client: Client, body: dict[str, object]) -> Client:
 
 def _tell(found: Any) -> None:
     if not found["clusters"]:
-        echo("Nothing was found that is not known.", err=True)
+        echo("Nothing to recover: no cluster was found that the store lacks.", err=True)
     for host, reason in found["away"].items():
         echo(f"host {host} is not looked at: {reason}", err=True)
     for host, others in found["others"].items():

@@ -216,7 +216,7 @@ def watch(set_id: str) -> None:
 @command.command("extend")
 @click.argument("lease", metavar="SET|LEASE")
 @click.argument("time")
-@click.option("--add", is_flag=True, help="To what is left, in place of from now on.")
+@click.option("--add", is_flag=True, help="Add TIME to what is left.")
 def extend(lease: str, time: str, *, add: bool) -> None:
     """Let a lease, or all of a set, end TIME from now (`30min`, `2h`, `0s`: now)."""
     try:

@@ -32,8 +32,10 @@ def command() -> None:
     """Services of VMs and containers: list, logs, restart, upgrade."""
 
 
-_CLUSTER = click.option("--cluster", default="", help="Of this cluster.", shell_complete=clusters)
-_NODE = click.option("--node", default="", help="On this node alone.")
+_CLUSTER = click.option(
+    "--cluster", default="", help="Only of this cluster.", shell_complete=clusters
+)
+_NODE = click.option("--node", default="", help="Only on this node.")
 _USER = click.option(
     "-l", "--user", default="", callback=lambda _, __, value: user_name(value),
     help="User there; default: as ssh_config(5) says, else yours here.",

@@ -28,7 +28,7 @@ def command() -> None:
 def create(cluster: str, name: str | None) -> None:
     """Keep disks and firmware variables of all nodes of CLUSTER, as they are now, as NAME.
 
-    Nodes that run stand still meanwhile. Without NAME, the time is taken.
+    Running nodes are paused meanwhile. The default NAME is the current time.
     """
     client = connect.client()
     name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")  # noqa: TID251  (for people)
