@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nospoon.cli.main import COMMANDS, cli
+from nospoon.settings import settings_for
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -42,3 +43,12 @@ def test_each_request_of_the_rest_api_is_explained() -> None:
     sections = dict(re.findall(r"(?m)^## (\w+Request)\n\n(.+)", page))
     assert len(sections) > 10
     assert not [name for name, text in sections.items() if text.startswith("|")]
+
+
+def test_the_page_of_settings_says_where_a_users_files_are() -> None:
+    page = (REFERENCE / "settings.md").read_text()
+    home, uid = "/home/carol", 4_294_967_294  # without a /run/user/UID
+    found = settings_for({"HOME": home}, uid=uid)
+    for each in (found.state, found.cache, found.pools, found.runtime):
+        place = str(each).replace(home, "~").partition("/nospoon")[0]
+        assert f"`{place}" in page, place
