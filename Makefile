@@ -6,7 +6,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-ironic test-ironic-full test-control-plane check format dist bench docs advisories clean
 
-demo:            ## Bring up real virtual servers, use them as a stranger would
+demo:            ## Bring up real virtual servers, use them as their clients do
 	scripts/setup run
 	scripts/demo
 

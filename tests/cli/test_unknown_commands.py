@@ -18,6 +18,9 @@ from nospoon.cli.main import cli
         ("console", "node console"),
         ("power", "node power"),
         ("stop", "daemon stop"),
+        ("show", "node show"),
+        ("restart", "node power NODE cycle"),
+        ("clusters", "status"),
         ("version", "--version"),
     ],
 )

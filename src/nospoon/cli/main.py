@@ -32,7 +32,7 @@ COMMANDS = {
     "down": "Remove everything of a cluster.",
     "status": "Show desired and observed state, and drift, node by node.",
     "verify": "Boot a probe on every node and compare its hardware with the file.",
-    "node": "Nodes: list, show, power, boot, media, console, fault.",
+    "node": "Nodes: list, show, power, boot, media, console, ssh, fault.",
     "bmc": "BMCs: where they answer, and who may log in.",
     "host": "Hosts: check what they have of what is needed there, and prepare them.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
@@ -56,13 +56,16 @@ COMMANDS = {
 }
 
 ELSEWHERE = {
-    **dict.fromkeys(("list", "ls", "ps", "info", "get"), "status"),
+    **dict.fromkeys(("list", "ls", "ps", "info", "get", "cluster", "clusters"), "status"),
     **dict.fromkeys(("delete", "destroy", "remove", "rm", "undeploy"), "down"),
     **dict.fromkeys(("create", "deploy", "add", "run"), "up"),
     **dict.fromkeys(("validate", "diff", "preview"), "plan"),
-    **dict.fromkeys(("console", "power", "boot", "media", "fault", "ssh", "exec"), "node {}"),
+    **dict.fromkeys(
+        ("console", "power", "boot", "media", "fault", "ssh", "exec", "show"), "node {}"
+    ),
     **dict.fromkeys(("start", "stop"), "daemon {}"),
     **dict.fromkeys(("version", "help"), "--{}"),
+    **dict.fromkeys(("restart", "reboot", "cycle"), "node power NODE cycle"),
     "logs": "node console NODE --log",
 }
 """What other tools, or people in a hurry, call a command -> what it is here."""
