@@ -35,7 +35,7 @@ check:           ## Format, lint, strict types, import contracts, generated docu
 	$(BIN)/python scripts/make-docs --check
 	$(BIN)/python scripts/check-words
 
-format:          ## Format and mend what can be mended
+format:          ## Format, and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

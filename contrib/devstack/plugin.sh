@@ -1,6 +1,6 @@
 #!/bin/bash
 # DevStack plugin: the machines that Ironic's own plugin makes by virsh, virtualbmc and sushy-tools
-# are made by nospoon, and Ironic's plugin enrols them as hardware, from its file hardware_info.
+# are made by nospoon, and Ironic's plugin enrolls them as hardware, from its file hardware_info.
 # It must stand before ironic in local.conf: plugins run in that order in each phase.
 # The contract: https://docs.openstack.org/devstack/latest/plugins.html
 

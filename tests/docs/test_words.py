@@ -40,6 +40,10 @@ SHELL = ("nobody)", "nobody:", "as nobody")
 """The user that dnsmasq runs as."""
 
 
+SAID = re.compile(r"(?:#+|- name:) (.+)")
+"""A comment, the help of a target of make, or the name of a task of Ansible."""
+
+
 def wrong(text: str) -> list[str]:
     plain = NAMES.sub(" ", text)
     for name in SHELL:
@@ -88,6 +92,21 @@ def test_pages_and_help_have_none_of_them() -> None:
         for page in pages()
         for number, line in enumerate(page.read_text().splitlines(), 1)
         if (words := wrong(line))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_comments_and_names_in_files_for_users_have_none_of_them() -> None:
+    """What a user reads who runs `make`, the demo, or a piece of contrib or examples."""
+    files = [ROOT / "Makefile", ROOT / "scripts" / "demo", ROOT / "scripts" / "setup"]
+    for where in ("contrib", "examples"):
+        files += [each for each in sorted((ROOT / where).rglob("*")) if each.suffix != ".py"]
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {', '.join(words)}: {line}"
+        for file in files
+        if file.is_file() and file.suffix not in {".pyc", ".gz"}
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if (text := SAID.search(line)) and (words := wrong(text.group(1)))
     ]
     assert not found, "\n".join(found)
 
