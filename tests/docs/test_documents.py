@@ -118,6 +118,22 @@ def test_the_index_leads_to_every_page_and_no_link_is_dead() -> None:
     assert pages <= led | {index}
 
 
+def test_links_to_a_part_of_a_page_lead_to_a_heading() -> None:
+    dead = [
+        f"{page.name}: {link}#{anchor}"
+        for page in PAGES
+        for link, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text())
+        if anchor not in _anchors(page.parent / link if link else page)
+    ]
+    assert not dead
+
+
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"(?m)^#+ (.+)$", page.read_text())
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
 def test_what_the_demo_proposes_is_taken_too() -> None:
     proposed = (ROOT / "scripts" / "demo").read_text().partition("<<'TXT'\n")[2].partition("TXT")[0]
     found = list(nospoon_commands(proposed))
