@@ -132,7 +132,10 @@ def test_a_directory_in_which_nothing_can_be_written_is_listed(home: Path) -> No
 
 
 def test_of_a_refused_plan_the_machines_are_known_that_it_was_refused_for() -> None:
-    reasons = ["nodes: adopt a: no such machine on here.", "nodes: adopt b: b on host here: why."]
+    reasons = [
+        "nodes: adopt a: no such machine on here.",
+        "/root/.vbmc:3:11: nodes: adopt b: b on host here: why.",
+    ]
     assert refused(PlanRefused(reasons), ["a", "b", "c"]) == {
         "a": "adopt a: no such machine on here.",
         "b": "adopt b: b on host here: why.",

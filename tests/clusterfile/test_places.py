@@ -17,6 +17,9 @@ nodes:
   - {count: 2, overrides: {node-1: {cpus: 2}}}
   - {count: 2}
   - {name: "x-{n:02}", start: 7, count: 3}
+  - {adopt: lab}
+  - {adopt: "lab: old", name: old}
+  - {adopt: {match: "vm-*"}}
 """
 
 
@@ -32,6 +35,9 @@ nodes:
         ("host one: another user has machines there.", "5:3"),
         ("hosts one and two are one libvirtd.", "5:3"),
         ("bmc.pool: 192.0.2.0/24 holds the route.", "6:33"),
+        ("nodes: adopt lab: no such machine on one.", "11:13"),
+        ("nodes: adopt lab: old: no such machine on one.", "12:13"),
+        ("nodes: adopt vm-*: there is none.", "13:13"),
         ("cannot serve UDP 192.0.2.1:623: Cannot assign requested address.", "6:6"),
     ],
 )
@@ -46,6 +52,7 @@ def test_a_reason_stands_where_its_cause_is(reason: str, place: str) -> None:
         "node node-9 has been given up",
         "network provision: 10.0.0.0/24 overlaps",
         "bmc.ports: none left",
+        "nodes: adopt other: no such machine on one.",
         "dev.yaml:5:3: hosts.one: not listed for members",
     ],
 )

@@ -78,6 +78,7 @@ def test_what_cannot_be_adopted_is_told_with_what_is_there(shared: Rack) -> None
     assert f"adopt {own}: own on host sim: nospoon made it: it is a node already" in said
     assert "adopt lab-c: no such machine on sim. There: Other_VM, lab-a, lab-b, own." in said
     assert "Other_VM on host sim would be node lab-b, which is lab-b on host sim" in said
+    assert said.count(f"{file}:") == 4, "each with its place in the file"
 
 
 def test_other_adoptions_are_other_nodes(shared: Rack) -> None:

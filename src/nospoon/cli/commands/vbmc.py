@@ -136,7 +136,10 @@ def add(
         "username": username, "password": password, "address": address, "port": str(port),
         "domain_name": domain_name, "libvirt_uri": libvirt_uri, "active": "False",
     }  # fmt: skip
-    connect.client().post("/v1/plan", _request(_cluster(settings), [settings]))
+    try:
+        connect.client().post("/v1/plan", _request(_cluster(settings), [settings]))
+    except PlanRefused as error:
+        raise NospoonError(refused(error, [domain_name])[domain_name]) from error
     place.parent.mkdir(parents=True, exist_ok=True)
     _write(place, settings)
 
