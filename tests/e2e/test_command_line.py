@@ -267,3 +267,10 @@ def test_nothing_is_attached_to_a_node_that_is_not_there(shared: Rack) -> None:
     said = shared.run("node", "console", "nope", status=2).stderr
     assert "no node 'nope'" in said
     assert "Attached" not in said
+
+
+def test_who_has_no_lab_learns_of_the_check_that_needs_none(shared: Rack) -> None:
+    request = shared.file("<hostRequires/>", "request.xml")
+    said = shared.run("request", "check", request, status=1).stderr
+    assert "there is no lab of yours" in said
+    assert "`nospoon request check --flavors FILE` needs none." in said

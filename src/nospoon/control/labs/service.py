@@ -358,7 +358,8 @@ class Labs:
         if not labs:
             raise Forbidden(
                 "there is no lab of yours, and none of an administrator that you may use",
-                hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`).",
+                hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`). "
+                "`nospoon request check --flavors FILE` needs none.",
             )
         labs.sort(key=lambda each: (each.uid != uid, each.shown))
         found = await self.workers.run(
