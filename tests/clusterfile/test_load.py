@@ -265,7 +265,7 @@ def test_an_unknown_placeholder_is_named() -> None:
 
 
 def test_the_mac_of_no_nic_is_refused() -> None:
-    with pytest.raises(SpecError, match="00:00:00:00:00:00, which none has"):
+    with pytest.raises(SpecError, match="00:00:00:00:00:00 is not a valid NIC address"):
         read("cluster: dev\nnodes: [{nics: [{mac: '00:00:00:00:00:00'}]}]\n")
 
 

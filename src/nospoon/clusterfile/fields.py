@@ -116,9 +116,7 @@ def parse_mac(value: object) -> str:
             f"expected a unicast MAC address, got the multicast address {shown(value)}"
         )
     if not int(text.replace(":", ""), 16):
-        raise ValueError(
-            "expected a MAC address that a NIC may have, got 00:00:00:00:00:00, which none has"
-        )
+        raise ValueError("00:00:00:00:00:00 is not a valid NIC address")
     return text
 
 
