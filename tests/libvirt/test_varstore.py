@@ -75,6 +75,15 @@ def test_other_indications_stay() -> None:
     assert found.data == b"\x05" + bytes(7)
 
 
+def test_a_name_that_is_not_text_is_refused() -> None:
+    """A guest without secure boot writes each byte of its store."""
+    begun = with_secure_boot(template(TEMPLATES[0]), enabled=True)
+    at = begun.index("SecureBootEnable\0".encode("utf-16-le")) - 24
+    damaged = begun[:at] + struct.pack("<L", 3) + begun[at + 4 :]
+    with pytest.raises(BadVariables, match="is not text"):
+        variables(damaged)
+
+
 def test_a_store_that_is_full_is_refused() -> None:
     with pytest.raises(BadVariables, match="the variables take"):
         with_variable(template(TEMPLATES[0]), Variable("Big", GLOBAL, bytes(1 << 18)))

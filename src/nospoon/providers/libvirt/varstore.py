@@ -147,7 +147,10 @@ def _walk(flash: bytes, begin: int, end: int) -> Iterator[tuple[int, Variable]]:
         data, after = name + named, name + named + sized
         if after > end:
             raise BadVariables(f"the variable at {place:#x} does not end")
-        text = flash[name:data].decode("utf-16-le", "surrogatepass").removesuffix("\0")
+        try:
+            text = flash[name:data].decode("utf-16-le", "surrogatepass").removesuffix("\0")
+        except UnicodeDecodeError:
+            raise BadVariables(f"the name of the variable at {place:#x} is not text") from None
         yield (
             state,
             Variable(text, UUID(bytes_le=vendor), flash[data:after], attributes, count, time, key),
