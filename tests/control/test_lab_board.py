@@ -428,3 +428,31 @@ async def test_the_script_of_a_registered_machine_goes_to_no_one_else(place: Pla
         assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or "")
         assert await asks("198.51.100.7") is None, "a second address"
         assert f"/lab/{secret}/ks" in (await asks("192.0.2.9") or ""), "it may ask again"
+
+
+async def test_a_guest_with_the_mac_of_a_registered_machine_gets_no_script(place: Place) -> None:
+    """It chooses what it sends from; registered machines are on other networks than guests."""
+    mac = "52:54:00:00:00:01"
+    place.lab = Lab("dev", machines=(Registered("m1", macs=(mac,)),))
+    links = {
+        "10.0.0.2": "ns0a1b2c-lan",  # of another user's cluster
+        "10.0.1.2": "ns0d1e2f-lan",  # of the lab's owner
+        "10.0.2.2": "ns001122-lan",  # of none any more
+        "192.0.2.9": "br-lan",
+    }
+    async with place.daemon() as board:
+        (known,) = board.known.values()
+        owners = {"ns0a1b2c-lan": known.uid + 1, "ns0d1e2f-lan": known.uid}
+        callbacks = Callbacks(
+            lambda: board, lambda: place.now, owner_of_bridge=owners.get,
+            neighbor=lambda address: Neighbor(Way.LINK, mac, links[address]),
+        )  # fmt: skip
+        here = ("192.0.2.1", 8069)
+        got = {
+            address: await callbacks.script(mac, "http://here", peer=(address, 4000), here=here)
+            for address in links
+        }
+    assert [address for address, script in got.items() if script is None] == [
+        "10.0.0.2",
+        "10.0.2.2",
+    ]

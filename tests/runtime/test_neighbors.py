@@ -29,7 +29,7 @@ for each in (
     "fd00:9::1", "fd00:9::2", "fd00:9::3", "fe80::2%near0", "fd00:10::1",
 ):
     found = neighbor(each)
-    print(each, found.way.name, found.mac)
+    print(each, found.way.name, found.interface, found.mac)
 try:
     neighbor("192.0.2.1")
 except OSError as error:
@@ -39,15 +39,15 @@ KNOWN = """\
 127.0.0.1 HERE
 ::1 HERE
 10.9.0.1 HERE
-10.9.0.2 LINK 52:54:00:00:00:02
-10.9.0.3 LINK 52:54:00:00:00:03
-10.9.0.4 LINK
+10.9.0.2 LINK near0 52:54:00:00:00:02
+10.9.0.3 LINK near0 52:54:00:00:00:03
+10.9.0.4 LINK near0
 10.10.0.1 ROUTED
 10.11.0.2 ROUTED
 fd00:9::1 HERE
-fd00:9::2 LINK 52:54:00:00:00:02
-fd00:9::3 LINK
-fe80::2%near0 LINK 52:54:00:00:00:02
+fd00:9::2 LINK near0 52:54:00:00:00:02
+fd00:9::3 LINK near0
+fe80::2%near0 LINK near0 52:54:00:00:00:02
 fd00:10::1 ROUTED
 the kernel does not know that address
 """

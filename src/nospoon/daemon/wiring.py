@@ -278,7 +278,7 @@ class Daemon:
             self.authority,
             self.peers,
             ready=lambda: self._ready,
-            lab=Callbacks(lambda: self.board, clock.unix),
+            lab=Callbacks(lambda: self.board, clock.unix, self.fleet.owner_of_bridge),
         )
         self.boot_http = HttpListeners(app, port=_boot_port(settings))
         self.netboot = NetbootDriver(

@@ -51,10 +51,11 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """`mac`: in lower case, of a LINK; "" where none is known."""
+    """Of a LINK `interface`, and `mac`: in lower case; "" where none is known."""
 
     way: Way
     mac: str = ""
+    interface: str = ""
 
 
 def neighbor(address: str) -> Neighbor:
@@ -71,10 +72,11 @@ def neighbor(address: str) -> Neighbor:
         return Neighbor(Way.HERE)
     if attributes.keys() & {_GATEWAY, _MULTIPATH, _VIA}:
         return Neighbor(Way.ROUTED)
-    interface = struct.unpack("=i", attributes[_INTERFACE])[0]
+    index = struct.unpack("=i", attributes[_INTERFACE])[0]
+    interface = socket.if_indextoname(index)
     if _flags(interface) & _WITHOUT_MACS:
         return Neighbor(Way.ROUTED)
-    return Neighbor(Way.LINK, _mac(found, interface))
+    return Neighbor(Way.LINK, _mac(found, index), interface)
 
 
 def _route(address: IPv4Address | IPv6Address, interface: int) -> tuple[int, dict[int, bytes]]:
@@ -105,10 +107,9 @@ def _index(scope: str) -> int:
     return int(scope) if scope.isdecimal() else socket.if_nametoindex(scope)
 
 
-def _flags(interface: int) -> int:
-    name = socket.if_indextoname(interface).encode()
+def _flags(interface: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
-        answer = fcntl.ioctl(line, _GET_FLAGS, struct.pack("16sH14x", name, 0))
+        answer = fcntl.ioctl(line, _GET_FLAGS, struct.pack("16sH14x", interface.encode(), 0))
     flags: int = struct.unpack_from("16sH", answer)[1]
     return flags
 

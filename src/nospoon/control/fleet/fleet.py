@@ -134,6 +134,13 @@ class Fleet:
         others = (each for each in self._members.values() if each.cluster_id != but)
         return frozenset(nic.bridge for each in others for nic in each.machine.nics)
 
+    def owner_of_bridge(self, bridge: str) -> int | None:
+        """Whose nodes are plugged into a bridge that nospoon made."""
+        for each in self._members.values():
+            if any(nic.bridge == bridge for nic in each.machine.nics):
+                return each.uid
+        return None
+
     def hosts_of_others(self, uid: int, names: Collection[str]) -> Iterator[Host]:
         """Those of other users' nodes that have one of these names, once for each node."""
         for each in self._members.values():

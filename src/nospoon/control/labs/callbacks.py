@@ -11,6 +11,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.lab.provision import cmdline, distro_of, kickstart
 from nospoon.lab.work import RecipeSet, Run, SetState, Stage
+from nospoon.plan.identity import made_for_a_cluster
 from nospoon.protocols.ipxe.offer import Kernel
 from nospoon.protocols.ipxe.script import LEAVE, load, written
 from nospoon.runtime.clock import Clock
@@ -22,6 +23,8 @@ from nospoon.runtime.socket_diag import Place
 log = RateLimitedLog()
 UserOf = Callable[[Place, Place], int | None]
 """(peer, here) -> the user of another process of this machine."""
+OwnerOfBridge = Callable[[str], int | None]
+"""Name of a bridge that nospoon made -> whose it is."""
 
 EVENTS = ("install_start", "install_done", "install_fail")
 MOST_WHY = 200
@@ -35,6 +38,7 @@ class Callbacks:
 
     board_of: Callable[[], Board]
     clock: Clock
+    owner_of_bridge: OwnerOfBridge = lambda _: None
     user_of: UserOf = user_of
     neighbor: Callable[[str], Neighbor] = neighbor
 
@@ -93,7 +97,8 @@ class Callbacks:
 
     def _may_be(self, known: KnownLab, machine: str, *, peer: Place, here: Place) -> bool:
         """An installer's script has a secret. Who is on a network of this machine is known by MAC;
-        processes of this machine by their user: the lab's owner, and the daemon's, may look.
+        processes of this machine by their user: the lab's owner, and the daemon's, may look. Guests
+        choose their MAC: on networks of clusters, those of the lab's owner may ask.
         """
         macs = next((each.macs for each in known.lab.machines if each.name == machine), ())
         try:
@@ -107,7 +112,10 @@ class Callbacks:
                 user = self.user_of((there, peer[1]), (at, here[1]))
                 return user is not None and user in {os.geteuid(), known.uid}
             case Way.LINK:
-                return found.mac in macs  # not one that the kernel has forgotten
+                if found.mac not in macs:  # also one that the kernel has forgotten
+                    return False
+                is_guest = made_for_a_cluster(found.interface)
+                return not is_guest or self.owner_of_bridge(found.interface) == known.uid
             case Way.ROUTED:
                 return True
 
