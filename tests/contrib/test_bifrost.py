@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import Any
 
+import pytest
 import yaml
 from tests.contrib.conftest import CONTRIB, NOSPOON, play
 
@@ -26,6 +28,7 @@ def variables(rack: Rack, name: str) -> dict[str, Any]:
         "baremetal_json_file": str(rack.directory / "baremetal.json"),
         "baremetal_nodes_json": str(rack.directory / "nodes.json"),
         "nospoon_name": name,
+        "nospoon_file": str(rack.directory / f"{name}.nospoon.yaml"),
         "nospoon_command": NOSPOON,
         "nospoon_hosts": {"sim": "simulated"},
         "nospoon_bmc": yaml.safe_load(rack.bmc())["bmc"],
@@ -65,6 +68,26 @@ def test_bifrosts_test_machines_are_made_described_and_removed(rack: Rack) -> No
     assert "changed=0 " in play(rack, BIFROST / "create-vm-nodes.yaml", given)
     play(rack, BIFROST / "create-vm-nodes.yaml", {**given, "nospoon_state": "absent"})
     assert "no cluster" in rack.run("status", name, status=2).stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's files are made by root")
+def test_files_that_another_user_put_where_they_are_written_are_replaced(rack: Rack) -> None:
+    """As into /tmp: Ansible's copy leaves a file to who has it, with passwords or not."""
+    name, shared = rack.name(), rack.directory / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    planted = [shared / each for each in ("baremetal.json", "nodes.json")]
+    for each in planted:
+        each.write_text("theirs")
+        each.chmod(0o666)
+        os.chown(each, 65534, 65534)
+    described, nodes = map(str, planted)
+    files = {"baremetal_json_file": described, "baremetal_nodes_json": nodes}
+    play(rack, BIFROST / "create-vm-nodes.yaml", {**variables(rack, name), **files})
+    for each in planted:
+        assert (each.stat().st_uid, each.stat().st_mode & 0o777) == (0, 0o600), each
+    assert list(json.loads(planted[0].read_text())) == ["testvm1", "testvm2"]
+    assert sorted(shared.iterdir()) == planted, "the cluster's file is elsewhere"
 
 
 def test_the_inventory_is_that_of_the_cluster_as_it_is_now(rack: Rack) -> None:
