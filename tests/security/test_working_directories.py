@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import nospoon
+from nospoon.cli import ansible
+from nospoon.errors import UsageError
 
 SOURCES = Path(nospoon.__file__).parent
 NOSPOON = Path(sys.executable).with_name("nospoon")
@@ -44,6 +46,24 @@ def test_the_daemon_imports_nothing_from_the_directory_in_which_it_is_started(
     )
     assert "NOSPOON_DATABASE is not a URL" in done.stderr
     assert not marker.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's files are made by root")
+def test_ansible_has_the_settings_of_no_other_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads `ansible.cfg` where it is started, which may name plugins."""
+    inventory = tmp_path / "hosts"
+    inventory.write_text("near ansible_connection=local\n")
+    (tmp_path / "ansible.cfg").write_text("no settings")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"ansible\.cfg"):
+        ansible.inventory("hosts")
+    os.chown(tmp_path, 65534, 65534)
+    assert ansible.hosts_of(ansible.inventory("hosts"), "all") == {"near": {}}
+    monkeypatch.setenv("SUDO_UID", "65534")
+    with pytest.raises(UsageError, match=r"ansible\.cfg"):
+        ansible.inventory("hosts")
 
 
 def commands_of_python() -> Iterator[tuple[str, list[str]]]:

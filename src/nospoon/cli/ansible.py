@@ -51,9 +51,9 @@ def inventory(path: str, *, playbooks: str | None = None) -> Any:
 
     Raises `MissingTool`, or `UsageError` with Ansible's own words.
     """
-    argv = [_tool("ansible-inventory"), "--list", "-i", path]
+    argv = [_tool("ansible-inventory"), "--list", "-i", str(Path(path).absolute())]
     argv += ["--playbook-dir", playbooks] if playbooks is not None else []
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=_place(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")
     return json.loads(done.stdout)
@@ -112,7 +112,9 @@ def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str])
         listed = Path(place, "inventory.json")
         listed.write_text(json.dumps({"all": {"hosts": hosts}}))
         argv = [_tool("ansible-playbook"), "-i", str(listed), f"nospoon.host.{name}", *more]
-        ansible = subprocess.Popen(argv, env=_environment(), stdout=subprocess.PIPE, text=True)
+        ansible = subprocess.Popen(
+            argv, env=_environment(), cwd=_place(), stdout=subprocess.PIPE, text=True
+        )
         assert ansible.stdout is not None, "it was asked for"
         try:
             rows = list(_recap(_shown(ansible.stdout)))
@@ -124,6 +126,15 @@ def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str])
         if ansible.wait() and not rows:
             raise UsageError(f"ansible-playbook ended with status {ansible.returncode}")
     return rows
+
+
+def _place() -> str:
+    """Where Ansible is started: it runs what `ansible.cfg` there names. So not in a directory of
+    another user, but for the one who calls sudo.
+    """
+    here = Path.cwd()
+    users = {"0", str(os.geteuid()), os.environ.get("SUDO_UID", "0")}
+    return str(here) if str(here.stat().st_uid) in users else "/"
 
 
 def _end(ansible: subprocess.Popen[str]) -> None:
