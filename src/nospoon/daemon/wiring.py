@@ -135,7 +135,7 @@ class Daemon:
         self.database = _opened(settings)
         self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
-        self.reach = Reach(settings.media_networks, closed=self._serves_boot_files, names=Lookups())
+        self.reach = Reach(settings.media_networks, closed=self._is_own, names=Lookups())
         self.logins = Logins(self.cipher)
         self.files = Files.at(
             settings.state / "files",
@@ -353,9 +353,10 @@ class Daemon:
         self.people = People(self.access.admins)
         self.lab_records = Workers("records of labs", 1)
         self.lab_consoles = Workers("consoles of labs", 2)
+        self.bmc_reach = replace(self.reach, closed=self.boot_http.serves)
         self.registered_consoles = RegisteredConsoles(
             records=self.records,
-            reach=self.reach,
+            reach=self.bmc_reach,
             tasks=self._tasks,
             workers=Workers("console logs of labs", 2),
             ended=self.consoles.node_removed,
@@ -489,7 +490,7 @@ class Daemon:
             clusters=lambda: self.controller,
             power=self.nodes.power,
             operations=self.operations,
-            machines=RegisteredBmcs(self.reach),
+            machines=RegisteredBmcs(self.bmc_reach),
             consoles=self.registered_consoles,
             database=self.database,
             cipher=self.cipher,
@@ -779,8 +780,11 @@ class Daemon:
         await self.netboot.publish(machine)
         await self.remotes.publish(machine)
 
-    def _serves_boot_files(self, address: str, port: int) -> bool:
-        return self.boot_http.serves(address, port)
+    def _is_own(self, address: str, port: int) -> bool:
+        """Whether boot files or BMCs are served there: both know who asks by the address, and so by
+        this machine's for what it is made to ask.
+        """
+        return self.boot_http.serves(address, port) or self.bmcs.answers_at(address, port)
 
     async def _fetch_record(self, machine: UUID) -> None:
         await self.remotes.fetch_records(machine, hosts=self.hosts)

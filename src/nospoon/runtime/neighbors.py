@@ -79,6 +79,14 @@ def neighbor(address: str) -> Neighbor:
     return Neighbor(Way.LINK, _mac(found, index), interface)
 
 
+def is_here(address: str) -> bool:
+    """Whether it is an address of this machine."""
+    try:
+        return neighbor(address).way is Way.HERE
+    except OSError:
+        return False
+
+
 def _route(address: IPv4Address | IPv6Address, interface: int) -> tuple[int, dict[int, bytes]]:
     """Its type and attributes."""
     head = _RTMSG.pack(_family(address), address.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)

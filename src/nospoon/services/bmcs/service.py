@@ -52,6 +52,7 @@ from nospoon.model.resources import Bmc, Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.protocols.limit import OF_THE_DAEMON, Budgets
+from nospoon.runtime.neighbors import is_here
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
@@ -423,6 +424,12 @@ class BmcService:
     async def key_databases(self, uuid: UUID) -> Sequence[KeyDatabase]:
         """As `MachineDriver.key_databases`, which it asks."""
         return await self._machines.key_databases(uuid)
+
+    def answers_at(self, address: str, port: int) -> bool:
+        """Whether BMCs answer by Redfish who connects to there from this machine."""
+        place = address, port
+        found = any(map(self.registry.redfish_at, (place, ("::", port))))
+        return found and (self.registry.endpoint(place) == place or is_here(address))
 
     def _known(self, uuid: UUID) -> Served:
         served = self.registry.status(uuid)
