@@ -15,6 +15,8 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
+from nospoon.clusterfile.load import load
+from nospoon.control.maintenance.host_check import HostChecker
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch
@@ -60,6 +62,15 @@ async def test_endless_output_does_not_fill_the_memory(
     ssh.write_text(f"#!/bin/sh\nexec yes{where}\n")
     with pytest.raises(ProviderError, match="on rack wrote more than 1MiB"):
         await SshRunner("rack").run(["ip", "-j", "link"], stdin=b"x" * (1 << 22))
+
+
+async def test_a_clock_that_shows_no_time_is_an_error_of_its_host(ssh: Path) -> None:
+    """It was an error of the daemon, which named no host."""
+    ssh.write_text("#!/bin/sh\necho noon\n")
+    checker = HostChecker(cast("Any", None), lambda: 0.0, lambda _: "")
+    cluster = load("cluster: c\nhosts: {h: simulated}\nnodes: []\n", file="f")
+    with pytest.raises(ProviderError, match="`date` printed"):
+        [each async for each in checker._commands(cluster, SshRunner("rack"))]
 
 
 async def test_a_command_over_ssh_is_still_given_what_it_reads(ssh: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.errors import NospoonError
+from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.capabilities import Capabilities, Media
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts
@@ -146,9 +146,17 @@ class HostChecker:
                 verdict = Verdict.MISSING if each.needed(cluster) else Verdict.WITHOUT
                 detail = f"{each.purpose}: install the package {each.package} there"
                 yield each.program, verdict, detail
-        skew = float((await runner.run(["date", "+%s.%N"])).stdout) - self._clock()
+        skew = await self._skew(runner)
         verdict = Verdict.OK if abs(skew) < SKEW else Verdict.MISSING
         yield "clock", verdict, f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} ours"
+
+    async def _skew(self, runner: Runner) -> float:
+        """Seconds by which a host's clock is ahead."""
+        done = await runner.run(["date", "+%s.%N"])
+        try:
+            return float(done.stdout) - self._clock()
+        except ValueError as error:
+            raise ProviderError("`date` printed what is not a time") from error
 
 
 def kvm(can: Capabilities) -> tuple[Verdict, str]:
