@@ -126,7 +126,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
         upgrade(connection, "0009")
         columns = ("id", "name", "uid", "generation", "file", "text", "created")
         values = {each: getattr(cluster, each) for each in columns} | {"id": str(cluster.id)}
-        others = {"uploads": {}, "allocations": {}}
+        others: dict[str, object] = {"uploads": {}, "allocations": {}}
         connection.execute(insert(tables.clusters).values(**values, **others))
         for name, users in {"hit": (STORED, bob), "other": (bob,), "none": ()}.items():
             machine = Machine(
