@@ -109,8 +109,21 @@ async def test_a_volume_that_makes_no_sense_is_refused(
 async def test_there_is_room_for_sixteen() -> None:
     async with rack() as b:
         for _ in range(16):
-            assert (await post(b, {"CapacityBytes": GIB})).status == 201
-        assert (await post(b, {"CapacityBytes": GIB})).status == 409
+            assert (await post(b, {"CapacityBytes": GIB // 2})).status == 201
+        assert (await post(b, {"CapacityBytes": GIB // 2})).status == 409
+
+
+async def test_volumes_have_no_more_than_the_drives() -> None:
+    """Of 16 volumes of 64 TiB, a guest whose BMC's client made them filled the disk of its host."""
+    async with rack() as b:
+        first = await post(b, {"CapacityBytes": 6 * GIB})
+        assert first.status == 201
+        refused = await post(b, {"CapacityBytes": 4 * GIB + 1})
+        assert (refused.status, b.store.saved[-1][1].volumes[-1].size) == (409, 6 * GIB)
+        assert f"have {10 * GIB} bytes, of which other volumes take {6 * GIB}" in str(refused.json)
+        assert (await post(b, {"CapacityBytes": 4 * GIB})).status == 201
+        assert (await client(b.first).ask("DELETE", first.headers["location"])).status == 204
+        assert (await post(b, {"CapacityBytes": 6 * GIB})).status == 201
 
 
 SUSHY = """

@@ -1,13 +1,14 @@
 """Volumes of a system's storage: each disk of its shape, and those that clients make and remove.
 
 A volume that is made is a disk of its own, whatever its RAID type and drives, which are kept as
-they were asked for. The machine has it from its next start or reset on, and loses it likewise.
+they were asked for; together they have no more bytes than the drives. The machine has it from its
+next start or reset on, and loses it likewise.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -146,9 +147,22 @@ async def _create(exchange: Exchange) -> Response:
     before = served.aggregate.runtime.volumes
     if len(before) >= MOST:
         raise errors.general(409, f"The machine has {MOST} such volumes already.")
+    _check_room(served, volume, before)
     await _request(exchange, served, (*before, volume))
     headers = {"Location": f"{ROOT}/{_path(served)}/{volume.id}"}
     return respond(_shown(served, volume), status=201, headers=headers)
+
+
+def _check_room(served: Served, volume: AddedVolume, before: Sequence[AddedVolume]) -> None:
+    """As of a controller's drives: the cluster file says by them what a node may take of its host.
+    Raises `RedfishError`.
+    """
+    has = sum(size_of(served, int(place)) or 0 for place in drives(served))
+    used = sum(each.size for each in before)
+    if used + volume.size > has:
+        raise errors.general(
+            409, f"The drives have {has} bytes, of which other volumes take {used}."
+        )
 
 
 def _asked(served: Served, body: dict[str, object]) -> AddedVolume:
