@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from nospoon.runtime.tls import Key, private_pem
 from nospoon.services.bmcs.certificates import Certificates, Wanted
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing import dmtf_tools
-from nospoon.testing.bench import Bench, bench, config
+from nospoon.testing.bench import Bench, bench, config, free_port
 from nospoon.testing.certificates import written
 from nospoon.testing.redfish import Answer, client
 
@@ -229,6 +230,25 @@ async def test_one_who_shares_the_address_cannot_change_it_alone(
         await b.service.put(replace(b.configs[1], password=b.first.password))
         made = await generate(b.first)
         assert (await put(b.first, authority.answer(made.json["CSRString"]))).status == 204
+
+
+async def test_another_users_bmcs_at_the_address_have_a_certificate_of_their_own(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Who knows the key of a certificate could answer in the place of all that show it."""
+    text = authority.sign(authority.key.public_key(), named("one's"))
+    text += private_pem(authority.key).decode()
+    async with bench(1, tls=tmp_path) as b:
+        assert (await put(b.first, text)).status == 204
+        theirs = config(7, redfish_port=free_port(socket.SOCK_STREAM))
+        theirs = replace(theirs, owner=1000, bmc=replace(theirs.bmc, tls=True))
+        await b.service.put(theirs)
+        assert (await served(theirs)).subject == named("nospoon BMC at 127.0.0.1")
+        assert (await served(b.first)).subject == named("one's")
+        made = await generate(theirs)
+        assert (await put(theirs, authority.answer(made.json["CSRString"]))).status == 204
+        assert (await served(theirs)).subject == named("bmc.example")
+        assert (await served(b.first)).subject == named("one's")
 
 
 def give(b: Bench, place: Path, name: str) -> str:

@@ -1,7 +1,9 @@
 """Certificates of Redfish services: each address has one of its own, made once, signed by itself.
 
 A certificate and its key that an operator puts there, as ADDRESS.pem, are taken as they are. One
-that a client brings replaces it: with its key, or for the key of the request made here last.
+that a client brings goes before it, at the BMCs of their owner alone, as ADDRESS.UID.pem: with its
+key, or for the key of the request made here last. Where BMCs of several owners are at one socket,
+it takes the place of the other, and its client administers them all.
 
 One that a cluster file gives is known by its digest, and lies where uploads lie. Only the file
 changes it.
@@ -36,13 +38,14 @@ class Certificates:
         """A cluster file gives this pair; it can be served."""
         self._given[digest] = certificate, key
 
-    def pair(self, address: str, given: str = "") -> tuple[Path, Path]:
+    def pair(self, address: str, given: str = "", owner: int | None = None) -> tuple[Path, Path]:
         """Certificate and key, each a file. `given`: digest of one that a cluster file gives.
+        `owner`, here and below: whose BMCs show it, None for those of several users.
 
         Raises `ProviderError` for one that is not here any more.
         """
         if not given:
-            return self.path(address), self.path(address)
+            return self.path(address, owner), self.path(address, owner)
         found = self._given.get(given)
         if found is None or not all(each.is_file() for each in found):
             raise ProviderError(
@@ -51,26 +54,34 @@ class Certificates:
             )
         return found
 
-    def path(self, address: str) -> Path:
+    def path(self, address: str, owner: int | None = None) -> Path:
         """Certificate and key for an address, in one PEM file."""
-        path = self.directory / f"{address.replace(':', '_')}.pem"
+        brought, path = self._file(address, owner, "pem"), self._file(address, None, "pem")
+        if brought.exists():
+            return brought
         if not path.exists():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write(path, b"".join(self_signed(address, name=f"nospoon BMC at {address}")))
         return path
 
-    def chain(self, address: str, given: str = "") -> list[x509.Certificate]:
-        """What is served at an address, its own certificate first. Raises as `pair`."""
-        return x509.load_pem_x509_certificates(self.pair(address, given)[0].read_bytes())
+    def _file(self, address: str, owner: int | None, ending: str) -> Path:
+        whose = "" if owner is None else f".{owner}"
+        return self.directory / f"{address.replace(':', '_')}{whose}.{ending}"
 
-    def request(self, address: str, wanted: Wanted) -> str:
+    def chain(
+        self, address: str, given: str = "", owner: int | None = None
+    ) -> list[x509.Certificate]:
+        """What is served at an address, its own certificate first. Raises as `pair`."""
+        return x509.load_pem_x509_certificates(self.pair(address, given, owner)[0].read_bytes())
+
+    def request(self, address: str, wanted: Wanted, owner: int | None = None) -> str:
         """A signing request (RFC 2986) in PEM, with a new key that is kept until it is answered.
 
         Raises `UsageError`.
         """
         key = wanted.key()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(self._pending(address), private_pem(key))
+        _write(self._pending(address, owner), private_pem(key))
         names = [_general_name(each) for each in wanted.alternatives]
         builder = x509.CertificateSigningRequestBuilder().subject_name(wanted.subject)
         if names:
@@ -81,7 +92,7 @@ class Certificates:
             raise UsageError("a name has characters that X.509 does not allow in it") from error
         return signed.public_bytes(serialization.Encoding.PEM).decode()
 
-    def replace(self, address: str, text: str) -> None:
+    def replace(self, address: str, text: str, owner: int | None = None) -> None:
         """Serve this certificate, or chain with its own certificate first. Raises `UsageError`."""
         data = text.encode()
         try:
@@ -89,9 +100,9 @@ class Certificates:
             wanted = public_bytes(chain[0].public_key())
         except (ValueError, UnsupportedAlgorithm) as error:
             raise UsageError("the certificate is not a certificate in PEM") from error
-        pending = self._pending(address)
+        pending = self._pending(address, owner)
         kept = pending.read_bytes() if pending.exists() else b""
-        for candidate in (data, kept, self.path(address).read_bytes()):
+        for candidate in (data, kept, self.path(address, owner).read_bytes()):
             key = _key_in(candidate)
             if key is not None and public_bytes(key.public_key()) == wanted:
                 break
@@ -101,23 +112,23 @@ class Certificates:
                 hint="Sign the request that GenerateCSR gave last, or add the private key.",
             )
         whole = [each.public_bytes(serialization.Encoding.PEM) for each in chain]
-        self._take(address, private_pem(key) + b"".join(whole))
+        self._take(self._file(address, owner, "pem"), private_pem(key) + b"".join(whole))
         pending.unlink(missing_ok=True)
 
-    def _take(self, address: str, pem: bytes) -> None:
+    def _take(self, path: Path, pem: bytes) -> None:
         """Only what TLS can be served with: keys may be too small for it."""
-        tried = self.path(address).with_suffix(".tried")
+        tried = path.with_suffix(".tried")
         _write(tried, pem)
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tried)
         except ssl.SSLError as error:
             tried.unlink()
             raise UsageError(f"the certificate cannot be served: {error.reason}") from None
-        tried.replace(self.path(address))
+        tried.replace(path)
 
-    def _pending(self, address: str) -> Path:
+    def _pending(self, address: str, owner: int | None) -> Path:
         """The key of the last request that no certificate has come for."""
-        return self.directory / f"{address.replace(':', '_')}.request"
+        return self._file(address, owner, "request")
 
 
 @dataclass(frozen=True, slots=True)

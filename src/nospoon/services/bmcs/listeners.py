@@ -148,14 +148,13 @@ class Listeners:
         wanted = _needs(bmc)
         left = _needs(instead_of) if instead_of is not None else ()
         joined: list[_Need] = []
-        closed: dict[_Need, set[UUID]] = {}
+        closed: dict[_Need, _Shared] = {}
         async with self._lock:
             await asyncio.sleep(0)  # thousands may come at once: one in each turn of the loop
             try:
                 await self._clear(left, wanted, bmc.uuid, closed)
                 for need in wanted:
-                    await self._join(need, bmc.uuid, joined)
-                    self._open[need].owners |= {owner}
+                    await self._join(need, bmc.uuid, joined, owner)
             except BaseException:
                 for need in joined:
                     await self._leave(need, bmc.uuid)
@@ -217,7 +216,7 @@ class Listeners:
         left: Iterable[_Need],
         wanted: Iterable[_Need],
         user: UUID,
-        closed: dict[_Need, set[UUID]],
+        closed: dict[_Need, _Shared],
     ) -> None:
         """Close what this user leaves and that hinders what it wants."""
         for need in left:
@@ -225,21 +224,24 @@ class Listeners:
             if shared is None or user not in shared.users:
                 continue
             if any(need.hinders(each) for each in wanted):
-                closed[need] = shared.users
+                closed[need] = shared
                 await self._shut(need, shared)
 
-    async def _join(self, need: _Need, user: UUID, joined: list[_Need]) -> None:
+    async def _join(self, need: _Need, user: UUID, joined: list[_Need], owner: int) -> None:
         shared = self._open.get(need)
         if shared is None:
             _refuse_hindered(need, self._open)
             self._opening.add(need)
             try:
-                shared = self._open[need] = await self._opened(need)
+                shared = self._open[need] = await self._opened(need, frozenset({owner}))
             finally:
                 self._opening.discard(need)
         if user not in shared.users:
             shared.users.add(user)
             joined.append(need)
+        if owner not in shared.owners:
+            shared.owners |= {owner}
+            self._renew(need, shared)
 
     async def _leave(self, need: _Need, user: UUID) -> None:
         shared = self._open.get(need)
@@ -249,27 +251,27 @@ class Listeners:
         if not shared.users:
             await self._shut(need, shared)
 
-    async def _reopen(self, closed: Mapping[_Need, set[UUID]]) -> None:
-        for need, users in closed.items():
+    async def _reopen(self, closed: Mapping[_Need, _Shared]) -> None:
+        for need, before in closed.items():
             try:
-                shared = await self._opened(need)
+                shared = await self._opened(need, before.owners)
             except NospoonError as error:
-                log.error("BMCs stopped", by=str(need), nodes=len(users), why=str(error))
+                log.error("BMCs stopped", by=str(need), nodes=len(before.users), why=str(error))
                 continue
-            shared.users |= users
+            shared.users |= before.users
             self._open[need] = shared
 
-    async def _opened(self, need: _Need) -> _Shared:
+    async def _opened(self, need: _Need, owners: frozenset[int]) -> _Shared:
         _require_descriptors(need)
         match need.kind:
             case _Kind.ROUTE:
                 _require_routes(need.address)
                 await _route("replace", need.address)
-                return _Shared()
+                return _Shared(owners=owners)
             case _Kind.REDFISH:
-                return _Shared(http=await self._http(need))
+                return _Shared(owners=owners, http=await self._http(need, owners))
             case _Kind.IPMI | _Kind.SNMP:
-                return self._udp(need)
+                return self._udp(need, owners)
 
     async def _shut(self, need: _Need, shared: _Shared) -> None:
         self._open.pop(need, None)
@@ -280,8 +282,8 @@ class Listeners:
         elif need.kind is _Kind.ROUTE:
             await _route("del", need.address)
 
-    def _udp(self, need: _Need) -> _Shared:
-        shared, datagram = _Shared(), self._datagram[need.kind]
+    def _udp(self, need: _Need, owners: frozenset[int]) -> _Shared:
+        shared, datagram = _Shared(owners=owners), self._datagram[need.kind]
         shared.udp = UdpSocket(
             need.address,
             need.port,
@@ -291,9 +293,9 @@ class Listeners:
         )
         return shared
 
-    async def _http(self, need: _Need) -> HttpServer:
+    async def _http(self, need: _Need, owners: frozenset[int]) -> HttpServer:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
-        settings: dict[str, Any] = {"ws": "none", "http": RedfishHttp, **self._tls(need)}
+        settings: dict[str, Any] = {"ws": "none", "http": RedfishHttp, **self._tls(need, owners)}
         listener = _bound(need.address, need.port)
         app, together = self._redfish(), self._connections
         http = HttpServer(app, [listener], connections=together, **settings)
@@ -307,13 +309,14 @@ class Listeners:
             raise
         return http
 
-    def _tls(self, need: _Need) -> dict[str, object]:
+    def _tls(self, need: _Need, owners: frozenset[int]) -> dict[str, object]:
         """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
         if not need.tls:
             return {}
         if self._certificates is None:
             raise ProviderError("this service has no place for certificates")
-        certificate, key = self._certificates.pair(need.address, need.certificate)
+        owner = _alone(owners)
+        certificate, key = self._certificates.pair(need.address, need.certificate, owner)
         return {
             "ssl_certfile": str(certificate),
             "ssl_keyfile": str(key),
@@ -324,24 +327,39 @@ class Listeners:
         """Where its certificate is kept; None: it is served without TLS."""
         return self._certificates if bmc.tls else None
 
+    def certificate_owner(self, bmc: Bmc) -> int | None:
+        """Whose BMCs alone are where this one is; None: those of several users."""
+        found = (self._open.get(need) for need in _needs(bmc) if need.kind is _Kind.REDFISH)
+        return next((_alone(shared.owners) for shared in found if shared is not None), None)
+
     def renew_certificate(self, bmc: Bmc) -> None:
         """Serve its own certificate that is kept now, on every port of its address."""
-        assert self._certificates is not None, "it is served with TLS"
-        address = bind_address(bmc)
+        address, owner = bind_address(bmc), self.certificate_owner(bmc)
         for need, shared in self._open.items():
-            own = need.tls and not need.certificate
-            if need.address == address and shared.http is not None and own:
-                shared.http.renew(self._certificates.path(address))
+            if need.address == address and _alone(shared.owners) == owner:
+                self._renew(need, shared)
+
+    def _renew(self, need: _Need, shared: _Shared) -> None:
+        if shared.http is not None and need.tls and not need.certificate:
+            assert self._certificates is not None, "it is served with TLS"
+            owner = _alone(shared.owners)
+            shared.http.renew(self._certificates.path(need.address, owner))
 
     def beside(self, bmc: Bmc) -> set[UUID]:
         """All BMCs that show the same certificate."""
-        address = bind_address(bmc)
+        address, owner = bind_address(bmc), self.certificate_owner(bmc)
         return {
             user
             for need, shared in self._open.items()
             if need.address == address and need.tls and need.certificate == bmc.certificate
+            if _alone(shared.owners) == owner
             for user in shared.users
         }
+
+
+def _alone(owners: frozenset[int]) -> int | None:
+    """The one owner of all BMCs at a socket; None: there are several."""
+    return next(iter(owners)) if len(owners) == 1 else None
 
 
 def _fields(need: _Need) -> str:

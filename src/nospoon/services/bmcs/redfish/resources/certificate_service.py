@@ -139,7 +139,8 @@ def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, object
         if kept is None or wanted != ONLY:
             return None
         path = f"{_HTTPS.format(id=served.bmc.uuid)}/{ONLY}"
-        chain = kept.chain(bind_address(served.bmc), served.bmc.certificate)
+        owner = exchange.service.listeners.certificate_owner(served.bmc)
+        chain = kept.chain(bind_address(served.bmc), served.bmc.certificate, owner)
         return certificate(path, ONLY, chain, usage="Web")
 
     return make
@@ -205,9 +206,10 @@ async def _generate(exchange: Exchange) -> Response:
     if kept is None:
         raise errors.general(409, "This BMC is served without TLS.")
     wanted = Wanted(_subject(given), _alternatives(given), _key(given))
+    owner = exchange.service.listeners.certificate_owner(served.bmc)
     try:
         text = await exchange.service.listeners.keys.run(
-            partial(kept.request, bind_address(served.bmc), wanted), client=served.bmc.uuid
+            partial(kept.request, bind_address(served.bmc), wanted, owner), client=served.bmc.uuid
         )
     except UsageError as error:
         raise errors.of(error) from None
@@ -259,9 +261,10 @@ async def _replace(exchange: Exchange) -> Response:
     kept = exchange.service.listeners.certificates(served.bmc)
     if kept is None:
         raise errors.not_found(exchange.path)
+    owner = exchange.service.listeners.certificate_owner(served.bmc)
     try:
         await exchange.service.listeners.keys.run(
-            partial(kept.replace, bind_address(served.bmc), text), client=served.bmc.uuid
+            partial(kept.replace, bind_address(served.bmc), text, owner), client=served.bmc.uuid
         )
     except UsageError as error:
         raise errors.of(error) from None
