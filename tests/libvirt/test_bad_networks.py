@@ -221,6 +221,8 @@ async def test_what_guests_send_from_fills_no_memory_of_the_host(
         await driver.create(link, bench.tag)
         limit = f"ip link set dev {bridge} type bridge fdb_max_learned {MOST_LEARNED}"
         assert limit in noting.noted
+        answers = ["cat", f"/proc/sys/net/ipv4/conf/{bridge}/arp_filter"]
+        assert (await runner.run(answers)).stdout == "1\n", "to addresses of the network alone"
         device = ["ip", "-d", "-json", "link", "show", "dev", device_of(bridge)]
         (shown,) = json.loads((await runner.run(device)).stdout)
         assert shown["linkinfo"]["info_data"]["limit"] == MOST_LEARNED

@@ -32,6 +32,12 @@ from nospoon.runtime.runner import Runner
 
 VirNetwork = Any
 
+ONE_SUBNET = 'echo 1 >"/proc/sys/net/ipv4/conf/$1/arp_filter"'
+"""Shell: the host answers ARP to addresses of a bridge's own network alone (ip-sysctl.rst). It
+notes who asks, in a table of 1,024 addresses for all its networks, its way out included: a guest
+that asks from as many made-up addresses in 5 s would keep all others out of it.
+"""
+
 
 class NetworkDriver:
     """Defines, starts and removes isolated networks. `runner` runs commands on the host."""
@@ -154,6 +160,7 @@ class NetworkDriver:
         limit = ("fdb_max_learned", str(MOST_LEARNED))
         argv = ["ip", "link", "set", "dev", bridge, "type", "bridge", *limit]
         await self._runner.run(argv, check=False)
+        await self._runner.run(["sh", "-c", ONE_SUBNET, "sh", bridge], check=False)
 
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
