@@ -17,7 +17,7 @@ from tests.exports.conftest import inventory_of
 from nospoon.clusterfile.importers import READERS, Source
 from nospoon.clusterfile.load import load
 from nospoon.control.planning.exports import WRITERS
-from nospoon.exports.formats import FORMATS
+from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory
 from nospoon.model.cluster import BmcProtocol, Firmware
 
@@ -157,6 +157,12 @@ def test_ansible_has_groups_addresses_and_passwords_that_are_no_templates(
         [*show, "-a", "var=bmc_password"], capture_output=True, text=True, check=True
     )
     assert f'"bmc_password": "{SECRET}"' in done.stdout
+
+
+@pytest.mark.parametrize("mark", ["{{", "{%", "{#"])
+def test_what_begins_a_template_is_marked_as_none(mark: str) -> None:
+    """Ansible leaves out comments, too, and with them the rest of a password."""
+    assert "!unsafe" in WRITERS[Syntax.YAML]({"bmc_password": f"a{mark}b"})
 
 
 def test_labels_that_are_no_names_of_groups_are_told_apart(tmp_path: Path) -> None:

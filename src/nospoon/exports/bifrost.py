@@ -10,6 +10,7 @@ from nospoon.exports.inventory import (
     DRIVER_INFO,
     INTERFACES,
     PROPERTIES,
+    TEMPLATES,
     Inventory,
     Made,
     Place,
@@ -30,7 +31,7 @@ def make(inventory: Inventory) -> Made:
     left_out += [
         f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"
         for place in inventory.places
-        if "{{" in place.secrets.password or "{%" in place.secrets.password
+        if any(each in place.secrets.password for each in TEMPLATES)
     ]
     return Made({each["name"]: each for each in nodes}, tuple(left_out))
 

@@ -114,6 +114,8 @@ def _registered(cluster: Cluster, place: Place) -> Registered:
 
 EVERYWHERE = frozenset({"uuid", "name", "driver"})
 """What every format says of a node."""
+TEMPLATES = ("{{", "{%", "{#")
+"""What begins an expression, a statement and a comment in Ansible's templates (Jinja)."""
 INTERFACES, DRIVER_INFO, PROPERTIES, PORTS = "interfaces", "driver_info", "properties", "ports"
 USUAL = {"resource_class": "baremetal", "ports.pxe_enabled": True}
 _OWN_IDS = frozenset({"uuid", "portgroup_uuid"})

@@ -14,7 +14,7 @@ from nospoon.control.planning.accounts import secrets_of
 from nospoon.control.planning.planner import Planner
 from nospoon.errors import UsageError
 from nospoon.exports.formats import FORMATS, Syntax
-from nospoon.exports.inventory import Inventory, Place
+from nospoon.exports.inventory import TEMPLATES, Inventory, Place
 from nospoon.model.cluster import Cluster
 from nospoon.model.passwords import is_hash
 from nospoon.plan.addresses.addresses import known_addresses
@@ -130,7 +130,7 @@ class _Dumper(Dumper):
 
 
 def _text(dumper: yaml.CSafeDumper, value: str) -> yaml.Node:
-    if "{{" in value or "{%" in value:
+    if any(each in value for each in TEMPLATES):
         return dumper.represent_scalar("!unsafe", value)
     return quoted_text(dumper, value)
 
