@@ -1,16 +1,17 @@
 """Desired state as the store has it: the cluster that a file describes, as a value.
 
 Nodes are kept as what they have other than the one before them of their flavor: 10,000 of a group
-are hardly more than their names, and share in memory what they share in the file.
+are hardly more than their names, and share in memory what they share in the file. Longer texts are
+kept once, before all else: by aliases, a short file may give each node one of 64 Ki characters.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from itertools import chain
 from typing import Any, get_type_hints
@@ -20,20 +21,27 @@ import msgspec
 from nospoon.model.cluster import BmcAddressing, Cluster, Node
 from nospoon.store.hosts import host_of, record_of
 
-FORMAT = 1
+FORMAT = 2
 """Of what `packed` gives. With a change that `unpacked` cannot read it grows by one: values of
 before are then made again from their files.
 """
+LONG, MARK = 32, "~"
+"""Characters of a text that is kept once, and what begins its place among those."""
+PIECE = 16 << 10
+"""Bytes that are unpacked at a time: they may be a thousand times as many then."""
 
 
 def packed(cluster: Cluster) -> bytes:
     """Not encrypted, though it has passwords; of logins at clouds it has the names alone. 10,000
     nodes take a tenth of a second: run it in a worker.
     """
+    texts = dict[str, int]()
     head = {name: _plain(getattr(cluster, name)) for name in _HEAD}
-    lines = ({"format": FORMAT}, head, [record_of(host) for host in cluster.hosts])
+    parts = chain((head, list(map(record_of, cluster.hosts))), _lines_of(cluster.nodes))
+    lines = [_line(_short(part, texts)) for part in parts]
+    first = _line({"format": FORMAT, "texts": len(texts)})
     packer = zlib.compressobj(1)
-    pieces = [packer.compress(_line(each)) for each in chain(lines, _lines_of(cluster.nodes))]
+    pieces = [packer.compress(each) for each in chain((first,), map(_line, texts), lines)]
     return b"".join((*pieces, packer.flush()))
 
 
@@ -41,15 +49,49 @@ def unpacked(kept: bytes) -> Cluster | None:
     """None for b"", and for what a version with another format has packed."""
     if not kept:
         return None
-    form, *lines = zlib.decompress(kept).splitlines()
-    if json.loads(form) != {"format": FORMAT}:
+    lines = map(json.loads, _lines(kept))
+    form = next(lines)
+    if form["format"] != FORMAT:
         return None
-    head, hosts, *nodes = map(json.loads, lines)
+    texts = [next(lines) for _ in range(form["texts"])]
+    head, hosts, *nodes = map(partial(_whole, texts=texts), lines)
     return Cluster(
         hosts=tuple(map(host_of, hosts)),
         nodes=tuple(_nodes_of(nodes)),
         **{name: _read(Cluster, name, value) for name, value in head.items()},
     )
+
+
+def _short(value: object, texts: dict[str, int]) -> object:
+    """The same with places of long texts, which are added to `texts`."""
+    match value:
+        case str():
+            if len(value) < LONG and not value.startswith(MARK):
+                return value
+            return f"{MARK}{texts.setdefault(value, len(texts))}"
+        case dict():
+            return {_short(name, texts): _short(each, texts) for name, each in value.items()}
+        case list() | tuple():
+            return [_short(each, texts) for each in value]
+    return value
+
+
+def _whole(value: Any, texts: Sequence[str]) -> Any:
+    match value:
+        case str():
+            return texts[int(value[len(MARK) :])] if value.startswith(MARK) else value
+        case dict():
+            return {_whole(name, texts): _whole(each, texts) for name, each in value.items()}
+        case list():
+            return [_whole(each, texts) for each in value]
+    return value
+
+
+def _lines(kept: bytes) -> Iterator[bytes]:
+    unpacker, rest = zlib.decompressobj(), b""
+    for begin in range(0, len(kept), PIECE):
+        *whole, rest = (rest + unpacker.decompress(kept[begin : begin + PIECE])).split(b"\n")
+        yield from whole
 
 
 def _lines_of(nodes: Iterable[Node]) -> Iterator[dict[str, object]]:
