@@ -191,12 +191,13 @@ async def test_a_full_disk_is_marked_where_something_is_missing(site: Site) -> N
 
 KILLED = """
 import asyncio
-from nospoon.control.labs.bmcs import ipmitool
+from nospoon.control.labs.bmcs import UNUSED, ipmitool
 from nospoon.model.lab import Registered
 from nospoon.runtime import process
 
 async def main():
-    argv, env = ipmitool(Registered("m", address="192.0.2.1"), "sol", "activate")
+    machine = Registered("m", address="192.0.2.1")
+    argv, env = ipmitool(machine, "sol", "activate", user=UNUSED)
     await process.pipe(argv, env=env, errors=True)
     await asyncio.Event().wait()
 

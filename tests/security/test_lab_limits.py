@@ -138,12 +138,18 @@ class Bmcs:
         self.calls.append(call)
 
     async def start(
-        self, machine: Registered, *, installs: bool, while_off: WhileOff | None = None
+        self,
+        machine: Registered,
+        *,
+        owner: int,
+        installs: bool,
+        while_off: WhileOff | None = None,
     ) -> None:
-        del installs, while_off
+        del owner, installs, while_off
         await self._call(f"start {machine.name}")
 
-    async def stop(self, machine: Registered) -> None:
+    async def stop(self, machine: Registered, *, owner: int) -> None:
+        del owner
         await self._call(f"stop {machine.name}")
 
 
@@ -218,7 +224,7 @@ async def test_a_bmc_names_no_other_request(member: str) -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ProviderError, match="no System"):
             await RegisteredBmcs(ANYWHERE).stop(
-                Registered("m", "redfish", "127.0.0.1", port, tls=False)
+                Registered("m", "redfish", "127.0.0.1", port, tls=False), owner=1000
             )
 
 

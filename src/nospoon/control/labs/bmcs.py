@@ -34,7 +34,7 @@ CONFINED = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
 WITHOUT_RIGHTS = ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all")
 """Answers of a BMC cause memory errors in ipmitool 1.8.19, and members name BMCs."""
 OWNERS, MOST_OWNERS = 2_010_000_000, 100_000_000
-"""The first of the users for what runs long for one lab owner, and their number: above those that
+"""The first of the users for what runs for one lab owner, and their number: above those that
 SSSD makes (sssd-ldap(5), ldap_idmap_range_max), below those of systemd (UIDS-GIDS.md).
 """
 
@@ -50,28 +50,29 @@ class RegisteredBmcs:
     reach: Reach
 
     async def start(
-        self, machine: Registered, *, installs: bool, while_off: WhileOff = _nothing
+        self, machine: Registered, *, owner: int, installs: bool, while_off: WhileOff = _nothing
     ) -> None:
-        """On, from the network once where something installs it. `while_off`: called before, when
-        it is off. Raises `ProviderError`.
+        """On, from the network once where something installs it. `owner`: of its lab; `while_off`:
+        called before, when it is off. Raises `ProviderError`.
         """
         require_reach(machine, self.reach)
         if machine.protocol == "redfish":
             await _Redfish(machine, self.reach).start(installs=installs, while_off=while_off)
             return
-        await _ipmi(machine, "chassis", "power", "off")
+        user = user_of(owner)
+        await _ipmi(machine, "chassis", "power", "off", user=user)
         await while_off()
         if installs:
-            await _ipmi(machine, "chassis", "bootdev", "pxe")
-        await _ipmi(machine, "chassis", "power", "on")
+            await _ipmi(machine, "chassis", "bootdev", "pxe", user=user)
+        await _ipmi(machine, "chassis", "power", "on", user=user)
 
-    async def stop(self, machine: Registered) -> None:
+    async def stop(self, machine: Registered, *, owner: int) -> None:
         """Off. Raises `ProviderError`."""
         require_reach(machine, self.reach)
         if machine.protocol == "redfish":
             await _Redfish(machine, self.reach).reset("ForceOff")
         else:
-            await _ipmi(machine, "chassis", "power", "off")
+            await _ipmi(machine, "chassis", "power", "off", user=user_of(owner))
 
 
 def require_reach(machine: Registered, reach: Reach) -> None:
@@ -84,9 +85,9 @@ def require_reach(machine: Registered, reach: Reach) -> None:
 
 
 def user_of(owner: int) -> str:
-    """A user and group for what runs long for a lab owner: processes of one user may read one
-    another's environments (proc(5)), and one that a BMC has taken over would read the passwords of
-    other owners' BMCs. `UNUSED` in a user namespace that has too few users.
+    """A user and group for what runs for a lab owner: processes of one user may read one another's
+    environments (proc(5)), and one that a BMC has taken over, which may leave others behind, would
+    read the passwords of other owners' BMCs. `UNUSED` in a user namespace that has too few users.
     """
     user = OWNERS + owner % MOST_OWNERS
     maps = (Path(f"/proc/self/{each}_map").read_text() for each in ("uid", "gid"))
@@ -99,9 +100,7 @@ def _maps(text: str, user: int) -> bool:
     return any(first <= user < first + count for first, _, count in ranges)
 
 
-def ipmitool(
-    machine: Registered, *command: str, user: str = UNUSED
-) -> tuple[list[str], dict[str, str]]:
+def ipmitool(machine: Registered, *command: str, user: str) -> tuple[list[str], dict[str, str]]:
     """A command line and its environment, by which the password goes: other users do not see it
     there (environ(7)). What it writes comes line by line: into a pipe, C programs write whole
     buffers.
@@ -120,8 +119,8 @@ def ipmitool(
     return argv, env
 
 
-async def _ipmi(machine: Registered, *command: str) -> None:
-    argv, env = ipmitool(machine, *command)
+async def _ipmi(machine: Registered, *command: str, user: str) -> None:
+    argv, env = ipmitool(machine, *command, user=user)
     for left in reversed(range(TRIES)):
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:

@@ -67,9 +67,9 @@ class Machines(Protocol):
     """BMCs of registered machines."""
 
     async def start(
-        self, machine: Registered, *, installs: bool, while_off: WhileOff = ...
+        self, machine: Registered, *, owner: int, installs: bool, while_off: WhileOff = ...
     ) -> None: ...
-    async def stop(self, machine: Registered) -> None: ...
+    async def stop(self, machine: Registered, *, owner: int) -> None: ...
 
 
 class Consoles(Protocol):
@@ -156,9 +156,9 @@ class Racks:
             raise Conflict(f"another command for machine {machine.name} is under way")
         async with turn, self._calls[known.uid]:
             if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
-                await self.machines.stop(machine)
+                await self.machines.stop(machine, owner=known.uid)
             if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
-                await self.machines.start(machine, installs=False)
+                await self.machines.start(machine, owner=known.uid, installs=False)
         return "done"
 
     def _turn_of(self, known: KnownLab, machine: Registered) -> asyncio.Lock:
@@ -239,7 +239,9 @@ class Racks:
                 machine = known.machines[run.machine]
                 recorded = partial(self.consoles.begin, found, number, known)
                 async with self._turn_of(known, machine), self._calls[known.uid]:
-                    await self.machines.start(machine, installs=installs, while_off=recorded)
+                    await self.machines.start(
+                        machine, owner=known.uid, installs=installs, while_off=recorded
+                    )
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)
 
@@ -259,7 +261,7 @@ class Racks:
                 machine = known.machines[run.machine]
                 try:
                     async with self._turn_of(known, machine), self._calls[known.uid]:
-                        await self.machines.stop(machine)
+                        await self.machines.stop(machine, owner=known.uid)
                 except NospoonError as error:
                     log.warning("a machine is not off", machine=run.machine, why=str(error))
                     on[run.machine] = str(error)
