@@ -283,7 +283,7 @@ async def test_a_cluster_has_so_many_snapshots(tmp_path: Path) -> None:
     text = "cluster: c\nhosts: {h: simulated}\nnodes: [{name: n}]\n"
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, text)
-        (row,) = await asked.daemon.database.call(clusters.all_clusters)
+        (row,) = await asked.daemon.database.call(clusters.outlines)
         for number in range(MOST):
             taken = snapshots.SnapshotRow(row.id, f"s{number}", SnapshotState.COMPLETE, 1.0, ())
             await asked.daemon.database.call(snapshots.put, taken)

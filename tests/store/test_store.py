@@ -93,7 +93,7 @@ async def test_clusters_belong_to_their_user(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
     await database.call(clusters.save, replace(CLUSTER, id=uuid4(), uid=1001))
     assert await database.call(clusters.find, uid=1002, name="dev") is None
-    assert len(await database.call(clusters.all_clusters, uid=1001)) == 1
+    assert len(await database.call(clusters.outlines, uid=1001)) == 1
     with pytest.raises(IntegrityError):
         await database.call(clusters.save, replace(CLUSTER, id=uuid4()))
 

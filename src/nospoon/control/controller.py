@@ -21,7 +21,7 @@ from nospoon.control.content.library import Library
 from nospoon.control.content.named_files import places_of
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.fleet.owned import owned
+from nospoon.control.fleet.owned import each_cluster, owned
 from nospoon.control.labs.service import Labs
 from nospoon.control.maintenance import bundle
 from nospoon.control.maintenance.host_check import Finding, HostChecker
@@ -348,7 +348,7 @@ class Controller:
         texts.add("daemon.log", log)
         texts.add("operations.json", await self._as_json(uid, operations))
         said = list[str]()
-        for row in await self.database.read(stored.all_clusters, uid=uid):
+        async for row in each_cluster(self.database, uid=uid):
             if cluster in ("", row.name):
                 said += await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(uid, "")

@@ -137,14 +137,6 @@ def get(connection: Connection, id: UUID) -> ClusterRow | None:  # noqa: A002  (
     return _cluster(row) if row is not None else None
 
 
-def all_clusters(connection: Connection, *, uid: int | None = None) -> list[ClusterRow]:
-    """All clusters, or those of one user, by name."""
-    query = select(clusters).order_by(clusters.c.name)
-    if uid is not None:
-        query = query.where(clusters.c.uid == uid)
-    return [_cluster(row) for row in connection.execute(query)]
-
-
 def count(connection: Connection) -> tuple[int, int]:
     """How many clusters and nodes there are, of all users."""
 
@@ -161,11 +153,12 @@ def listed(connection: Connection, *, uid: int) -> list[tuple[UUID, str, str]]:
     return [(UUID(row.id), row.name, row.file) for row in rows]
 
 
-def outlines(connection: Connection) -> list[Outline]:
-    """Of all clusters, by name."""
-    columns = (clusters.c[name] for name in Outline._fields)
-    rows = connection.execute(select(*columns).order_by(clusters.c.name))
-    return [Outline(UUID(id_), *more) for id_, *more in rows]
+def outlines(connection: Connection, *, uid: int | None = None) -> list[Outline]:
+    """Of all clusters, or those of one user, by name."""
+    query = select(*(clusters.c[name] for name in Outline._fields)).order_by(clusters.c.name)
+    if uid is not None:
+        query = query.where(clusters.c.uid == uid)
+    return [Outline(UUID(id_), *more) for id_, *more in connection.execute(query)]
 
 
 def digests(connection: Connection) -> set[str]:

@@ -1,6 +1,8 @@
-"""A cluster of the caller's, by name."""
+"""Clusters of the store: one of the caller's by name, and all of them one after the other."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
 
 from nospoon.errors import NotFound
 from nospoon.store import clusters as stored
@@ -16,3 +18,13 @@ async def owned(database: Database, *, uid: int, name: str) -> ClusterRow:
         hint = f"Yours: {', '.join(known)}." if known else "You have none."
         raise NotFound(f"no cluster {name!r}", hint=hint)
     return row
+
+
+async def each_cluster(database: Database, *, uid: int | None = None) -> AsyncIterator[ClusterRow]:
+    """All clusters, or those of one user, by name. One is read when it is asked for: a hundred of
+    one user may have gigabytes. What is removed meanwhile is left out.
+    """
+    for outline in await database.read(stored.outlines, uid=uid):
+        row = await database.read(stored.get, outline.id)
+        if row is not None:
+            yield row

@@ -19,6 +19,7 @@ from nospoon.clusterfile.recovered import FILE, cluster_file, with_more
 from nospoon.control.fleet.enrolment import Enrolment
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.owned import each_cluster
 from nospoon.control.maintenance.orphans import cluster_name
 from nospoon.control.maintenance.survey import Scope, Seen, Survey
 from nospoon.control.operations.operations import Operations
@@ -195,7 +196,7 @@ class Recovery:
                 await self._survey.hosts_of(row),
                 self._operations.current(row.id),
             )
-            for row in await self._database.read(stored.all_clusters)
+            async for row in each_cluster(self._database)
         }
 
     async def _taken_in(

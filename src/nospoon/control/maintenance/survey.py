@@ -11,6 +11,7 @@ from uuid import UUID
 
 from nospoon.clusterfile.host_at import host_at
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.owned import each_cluster
 from nospoon.control.planning.planner import Planner
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
@@ -93,7 +94,7 @@ class Survey:
         hosts, ironics = [host_at("here", self._default_uri)], []
         why_not, owner = cache(self._planner.access.why_not), dict[UUID, int]()
         owners: dict[tuple[str, ...], frozenset[int]] = {}
-        for row in await self._database.read(stored.all_clusters):
+        async for row in each_cluster(self._database):
             owner[row.id] = row.uid
             known = await self._planner.hosts_of(row)
             hosts += [host for host in known if not why_not(row.uid, host)]
@@ -102,7 +103,9 @@ class Survey:
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
         async for node in paced(nodes):
-            uid = owner[node.cluster_id]
+            uid = owner.get(node.cluster_id)
+            if uid is None:  # of a cluster that was made meanwhile
+                continue
             _add_owner(owners, node.host, uid)
             if not why_not(uid, node.host):
                 hosts.append(node.host)

@@ -34,7 +34,7 @@ from nospoon.runtime.paced import paced
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow, Source
+from nospoon.store.clusters import ClusterRow, NodeRow, Outline, Source
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.desired import packed
@@ -78,7 +78,7 @@ class KeptFile:
     certificate: CertificateFiles | None
 
 
-def in_turn(rows: Iterable[ClusterRow]) -> list[ClusterRow]:
+def in_turn(rows: Iterable[Outline]) -> list[Outline]:
     """Owners take turns, older clusters first: files that take long are waited for by their owner
     alone.
     """
@@ -109,7 +109,7 @@ class Memory:
         labs: LabBoard,
         clock: Clock,
     ) -> None:
-        self._unread = deque[ClusterRow]()
+        self._unread = deque[Outline]()
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._fleet, self._consoles = planner, fleet, consoles
         self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
@@ -117,12 +117,13 @@ class Memory:
     async def restore(self) -> int:
         """At start-up: know all nodes again. Returns how many there are."""
         rows = await self._database.read(stored.all_nodes)
-        clusters = {row.id: row for row in await self._database.read(stored.all_clusters)}
+        clusters = {each.id: each for each in await self._database.read(stored.outlines)}
         profiles = dict[UUID, dict[str, ServedProfile]]()
         self._unread = deque(in_turn(clusters.values()))
         end = monotonic() + self.reading
         while self._unread and monotonic() < end:
-            first = self._unread.popleft()
+            first = await self._database.read(stored.get, self._unread.popleft().id)
+            assert first is not None, "none is removed before the start"
             profiles[first.id] = await self._profiles_of(first)
         for row in self._unread:
             log.warning("its file is read after the start", cluster=row.name, uid=row.uid)
@@ -144,8 +145,9 @@ class Memory:
         their profiles. One that an `up` or `down` has changed meanwhile is not looked at.
         """
         while self._unread:
-            row = self._unread.popleft()
-            if not await self._is_current(row):
+            outline = self._unread.popleft()
+            row = await self._database.read(stored.get, outline.id)
+            if row is None or row.generation != outline.generation:
                 continue
             profiles, nodes = (
                 await self._read(row),
@@ -400,7 +402,7 @@ def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
     return {row.name: row for row in prepared.seen.rows if row.name not in changed}
 
 
-def _member(row: ClusterRow, node: NodeRow, profile: ServedProfile | None) -> Member:
+def _member(row: ClusterRow | Outline, node: NodeRow, profile: ServedProfile | None) -> Member:
     return Member(
         uid=row.uid,
         cluster=row.name,

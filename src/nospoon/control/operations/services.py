@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nospoon.control.fleet.fleet import Fleet, Member
-from nospoon.control.fleet.owned import owned
+from nospoon.control.fleet.owned import each_cluster, owned
 from nospoon.control.operations.health import AT_ONCE, HealthChecks
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
@@ -12,7 +12,6 @@ from nospoon.model.service import Service
 from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.runtime.few import few_at_once
 from nospoon.runtime.turns import Turns
-from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
@@ -41,7 +40,7 @@ class Services:
             if cluster:
                 return await self._of(await owned(self._database, uid=uid, name=cluster))
             found: list[dict[str, object]] = []
-            for row in await self._database.read(stored.all_clusters, uid=uid):
+            async for row in each_cluster(self._database, uid=uid):
                 found += await self._of(row)
             return found
 

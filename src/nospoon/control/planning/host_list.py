@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.owned import each_cluster
 from nospoon.control.planning.planner import Planner
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
@@ -35,7 +36,7 @@ class Listed:
 async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int) -> list[Listed]:
     """A row for each host of each cluster of this user."""
     found = []
-    for cluster in await database.read(stored.all_clusters, uid=uid):
+    async for cluster in each_cluster(database, uid=uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
         for node in await database.read(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)
