@@ -1,10 +1,11 @@
-"""Nobody makes others' operations forgotten by having many."""
+"""Nobody makes others' operations forgotten by having many, nor fills the store by results."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import pytest
 from sqlalchemy import Connection
 from tests.security.asked import OTHER, OWNER
 
@@ -41,3 +42,38 @@ async def test_a_user_s_operations_are_forgotten_by_that_user_s_own_only(tmp_pat
         database.close()
     assert len(kept) <= KEPT_OPERATIONS + 1
     assert kept[0].id == flood[-1].id
+
+
+async def test_results_of_a_user_are_bounded_and_in_no_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `verify` of 20,000 nodes one has 50 MB, and a user has 200."""
+    monkeypatch.setattr(operations, "KEPT_RESULTS", 2500)
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    rows = [of(OWNER, float(number)) for number in range(4)]
+    other = of(OTHER, 0.0)
+
+    def end(connection: Connection, row: OperationRow) -> None:
+        operations.begin(connection, row)
+        operations.finish(
+            connection, row.id, state=OperationState.DONE, message="m",
+            result={"nodes": "x" * 1000}, now=row.created,
+        )  # fmt: skip
+
+    async def length(id_: UUID) -> int:
+        found = await database.call(operations.get, id_)
+        assert found is not None
+        return len(found.result.get("nodes", ""))
+
+    try:
+        for each in (other, *rows):
+            await database.call(end, each)
+        assert [await length(each.id) for each in (other, *rows)] == [1000, 0, 0, 1000, 1000]
+        listed = await database.call(operations.all_operations, uid=OWNER)
+        assert [(each.message, each.result) for each in listed] == [("m", {})] * 4
+        monkeypatch.setattr(operations, "KEPT_RESULTS", 10)
+        last = of(OWNER, 5.0)
+        await database.call(end, last)
+        assert [await length(each.id) for each in (*rows, last)] == [0, 0, 0, 0, 1000]
+    finally:
+        database.close()

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, insert, select, update
 
 from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
@@ -17,6 +17,15 @@ operations, events, journal = tables.operations, tables.events, tables.journal
 
 KEPT_OPERATIONS = 200
 """Ended operations of one user that are remembered; older ones go with their events."""
+
+
+KEPT_RESULTS = 256 << 20
+"""Characters of results of one user's operations, of the newest ones; the last one is kept whole.
+Who verifies 20,000 nodes has 50 MB each time.
+"""
+
+
+EMPTY = len("{}")
 
 
 class OperationState(StrEnum):
@@ -78,6 +87,18 @@ def finish(
         .where(operations.c.id == str(id))
         .values(state=state, message=message, result=dict(result), finished=now)
     )
+    uid = connection.scalar(select(operations.c.uid).where(operations.c.id == str(id)))
+    _forget_results(connection, uid, last=str(id))
+
+
+def _forget_results(connection: Connection, uid: int | None, *, last: str) -> None:
+    size = func.length(cast(operations.c.result, Text))
+    query = select(operations.c.id, size).where(operations.c.uid == uid, operations.c.id != last)
+    left = KEPT_RESULTS - (connection.scalar(select(size).where(operations.c.id == last)) or 0)
+    for id_, length in connection.execute(query.order_by(operations.c.created.desc())).all():
+        left -= length
+        if left < 0 and length > EMPTY:
+            connection.execute(update(operations).where(operations.c.id == id_).values(result={}))
 
 
 def interrupt_running(connection: Connection, *, now: float) -> list[OperationRow]:
@@ -102,8 +123,9 @@ def get(connection: Connection, id: UUID) -> OperationRow | None:  # noqa: A002 
 
 
 def all_operations(connection: Connection, *, uid: int | None = None) -> list[OperationRow]:
-    """Newest first."""
-    query = select(operations).order_by(operations.c.created.desc())
+    """Newest first, without their results."""
+    columns = (each for each in operations.c if each is not operations.c.result)
+    query = select(*columns).order_by(operations.c.created.desc())
     if uid is not None:
         query = query.where(operations.c.uid == uid)
     return [_operation(row) for row in connection.execute(query)]
@@ -241,5 +263,5 @@ def _operation(row: Row[Any]) -> OperationRow:
         created=row.created,
         finished=row.finished,
         message=row.message,
-        result=row.result,
+        result=getattr(row, "result", {}),
     )

@@ -49,8 +49,9 @@ async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow
 
 @router.get("/operations")
 async def operations(controller: Controlled, caller: Called) -> list[dict[str, object]]:
-    """The caller's operations, newest first."""
-    return [operation_json(row) for row in await controller.operations.list(caller.uid)]
+    """The caller's operations, newest first, without their results."""
+    rows = map(operation_json, await controller.operations.list(caller.uid))
+    return [{name: row[name] for name in row if name != "result"} for row in rows]
 
 
 @router.get("/operations/{id}")
