@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Connection
-from tests.security.asked import OTHER, OWNER
+from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.store import operations
 from nospoon.store.database import Database
@@ -77,3 +78,27 @@ async def test_results_of_a_user_are_bounded_and_in_no_list(
         assert [await length(each.id) for each in (*rows, last)] == [0, 0, 0, 0, 1000]
     finally:
         database.close()
+
+
+async def test_a_result_is_sent_as_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of 50 MB, decoded and encoded, stopped all BMCs for a second, as often as it was read."""
+    row, result = of(OWNER, 1.0), {"nodes": [{"node": f"n-{n}\n"} for n in range(20_000)]}
+
+    def end(connection: Connection) -> None:
+        operations.begin(connection, row)
+        operations.finish(
+            connection, row.id, state=OperationState.DONE, message="m", result=result, now=1.0
+        )
+
+    async with a_daemon(tmp_path) as asked:
+        await asked.daemon.database.call(end)
+        monkeypatch.delattr(operations, "get")  # which decodes it
+        shown = await asked.ask(OWNER, "GET", f"/v1/operations/{row.id}")
+        followed = await asked.ask(OWNER, "GET", f"/v1/operations/{row.id}/events")
+        assert (await asked.ask(OTHER, "GET", f"/v1/operations/{row.id}")).status == 404
+    assert shown.json["id"] == str(row.id)
+    assert shown.json["result"] == result
+    last = json.loads(followed.body.decode().strip().rpartition("data: ")[2])
+    assert last == {"state": "done", "message": "m", "result": result}

@@ -19,6 +19,7 @@ KEPT_OPERATIONS = 200
 """Ended operations of one user that are remembered; older ones go with their events."""
 
 
+_BRIEF = tuple(each for each in operations.c if each is not operations.c.result)
 KEPT_RESULTS = 256 << 20
 """Characters of results of one user's operations, of the newest ones; the last one is kept whole.
 Who verifies 20,000 nodes has 50 MB each time.
@@ -122,10 +123,21 @@ def get(connection: Connection, id: UUID) -> OperationRow | None:  # noqa: A002 
     return _operation(row) if row is not None else None
 
 
+def brief(connection: Connection, id: UUID) -> OperationRow | None:  # noqa: A002
+    """Without its result, which may be 50 MB."""
+    row = connection.execute(select(*_BRIEF).where(operations.c.id == str(id))).first()
+    return _operation(row) if row is not None else None
+
+
+def result_text(connection: Connection, id: UUID) -> str:  # noqa: A002
+    """Its result in JSON, as it is stored: no one waits while it is decoded."""
+    query = select(cast(operations.c.result, Text)).where(operations.c.id == str(id))
+    return connection.scalar(query) or "{}"
+
+
 def all_operations(connection: Connection, *, uid: int | None = None) -> list[OperationRow]:
     """Newest first, without their results."""
-    columns = (each for each in operations.c if each is not operations.c.result)
-    query = select(*columns).order_by(operations.c.created.desc())
+    query = select(*_BRIEF).order_by(operations.c.created.desc())
     if uid is not None:
         query = query.where(operations.c.uid == uid)
     return [_operation(row) for row in connection.execute(query)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
@@ -12,12 +12,16 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
+from nospoon.api.long_answers import JSON
 from nospoon.api.peer import Caller
 from nospoon.control.controller import Controller
 from nospoon.errors import NotFound
+from nospoon.runtime.paced import paced
 from nospoon.store.operations import OperationRow
 
 router = APIRouter(tags=["operations"])
+PIECE = 64 << 10
+"""Characters of a result that are sent at a time."""
 MAX_EVENT = 2**31 - 1
 """Of an event's number: what PostgreSQL's integer takes."""
 
@@ -41,7 +45,7 @@ def _time(unix: float) -> str:
 
 
 async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow:  # noqa: A002
-    row = await controller.operations.get(id)
+    row = await controller.operations.brief(id)
     if row.uid != caller.uid and not caller.admin:
         raise NotFound(f"no operation {id}")
     return row
@@ -55,9 +59,30 @@ async def operations(controller: Controlled, caller: Called) -> list[dict[str, o
 
 
 @router.get("/operations/{id}")
-async def operation(id: UUID, controller: Controlled, caller: Called) -> dict[str, object]:  # noqa: A002
+async def operation(
+    id: UUID,  # noqa: A002
+    controller: Controlled,
+    caller: Called,
+) -> StreamingResponse:
     """One operation."""
-    return operation_json(await _own(controller, caller, id))
+    row = operation_json(await _own(controller, caller, id))
+    del row["result"]
+    return StreamingResponse(_with_result(controller, id, row), media_type=JSON)
+
+
+async def _with_result(
+    controller: Controller,
+    id: UUID,  # noqa: A002
+    row: Mapping[str, object],
+) -> AsyncIterator[str]:
+    """In JSON, piece by piece. The result is as it is stored: one of 50 MB, decoded and encoded,
+    would keep all BMCs waiting for a second.
+    """
+    text = await controller.operations.result_text(id)
+    yield f'{json.dumps(row)[:-1]}, "result": '
+    async for at in paced(range(0, len(text), PIECE)):
+        yield text[at : at + PIECE]
+    yield "}"
 
 
 @router.get("/operations/{id}/events")
@@ -72,7 +97,12 @@ async def events(
 
     async def lines() -> AsyncIterator[str]:
         async for batch in controller.operations.follow(id, after=after):
-            yield "".join(f"id: {e.get('seq', '')}\ndata: {json.dumps(e)}\n\n" for e in batch)
+            yield "".join(f"id: {e['seq']}\ndata: {json.dumps(e)}\n\n" for e in batch if "seq" in e)
+            if "seq" not in batch[-1]:
+                yield "id: \ndata: "
+                async for piece in _with_result(controller, id, batch[-1]):
+                    yield piece
+                yield "\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream")
 

@@ -223,7 +223,7 @@ class Operations:
                 return await self._store(running, ended)
 
     async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[list[Event]]:  # noqa: A002
-        """Events after `after`, some at a time; the last is `{"state", "message", "result"}`."""
+        """Events after `after`, some at a time; the last is `{"state", "message"}`."""
         running = self._running.get(id)
         if running is None:
             async for some in self._replay(id, after):
@@ -246,18 +246,29 @@ class Operations:
         yield [_final(running.ended)]
 
     async def _replay(self, id: UUID, after: int) -> AsyncIterator[list[Event]]:  # noqa: A002
-        row = await self.get(id)
+        row = await self.brief(id)
         read = partial(stored.events_since, most=AT_ONCE)
         while kept := await self._database.read(read, id, after):
             yield [data for _, _, data in kept]
             after = kept[-1][0]
-        yield [_final(Ended(row.state, row.message, row.result))]
+        yield [_final(Ended(row.state, row.message))]
 
     async def get(self, id: UUID) -> OperationRow:  # noqa: A002
         row = await self._database.read(stored.get, id)
         if row is None:
             raise NotFound(f"no operation {id}")
         return row
+
+    async def brief(self, id: UUID) -> OperationRow:  # noqa: A002
+        """Without its result."""
+        row = await self._database.read(stored.brief, id)
+        if row is None:
+            raise NotFound(f"no operation {id}")
+        return row
+
+    async def result_text(self, id: UUID) -> str:  # noqa: A002
+        """The result of one that has ended, in JSON."""
+        return await self._database.read(stored.result_text, id)
 
     async def list(self, uid: int | None) -> list[OperationRow]:
         return await self._database.read(stored.all_operations, uid=uid)
@@ -269,7 +280,7 @@ class Operations:
         """
         running = self._running.get(id)
         if running is None or running.task is None:
-            row = await self.get(id)
+            row = await self.brief(id)
             raise Conflict(f"{row.kind} {row.cluster} has ended already: {row.state}")
         if not running.worked:
             running.task.cancel()
@@ -298,4 +309,4 @@ def _save(
 
 
 def _final(ended: Ended) -> Event:
-    return {"state": ended.state, "message": ended.message, "result": dict(ended.result)}
+    return {"state": ended.state, "message": ended.message}
