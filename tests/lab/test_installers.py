@@ -222,7 +222,8 @@ nodes: []
         )
         metal_log = ("node", "console", f"{other}/m", "--log")
         until(lambda: rack.run(*metal_log).stdout, lambda text: greeting in text)
-        assert [each["event"] for each in show()["history"]].count("panic") == 1
+        seen = [(each["recipe"], each["event"]) for each in show()["history"]]
+        assert seen.count((0, "panic")) == 1  # a kernel of the other may panic on a slow machine
         rack.run("request", "release", set_id)
         ended = until(show, lambda found: found["state"] == "ended")
         assert ended["result"] == "completed"
