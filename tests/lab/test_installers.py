@@ -223,7 +223,8 @@ nodes: []
         metal_log = ("node", "console", f"{other}/m", "--log")
         until(lambda: rack.run(*metal_log).stdout, lambda text: greeting in text)
         seen = [(each["recipe"], each["event"]) for each in show()["history"]]
-        assert seen.count((0, "panic")) == 1  # a kernel of the other may panic on a slow machine
+        assert seen.count((0, "panic")) == 1
+        assert seen.count((1, "panic")) <= 1  # its kernel may have one of its own on a slow machine
         rack.run("request", "release", set_id)
         ended = until(show, lambda found: found["state"] == "ended")
         assert ended["result"] == "completed"

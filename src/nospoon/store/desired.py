@@ -135,7 +135,7 @@ def _shown(value: object) -> object:
             return str(value)
         case Mapping():
             return dict(value)
-    raise NotImplementedError(type(value).__name__)
+    raise TypeError(f"the store has no form for a {type(value).__name__}")
 
 
 @cache
