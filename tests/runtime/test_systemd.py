@@ -78,7 +78,10 @@ FAILING = '{"error": "TCP port 8069 is taken. Set it.", "event": "cannot start",
 def systemd_in(directory: Path, *, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`systemctl` and `journalctl` of a systemd whose service is in this state and cannot start."""
     tools = {
-        "systemctl": f'case "$*" in *show*) echo {state};; *) echo failed. >&2; exit 1;; esac',
+        "systemctl": (
+            f'case "$*" in *Result*) echo exit-code;; *show*) echo {state};; '
+            "*) echo failed. >&2; exit 1;; esac"
+        ),
         "journalctl": f"cat <<'END'\n{FAILING}\nMain process exited\nEND",
     }
     for name, does in tools.items():

@@ -28,8 +28,12 @@ START_SECONDS = 300
 SOCKETS_DIRECTORY = "NOSPOON_RUNTIME_DIR"
 """The setting that the units themselves have."""
 STARTING = ("start-pre", "start", "start-post")
-FAILED = ("auto-restart", "failed")
+RESTARTS = "auto-restart"
+FAILED = (RESTARTS, "failed")
 """States of a service in systemd (`systemctl --state=help`). It may try the first of them again."""
+KILLED = ("signal", "core-dump", "watchdog", "oom-kill")
+"""Results (systemd.exec(5)) of a daemon that ran, and was ended: it starts again, as it did before.
+"""
 LOOK_SECONDS = 0.2
 RUNNING = Path("/run/systemd/system")
 """Exists exactly where systemd is the init (sd_booted(3))."""
@@ -161,13 +165,18 @@ class Units:
         socket starts it. Raises `NospoonError` when it failed: systemd listens all the same, and no
         request would be answered.
         """
-        while (state := self._state()) in STARTING:
+        patience = time.monotonic() + START_SECONDS
+        while self._starts() and time.monotonic() < patience:
             time.sleep(LOOK_SECONDS)
-        if state in FAILED:
+        if self._shown("SubState") in FAILED:
             raise self._failure()
 
-    def _state(self) -> str:
-        return self.systemctl("show", "--property=SubState", "--value", SERVICE).strip()
+    def _starts(self) -> bool:
+        state = self._shown("SubState")
+        return state in STARTING or (state == RESTARTS and self._shown("Result") in KILLED)
+
+    def _shown(self, name: str) -> str:
+        return self.systemctl("show", f"--property={name}", "--value", SERVICE).strip()
 
     def _failure(self) -> NospoonError:
         journal = f"journalctl{'' if self.system else ' --user'} --unit {SERVICE}"
