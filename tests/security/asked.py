@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 from fastapi import FastAPI
 
 from nospoon.api.app import create_app
-from nospoon.api.peer import Members
 from nospoon.daemon.wiring import Daemon
 from nospoon.settings import settings_for
 from nospoon.testing.own_network import own_network
@@ -163,4 +162,4 @@ async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
         daemon = await end.enter_async_context(Daemon(settings, listener, asyncio.Event()))
         # which ports other programs of this machine have is no matter of these tests
         daemon.planner._check_sockets = lambda *_: ()
-        yield Asked(daemon, create_app(daemon.controller, members=Members(GROUP)), directory)
+        yield Asked(daemon, create_app(daemon.controller, members=daemon.members), directory)

@@ -20,6 +20,7 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
+from nospoon.model.principal import Administrators
 from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt_rights import acting_as, may_manage
 from nospoon.runtime import process
@@ -52,7 +53,7 @@ async def seen(access: Access, uid: int, host: Host = HERE) -> list[str]:
 
 
 async def test_a_member_sees_no_machine_of_others_by_default() -> None:
-    access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
+    access = Access(Administrators(), read=lambda: DEFAULTS)
     assert await seen(access, MEMBER) == []
     assert "Ask an administrator to list it" in access.unseen(MEMBER)
     assert await seen(access, ROOT) == ["lab-1", "lab-2", "payroll"]
@@ -61,19 +62,19 @@ async def test_a_member_sees_no_machine_of_others_by_default() -> None:
 
 async def test_a_member_sees_those_that_are_listed() -> None:
     grants = load_grants("machines: ['lab-*']\n", file="g")
-    access = Access(frozenset({ROOT}), read=lambda: grants)
+    access = Access(Administrators(), read=lambda: grants)
     assert await seen(access, MEMBER) == ["lab-1", "lab-2"]
 
 
 async def test_simulated_machines_are_everybodys() -> None:
-    access = Access(frozenset({ROOT}), read=lambda: DEFAULTS)
+    access = Access(Administrators(), read=lambda: DEFAULTS)
     host = Host("sim", Simulated())
     assert await seen(access, MEMBER, host) == ["lab-1", "lab-2", "payroll"]
 
 
 async def test_a_member_hears_of_no_nodes_of_other_users() -> None:
     grants = load_grants("machines: ['*']\n", file="g")
-    access = Access(frozenset({ROOT}), read=lambda: grants)
+    access = Access(Administrators(), read=lambda: grants)
     own, other = (OwnerTag("d", UUID(int=9), uid=uid) for uid in (MEMBER, MEMBER + 1))
     tags = (own, other, None)
     made = tuple(replace(e, tag=t, made=True) for e, t in zip(MACHINES, tags, strict=True))
@@ -89,7 +90,7 @@ async def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) 
 
 async def test_an_adopted_machine_that_is_no_longer_listed_is_not_reached() -> None:
     lab, payroll = MACHINES[0].machine, MACHINES[2].machine
-    access = Access(frozenset({ROOT}), read=lambda: load_grants("machines: ['lab-*']\n", file="g"))
+    access = Access(Administrators(), read=lambda: load_grants("machines: ['lab-*']\n", file="g"))
     assert await judged(access, MEMBER, lab) == ""
     assert (
         await judged(access, MEMBER, payroll)
@@ -105,7 +106,7 @@ async def test_whom_libvirt_lets_manage_machines_adopts_all_of_this_machine_and_
     async def manages(uid: int) -> bool:
         return uid == MEMBER
 
-    access = Access(frozenset({ROOT}), manages=manages)
+    access = Access(Administrators(), manages=manages)
     assert await seen(access, MEMBER) == ["lab-1", "lab-2", "payroll"]
     assert await seen(access, MEMBER + 1) == []
     far = Host("far", Libvirt("qemu+ssh://kvm1/system"))
@@ -119,7 +120,7 @@ async def test_no_machine_is_adopted_by_rules_of_libvirt_that_cannot_be_asked() 
     async def manages(uid: int) -> bool:
         raise HostUnreachable(f"cannot ask for {uid}")
 
-    access = Access(frozenset({ROOT}), manages=manages)
+    access = Access(Administrators(), manages=manages)
     with pytest.raises(HostUnreachable):
         await seen(access, MEMBER)
     assert "not listed" in await judged(access, MEMBER, MACHINES[0].machine)
@@ -184,7 +185,7 @@ async def test_all_members_are_asked_for_at_once() -> None:
         await all_asked.wait()
         return uid == 1001
 
-    access = Access(frozenset({ROOT}), read=lambda: DEFAULTS, manages=manages)
+    access = Access(Administrators(), read=lambda: DEFAULTS, manages=manages)
     machine = MACHINES[0].machine
     async with asyncio.timeout(20):
         why = await access.reached([(uid, HERE, machine) for uid in (1000, 1001, 1002)])

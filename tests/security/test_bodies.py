@@ -24,6 +24,7 @@ from nospoon.clusterfile.load import load
 from nospoon.control.content.files import UPLOADS, Files
 from nospoon.control.planning.planner import MOST_PROPOSED
 from nospoon.errors import SpecError
+from nospoon.model.principal import Administrators
 from nospoon.runtime.log_rate import LINES, RateLimitedLog
 from nospoon.runtime.slices import Slices
 
@@ -134,7 +135,7 @@ async def test_of_many_requests_a_few_begin_in_each_turn_of_the_loop() -> None:
     async def no_answer(message: MutableMapping[str, Any]) -> None:
         raise AssertionError(message)
 
-    gate = Gate(inner, Members(GROUP), RateLimitedLog(), slices=Slices(seconds=0))
+    gate = Gate(inner, Members(GROUP, Administrators()), RateLimitedLog(), slices=Slices(seconds=0))
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(request())
@@ -224,6 +225,7 @@ async def test_names_that_were_only_planned_are_forgotten(tmp_path: Path) -> Non
 SHOW = """
 import ctypes, resource
 from nospoon.runtime.hardening import protect_memory
+from nospoon.model.principal import Administrators
 protect_memory()
 print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 """
@@ -251,7 +253,7 @@ async def test_requests_of_one_member_that_wait_are_bounded() -> None:
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
-    gate = Gate(inner, Members(GROUP), RateLimitedLog())
+    gate = Gate(inner, Members(GROUP, Administrators()), RateLimitedLog())
 
     async def asked(uid: int, method: str = "GET") -> None:
         await gate(_scope("http", uid, "/v1/operations", method=method), receive, send)

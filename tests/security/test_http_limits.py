@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
+from nospoon.model.principal import Administrators
 from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.handshakes import SECONDS, Handshakes
 from nospoon.runtime.http_limits import CONTROL, LIMITS, Connections, HttpLimits
@@ -257,7 +258,7 @@ async def test_who_may_not_use_the_daemons_socket_is_told_so_and_holds_nothing(
     listener.bind(str(tmp_path / "sock"))
     connections = Connections(SOON)
 
-    members = Members("no-such-group")
+    members = Members("no-such-group", Administrators())
 
     def stranger(connection: socket.socket) -> str:
         return members.identify(AnotherUsers(connection))  # type: ignore[arg-type]
@@ -290,7 +291,7 @@ async def test_a_slow_directory_of_users_stops_nobody_else_and_is_asked_once() -
         known.wait(60)
         return group == "lab"
 
-    members = Members("lab", is_member=is_member, patience=0.01)
+    members = Members("lab", Administrators(), is_member=is_member, patience=0.01)
     scope = {"client": (f"uid={os.geteuid()}", 1)}
     with pytest.raises(RefusedPeer):
         await members.authorize("uid=65534")
@@ -298,7 +299,7 @@ async def test_a_slow_directory_of_users_stops_nobody_else_and_is_asked_once() -
     several = [members.authorize("uid=65534") for _ in range(100)]
     assert all(await asyncio.gather(*several, return_exceptions=True))
     known.set()
-    patient = Members("lab", is_member=is_member)
+    patient = Members("lab", Administrators(), is_member=is_member)
     await patient.authorize("uid=65534")
     await patient.authorize("uid=65534")
     assert asked == [65534, 65534]  # of each once

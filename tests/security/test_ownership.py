@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from tests.security.asked import OTHER, OWNER, STRANGER, Asked, a_daemon
 
 from nospoon.control.operations.snapshots import MOST
+from nospoon.model.principal import Administrators
 from nospoon.store import clusters, snapshots
 from nospoon.store.snapshots import SnapshotState
 
@@ -200,7 +201,7 @@ def test_every_route_has_a_row() -> None:
     from nospoon.api.app import create_app  # noqa: PLC0415
     from nospoon.api.peer import Members  # noqa: PLC0415
 
-    app = create_app(None, members=Members(""))  # type: ignore[arg-type]
+    app = create_app(None, members=Members("", Administrators()))  # type: ignore[arg-type]
     assert routes(app) == set(ROUTES)
 
 

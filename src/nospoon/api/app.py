@@ -44,7 +44,8 @@ SHOWN = 60
 def create_app(controller: Controller, *, members: Members) -> FastAPI:
     """The REST API of a daemon."""
     app = FastAPI(title="nospoon", version=__version__, openapi_url=None)
-    app.state.controller, app.state.log = controller, RateLimitedLog()
+    app.state.controller, app.state.members = controller, members
+    app.state.log = RateLimitedLog()
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(OSError, _of_storage)
     app.add_exception_handler(RequestValidationError, _invalid)

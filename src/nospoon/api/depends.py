@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
-from nospoon.api.peer import Caller, caller_of
+from nospoon.api.peer import Members
 from nospoon.control.controller import Controller
+from nospoon.model.principal import Principal
 
 
 def controller_of(connection: HTTPConnection) -> Controller:
@@ -17,10 +18,11 @@ def controller_of(connection: HTTPConnection) -> Controller:
     return controller
 
 
-def caller(connection: HTTPConnection) -> Caller:
+def caller(connection: HTTPConnection) -> Principal:
     """Who calls: the gate has let them in. Raises `Forbidden`."""
-    return caller_of(connection.scope)
+    members: Members = connection.app.state.members
+    return members.caller_of(connection.scope)
 
 
 Controlled = Annotated[Controller, Depends(controller_of)]
-Called = Annotated[Caller, Depends(caller)]
+Called = Annotated[Principal, Depends(caller)]

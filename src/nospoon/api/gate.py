@@ -19,8 +19,9 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.api.errors import encode, status_of
-from nospoon.api.peer import Caller, Members
+from nospoon.api.peer import Members
 from nospoon.errors import Busy, NospoonError, TooLarge, UsageError
+from nospoon.model.principal import Principal
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.slices import Slices
 
@@ -63,7 +64,7 @@ class Held:
         self._requests: Counter[int] = Counter()
 
     @contextmanager
-    def one(self, caller: Caller) -> Iterator[None]:
+    def one(self, caller: Principal) -> Iterator[None]:
         """For the time of a request. Raises `Busy` for too many of a user."""
         if not caller.admin and self._requests[caller.uid] >= MOST_REQUESTS:
             raise Busy(
@@ -79,7 +80,7 @@ class Held:
                 del self._requests[caller.uid]
 
     @contextmanager
-    def by(self, caller: Caller) -> Iterator[Callable[[int], None]]:
+    def by(self, caller: Principal) -> Iterator[Callable[[int], None]]:
         """For the time of a request: called with so many bytes more, which raises `Busy`."""
         mine = 0
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import grp
 import json
-import os
 import pwd
 import socket
 import struct
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from nospoon.api.errors import encode
 from nospoon.errors import Forbidden
+from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.limited_http import LimitedHttp, LimitedWebSocket
@@ -28,22 +27,10 @@ PATIENCE = 5.0
 """Seconds for which a caller waits until that is known."""
 THREADS = 4
 """In which it is looked up."""
-IsMember = Callable[[int, str], bool]
+IsMember = Callable[[OwnerId, str], bool]
 """Whether a user, by uid, is in a group; may block."""
 
 log = RateLimitedLog()
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The user at the other end."""
-
-    uid: int
-    pid: int
-
-    @property
-    def admin(self) -> bool:
-        return self.uid in (0, os.getuid())
 
 
 class PeerHttp(LimitedHttp):
@@ -72,7 +59,7 @@ class PeerWebSocket(LimitedWebSocket):
         self.client = _peer(transport)
 
 
-def _in_group(uid: int, group: str) -> bool:
+def _in_group(uid: OwnerId, group: str) -> bool:
     try:
         user, wanted = pwd.getpwuid(uid), grp.getgrnam(group)
     except KeyError:
@@ -81,7 +68,7 @@ def _in_group(uid: int, group: str) -> bool:
 
 
 class Members:
-    """Who may use this daemon: root, its own user, and members of a group.
+    """Who may use this daemon: its administrators, and members of a group.
 
     The system's databases of users and groups may be on another machine (nsswitch.conf(5), LDAP):
     they are asked in threads of their own, once for a user in `KEPT` seconds, and whose answer does
@@ -89,11 +76,17 @@ class Members:
     """
 
     def __init__(
-        self, group: str, *, is_member: IsMember = _in_group, patience: float = PATIENCE
+        self,
+        group: str,
+        admins: Administrators,
+        *,
+        is_member: IsMember = _in_group,
+        patience: float = PATIENCE,
     ) -> None:
+        self._admins = admins
         self._group, self._is_member, self._patience = group, is_member, patience
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="members")
-        self._known: dict[int, tuple[float, asyncio.Future[bool]]] = {}
+        self._known: dict[OwnerId, tuple[float, asyncio.Future[bool]]] = {}
 
     def identify(self, connection: socket.socket) -> str:
         """Counts connections by user. See `runtime.accepting.Identify`."""
@@ -108,9 +101,9 @@ class Members:
         except Forbidden as error:
             raise RefusedPeer(peer, _answer(error)) from None
 
-    async def caller(self, scope: Mapping[str, object]) -> Caller:
+    async def caller(self, scope: Mapping[str, object]) -> Principal:
         """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
-        caller = caller_of(scope)
+        caller = self.caller_of(scope)
         if not caller.admin and not await self._has(caller.uid):
             raise Forbidden(
                 f"user {caller.uid} may not use this daemon",
@@ -119,7 +112,7 @@ class Members:
             )
         return caller
 
-    async def _has(self, uid: int) -> bool:
+    async def _has(self, uid: OwnerId) -> bool:
         now = monotonic()
         asked, answer = self._known.get(uid, (float("-inf"), None))
         if answer is None or (answer.done() and now - asked > KEPT):
@@ -133,6 +126,15 @@ class Members:
             log.warning("the group of a user is not known yet", uid=uid)
             return False
         return answer.result()
+
+    def caller_of(self, scope: Mapping[str, Any]) -> Principal:
+        """Who sent a request that was let in. Raises `Forbidden` without peer credentials."""
+        host, _pid = scope.get("client") or ("", 0)
+        if not host.startswith("uid="):
+            raise Forbidden(
+                "this connection carries no peer credentials", hint="Use the unix socket."
+            )
+        return self._admins.principal(int(host.removeprefix("uid=")))
 
     def close(self) -> None:
         """What runs is not waited for."""
@@ -156,11 +158,3 @@ def _credentials(peer: socket.socket) -> tuple[str, int]:
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     pid, uid, _gid = _UCRED.unpack(credentials)
     return f"uid={uid}", pid
-
-
-def caller_of(scope: Mapping[str, Any]) -> Caller:
-    """The caller of a request that was let in. Raises `Forbidden` without peer credentials."""
-    host, pid = scope.get("client") or ("", 0)
-    if not host.startswith("uid="):
-        raise Forbidden("this connection carries no peer credentials", hint="Use the unix socket.")
-    return Caller(uid=int(host.removeprefix("uid=")), pid=pid)

@@ -77,6 +77,7 @@ from nospoon.lab.work import RecipeSet
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.principal import ROOT, Administrators
 from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
 from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
@@ -312,10 +313,10 @@ class Daemon:
             bmcs=self.bmcs,
             require=self.lease.require,
         )
-        admins = frozenset({0, os.getuid()})
+        self.admins = Administrators(frozenset({ROOT, os.getuid()}))
         self.access = Access(
-            admins,
-            GrantsFile(settings.grants, admins).read,
+            self.admins,
+            GrantsFile(settings.grants, self.admins.uids).read,
             str(settings.grants),
             may_manage,
         )
@@ -350,7 +351,7 @@ class Daemon:
         settings, database = self._settings, self.database
         self.operations = Operations(database, self._tasks, clock.unix, after=self._heap.settle)
         self.nodes = self._nodes()
-        self.people = People(self.access.admins)
+        self.people = People(self.admins)
         self.lab_records = Workers("records of labs", 1)
         self.lab_consoles = Workers("consoles of labs", 2)
         self.bmc_reach = replace(self.reach, closed=self.boot_http.serves)
@@ -402,7 +403,7 @@ class Daemon:
 
     def _wire_api(self) -> None:
         settings = self._settings
-        self.members = Members(settings.group)
+        self.members = Members(settings.group, self.admins)
         api = create_app(self.controller, members=self.members)
         self.api = HttpServer(
             api,

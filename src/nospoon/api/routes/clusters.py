@@ -14,12 +14,12 @@ from fastapi.responses import Response
 from nospoon.api import long_answers
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
-from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
 from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
 from nospoon.model.ironic import Leaving
+from nospoon.model.principal import Principal
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_json, plan_text
 from nospoon.runtime.freeing import free
@@ -29,7 +29,7 @@ _JSON = msgspec.json.Encoder()
 """Encodes in a tenth of json's time, in which no other thread has its turn."""
 
 
-def _request(body: ClusterRequest, caller: Caller) -> Request:
+def _request(body: ClusterRequest, caller: Principal) -> Request:
     return Request(
         uid=caller.uid,
         file=body.file,

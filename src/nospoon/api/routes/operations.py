@@ -13,9 +13,9 @@ from fastapi.responses import StreamingResponse
 
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.long_answers import JSON
-from nospoon.api.peer import Caller
 from nospoon.control.controller import Controller
 from nospoon.errors import NotFound
+from nospoon.model.principal import Principal
 from nospoon.runtime.paced import paced
 from nospoon.store.operations import OperationRow
 
@@ -44,9 +44,9 @@ def _time(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds")
 
 
-async def _own(controller: Controller, caller: Caller, id: UUID) -> OperationRow:  # noqa: A002
+async def _own(controller: Controller, caller: Principal, id: UUID) -> OperationRow:  # noqa: A002
     row = await controller.operations.brief(id)
-    if row.uid != caller.uid and not caller.admin:
+    if not caller.owns(row.uid):
         raise NotFound(f"no operation {id}")
     return row
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.peer import Caller
 from nospoon.api.routes.operations import operation_json
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
 from nospoon.control.controller import Controller
 from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import Forbidden
+from nospoon.model.principal import Principal
 
 router = APIRouter(tags=["upkeep"])
 
 
-async def _scope(body: HostsRequest, controller: Controller, caller: Caller) -> Scope:
+async def _scope(body: HostsRequest, controller: Controller, caller: Principal) -> Scope:
     """What was given; none: all that is known. A file is read in a thread, as plans are."""
     if not body.hosts and not body.text:
         return Scope()
@@ -23,7 +23,7 @@ async def _scope(body: HostsRequest, controller: Controller, caller: Caller) -> 
     return await controller.planner.workers.run(caller.uid, given, body.hosts, body.file, body.text)
 
 
-def _require_admin(caller: Caller) -> None:
+def _require_admin(caller: Principal) -> None:
     if not caller.admin:
         raise Forbidden("only root and the daemon's own user may do this: it concerns everybody's")
 

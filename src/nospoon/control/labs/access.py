@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from nospoon.errors import Forbidden, NotFound
 from nospoon.model.lab import Lab, Registered
+from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.runtime.clock import monotonic
 
 EVERYONE = "*"
@@ -26,7 +27,7 @@ class KnownLab:
     """
 
     key: str
-    uid: int
+    uid: OwnerId
     cluster: str
     lab: Lab
     machines: Mapping[str, Registered] = field(init=False, repr=False, compare=False)
@@ -44,9 +45,8 @@ class KnownLab:
 class Person:
     """A caller. `name`: of the user, "" for one that the system does not know."""
 
-    uid: int
+    caller: Principal
     name: str
-    admin: bool = False
 
     def may_use(self, known: KnownLab) -> bool:
         return self.may_operate(known) or _named(self, known.lab.users)
@@ -56,7 +56,7 @@ class Person:
         return self.owns(known) or _named(self, known.lab.operators)
 
     def owns(self, known: KnownLab) -> bool:
-        return self.admin or self.uid == known.uid
+        return self.caller.owns(known.uid)
 
 
 def _named(person: Person, names: tuple[str, ...]) -> bool:
@@ -69,12 +69,12 @@ class People:
     user whose answer does not come has no name.
     """
 
-    def __init__(self, admins: frozenset[int]) -> None:
+    def __init__(self, admins: Administrators) -> None:
         self.admins = admins
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names of users")
-        self._known: dict[int, tuple[float, asyncio.Future[str]]] = {}
+        self._known: dict[OwnerId, tuple[float, asyncio.Future[str]]] = {}
 
-    async def of(self, uid: int) -> Person:
+    async def of(self, uid: OwnerId) -> Person:
         now = monotonic()
         asked, answer = self._known.get(uid, (0.0, None))
         if answer is None or (answer.done() and now - asked > KEPT):
@@ -84,23 +84,21 @@ class People:
             answer = asyncio.wrap_future(self._threads.submit(_name_of, uid))
             self._known[uid] = now, answer
         await asyncio.wait([answer], timeout=PATIENCE)  # it goes on for those who ask next
-        return Person(uid, answer.result() if answer.done() else "", uid in self.admins)
+        return Person(self.admins.principal(uid), answer.result() if answer.done() else "")
 
     def close(self) -> None:
         """What runs is not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _name_of(uid: int) -> str:
+def _name_of(uid: OwnerId) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return ""
 
 
-def find(
-    labs: list[KnownLab], person: Person, name: str, *, admins: frozenset[int] = frozenset()
-) -> KnownLab:
+def find(labs: list[KnownLab], person: Person, name: str, *, admins: Administrators) -> KnownLab:
     """A lab by NAME or CLUSTER/NAME, of those that a person may use: an own one, else one of an
     administrator, else one of another user. Raises `NotFound` for none, and where several are
     called so.
@@ -108,7 +106,7 @@ def find(
     seen = [each for each in labs if person.may_use(each)]
     found = [each for each in seen if name in (each.lab.name, each.shown, each.key)]
     for among in (
-        [each for each in found if each.uid == person.uid],
+        [each for each in found if each.uid == person.caller.uid],
         [each for each in found if each.uid in admins],
         found,
     ):
@@ -121,11 +119,11 @@ def find(
     raise NotFound(what, hint=f"Labs that you may use: {known}.")
 
 
-def trusted(labs: Iterable[KnownLab], person: Person, admins: frozenset[int]) -> list[KnownLab]:
+def trusted(labs: Iterable[KnownLab], person: Person, admins: Administrators) -> list[KnownLab]:
     """Labs for a request that names none: own ones, and those of administrators. Every user may
     make a lab and list others as its users; whoever has it can read what is installed there.
     """
-    allowed = (each for each in labs if each.uid in admins or each.uid == person.uid)
+    allowed = (each for each in labs if each.uid in admins or each.uid == person.caller.uid)
     return [each for each in allowed if person.may_use(each)]
 
 

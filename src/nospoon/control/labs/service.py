@@ -183,7 +183,7 @@ class Labs:
             return await self._requests(await self.people.of(uid), everyone=everyone)
 
     async def _requests(self, person: Person, *, everyone: bool) -> bytes:
-        uid = person.uid
+        uid = person.caller.uid
         if everyone:
             rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
         else:
@@ -299,7 +299,7 @@ class Labs:
 
     async def metrics(self, uid: int) -> str:
         """For Prometheus (exposition format 0.0.4). They name labs of all: for administrators."""
-        if not (await self.people.of(uid)).admin:
+        if not (await self.people.of(uid)).caller.admin:
             raise Forbidden("metrics are for administrators of the daemon")
         turn, lines = self.board.slices.begin(uid), []
         for line in views.metrics(self.board):
@@ -336,7 +336,7 @@ class Labs:
         return known[0]
 
     def _may_see(self, person: Person, found: RecipeSet) -> bool:
-        if found.uid == person.uid or person.admin:
+        if person.caller.owns(found.uid):
             return True
         keys = (found.lab,) if found.lab else found.labs
         labs = [self.board.known[key] for key in keys if key in self.board.known]

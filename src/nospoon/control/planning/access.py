@@ -18,6 +18,7 @@ from nospoon.errors import Forbidden, HostUnreachable, PlanRefused
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import Adoptable
+from nospoon.model.principal import Administrators
 from nospoon.model.resources import Machine
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
@@ -35,13 +36,13 @@ async def nothing(uid: int) -> bool:  # noqa: ARG001  (for every user)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """`admins`: user ids without limits. `read`: the list; raises `Forbidden` for a file that is
+    """`admins`: users without limits. `read`: the list; raises `Forbidden` for a file that is
     not to be trusted. `file`: its path, for messages. `manages`: whether libvirt's own rules let a
     user manage the machines of this machine's libvirtd; raises `HostUnreachable` where that is not
     known.
     """
 
-    admins: frozenset[int]
+    admins: Administrators
     read: Callable[[], Grants] = lambda: DEFAULTS
     file: str = "/etc/nospoon/grants.yaml"
     manages: Callable[[int], Awaitable[bool]] = nothing
