@@ -53,13 +53,13 @@ class Asking:
         return self.daemon.simulations._connections[HOST].around
 
     async def plan(self, text: str, uid: int = OWNER, **more: Any) -> Plan:
-        request = Request(uid=uid, file="c.yaml", text=text, **more)
+        request = Request(self.daemon.admins.principal(uid), file="c.yaml", text=text, **more)
         prepared = await self.planner.prepare(request, await self.planner.cluster_of(request))
         return prepared.plan
 
     async def up(self, text: str, uid: int = OWNER, **more: Any) -> OperationRow:
         """Once it has ended."""
-        request = Request(uid=uid, file="c.yaml", text=text, **more)
+        request = Request(self.daemon.admins.principal(uid), file="c.yaml", text=text, **more)
         _, operation = await self.controller.up(request)
         assert operation is not None, "there is something to do"
         return await self.ended(operation.id)
@@ -67,7 +67,9 @@ class Asking:
     async def down(
         self, cluster: str = "c", uid: int = OWNER, *, purge: bool = False
     ) -> OperationRow:
-        operation = await self.controller.down(uid, cluster, Removal(purge=purge))
+        operation = await self.controller.down(
+            self.daemon.admins.principal(uid), cluster, Removal(purge=purge)
+        )
         return await self.ended(operation.id)
 
     async def ended(self, operation: UUID) -> OperationRow:

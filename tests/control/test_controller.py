@@ -17,6 +17,7 @@ from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
 from nospoon.errors import Conflict, NotFound, Stale
 from nospoon.model.cluster import Cluster
+from nospoon.model.principal import Principal
 from nospoon.model.resources import OwnerTag, Resource
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.store.operations import OperationState
@@ -25,7 +26,7 @@ STRANGE = 12345
 
 
 def request(text: str, uid: int = OWNER, **more: str) -> Request:
-    return Request(uid=uid, file="c.yaml", text=text, **more)  # type: ignore[arg-type]
+    return Request(Principal(uid), file="c.yaml", text=text, **more)  # type: ignore[arg-type]
 
 
 async def test_nothing_is_begun_where_nothing_is_to_be_done(tmp_path: Path) -> None:
@@ -55,8 +56,8 @@ async def test_one_operation_of_a_cluster_at_a_time(
             with pytest.raises(Conflict, match="`up` by user 65534 has been running for"):
                 await asking.controller.up(request(text))
         with pytest.raises(Conflict, match="`up` by user"):
-            await asking.controller.down(OWNER, "c", Removal())
-        (shown,) = await asking.controller.clusters(OWNER)
+            await asking.controller.down(Principal(OWNER), "c", Removal())
+        (shown,) = await asking.controller.clusters(Principal(OWNER))
         assert shown["operation"] == f"up {operation.id}"
         await asking.up(file_of("a"), uid=OTHER)  # another's cluster of that name is another one
         async with asyncio.TaskGroup() as group:
@@ -75,9 +76,9 @@ async def test_plans_of_a_user_wait_for_one_another_and_for_nobody_else(
     prepare = Planner.prepare
 
     async def waiting(planner: Planner, asked: Request, cluster: Cluster) -> Prepared:
-        begun.append(asked.uid)
+        begun.append(asked.caller.uid)
         began.set()
-        if asked.uid == OWNER:
+        if asked.caller.uid == OWNER:
             await let.wait()
         return await prepare(planner, asked, cluster)
 
@@ -135,45 +136,47 @@ async def test_a_plan_on_which_somebody_agreed_is_not_made_again(
 
 async def test_what_down_would_do_is_shown_and_not_done(tmp_path: Path) -> None:
     async with a_control_plane(tmp_path) as asking:
-        assert (await asking.controller.removal(OWNER, "c", Removal())).empty
+        assert (await asking.controller.removal(Principal(OWNER), "c", Removal())).empty
         await asking.up(file_of("a"))
         made = asking.made()
-        plan = await asking.controller.removal(OWNER, "c", Removal())
+        plan = await asking.controller.removal(Principal(OWNER), "c", Removal())
         gone = {f"{step.key.kind}/{step.key.name}" for step in plan.steps}
         assert gone == {*made, "bmc/a"}
         assert asking.made() == made
-        assert (await asking.controller.removal(OTHER, "c", Removal())).empty
+        assert (await asking.controller.removal(Principal(OTHER), "c", Removal())).empty
 
 
 async def test_status_is_looked_at_now_and_says_what_nobody_can_see(tmp_path: Path) -> None:
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
-        shown = await asking.controller.status(OWNER, "c")
+        shown = await asking.controller.status(Principal(OWNER), "c")
         assert [(each["node"], each["state"]) for each in shown["nodes"]] == [
             ("a", "present"), ("b", "present"),
         ]  # fmt: skip
         assert shown["drift"] == []
         made = asking.host.world.made
         made.pop(next(where for where, each in made.items() if each.key.name == "a-0"))
-        shown = await asking.controller.status(OWNER, "c")
+        shown = await asking.controller.status(Principal(OWNER), "c")
         assert shown["nodes"][0]["state"] != "present"
         assert shown["nodes"][1]["state"] == "present"
         asking.host.reachable = False
-        shown = await asking.controller.status(OWNER, "c")
+        shown = await asking.controller.status(Principal(OWNER), "c")
         assert {each["state"] for each in shown["nodes"]} == {"unknown"}
         with pytest.raises(NotFound):
-            await asking.controller.status(OTHER, "c")
+            await asking.controller.status(Principal(OTHER), "c")
 
 
 async def test_callers_see_what_is_theirs(tmp_path: Path) -> None:
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a"))
         await asking.up(file_of("a", "b"), uid=OTHER)
-        mine, theirs = [await asking.controller.clusters(uid) for uid in (OWNER, OTHER)]
+        mine, theirs = [await asking.controller.clusters(Principal(uid)) for uid in (OWNER, OTHER)]
         assert [(row["name"], row["nodes"]) for row in mine] == [("c", 1)]
         assert [(row["name"], row["nodes"]) for row in theirs] == [("c", 2)]
         with pytest.raises(NotFound):
-            await asking.controller.export(STRANGE, "c", "ssh")
+            await asking.controller.export(Principal(STRANGE), "c", "ssh")
         asking.controller.found = "1 node"
-        assert (await asking.controller.about(os.getuid()))["found"] == "1 node"
-        assert (await asking.controller.about(OWNER))["found"] == ""
+        assert (await asking.controller.about(Principal(os.getuid(), admin=True)))[
+            "found"
+        ] == "1 node"
+        assert (await asking.controller.about(Principal(OWNER)))["found"] == ""

@@ -16,6 +16,7 @@ from tests.control.in_process import OTHER, OWNER, Asking, a_control_plane
 from nospoon.control.content import library as module
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
 from nospoon.model.images import HypervisorType
+from nospoon.model.principal import Principal
 
 DISK = b"\0" * 4096
 
@@ -43,7 +44,7 @@ async def load(
 
     sha256 = hashlib.sha256(content).hexdigest()
     await asking.controller.files.receive(sha256, chunks(), owner=uid)
-    return await asking.controller.library.load(uid, name, sha256, kind)
+    return await asking.controller.library.load(Principal(uid), name, sha256, kind)
 
 
 def file_of(image: str, *, kind: str = "container", more: str = "") -> str:
@@ -79,14 +80,14 @@ async def test_an_image_stays_until_it_is_removed_and_is_not_while_a_cluster_use
     assert files.has(image.sha256)
     await asking.up(file_of("store:web"))
     with pytest.raises(Conflict, match="clusters use image 'web': c"):
-        await library.remove(OWNER, "web")
+        await library.remove(Principal(OWNER), "web")
     await asking.down(purge=True)
     assert files.has(image.sha256)
-    await library.remove(OWNER, "web")
+    await library.remove(Principal(OWNER), "web")
     assert not files.has(image.sha256)
     assert files.space.used(OWNER) == 0
     with pytest.raises(NotFound, match="no image 'web' was loaded"):
-        await library.image(OWNER, "web")
+        await library.image(Principal(OWNER), "web")
 
 
 async def test_images_are_there_after_a_restart_and_count_as_their_owners(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ async def test_images_are_there_after_a_restart_and_count_as_their_owners(tmp_pa
         image = await load(asking, "web", root(), HypervisorType.LXC)
     async with a_control_plane(tmp_path) as asking:
         files = asking.controller.files
-        assert await asking.controller.library.images(OWNER) == [image]
+        assert await asking.controller.library.images(Principal(OWNER)) == [image]
         files.keep_only((), kept=0)
         assert files.has(image.sha256)
         assert files.space.used(OWNER) == len(root())
@@ -106,7 +107,7 @@ async def test_content_with_two_names_goes_with_the_last_of_them(asking: Asking)
     library, files = asking.controller.library, asking.controller.files
     for name in ("one", "two"):
         image = await load(asking, name, DISK, None)
-    await library.remove(OWNER, "one")
+    await library.remove(Principal(OWNER), "one")
     assert files.has(image.sha256)
     await load(asking, "two", root(), None)
     assert not files.has(image.sha256)
@@ -118,19 +119,19 @@ async def test_names_that_come_and_go_at_once_have_content_and_are_counted(
     library, files = asking.controller.library, asking.controller.files
     first = await load(asking, "a", root(), HypervisorType.LXC)
     await asyncio.gather(
-        library.load(OWNER, "b", first.sha256, HypervisorType.LXC),
-        library.remove(OWNER, "a"),
+        library.load(Principal(OWNER), "b", first.sha256, HypervisorType.LXC),
+        library.remove(Principal(OWNER), "a"),
         return_exceptions=True,
     )
-    for each in await library.images(OWNER):
+    for each in await library.images(Principal(OWNER)):
         assert files.path(each.sha256).exists(), f"{each.name} has lost its content"
     await load(asking, "c", root(b"c"), HypervisorType.LXC)
-    sha256 = (await library.image(OWNER, "c")).sha256
-    monkeypatch.setattr(module, "MOST_IMAGES", len(await library.images(OWNER)) + 1)
-    more = [library.load(OWNER, f"n{n}", sha256, HypervisorType.LXC) for n in range(4)]
+    sha256 = (await library.image(Principal(OWNER), "c")).sha256
+    monkeypatch.setattr(module, "MOST_IMAGES", len(await library.images(Principal(OWNER))) + 1)
+    more = [library.load(Principal(OWNER), f"n{n}", sha256, HypervisorType.LXC) for n in range(4)]
     done = await asyncio.gather(*more, return_exceptions=True)
     assert [type(each) for each in done].count(OutOfSpace) == 3
-    assert len(await library.images(OWNER)) == module.MOST_IMAGES
+    assert len(await library.images(Principal(OWNER))) == module.MOST_IMAGES
 
 
 async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking) -> None:
@@ -139,7 +140,7 @@ async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking)
         await asking.plan(file_of("store:web"))
     assert caught.value.message.startswith("c.yaml:4:")
     assert "no image 'web' was loaded. See `nospoon image list`" in caught.value.message
-    assert await asking.controller.library.images(OWNER) == []
+    assert await asking.controller.library.images(Principal(OWNER)) == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ async def test_content_that_its_machine_type_cannot_run_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         await load(asking, "x", content, kind)
-    assert await asking.controller.library.images(OWNER) == []
+    assert await asking.controller.library.images(Principal(OWNER)) == []
 
 
 async def test_without_a_machine_type_the_first_bytes_say_what_it_is(asking: Asking) -> None:

@@ -21,6 +21,7 @@ from nospoon.errors import (
     Stale,
     UsageError,
 )
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.steps import Action
 from nospoon.providers.base import Driver
@@ -203,9 +204,9 @@ async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Pa
 async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path) -> None:
     text = file_of("n1").replace("[1GiB]", "[{image: 'http://192.0.2.1/disk.img'}]")
     async with a_control_plane(tmp_path) as asking:
-        request = Request(uid=OWNER, file="c.yaml", text=text)
+        request = Request(Principal(OWNER), file="c.yaml", text=text)
         cluster = await asking.planner.cluster_of(request)
         assert await asking.planner.to_fetch(request, cluster) == ["http://192.0.2.1/disk.img"]
-        request = Request(uid=OWNER, file="c.yaml", text=file_of("n1"))
+        request = Request(Principal(OWNER), file="c.yaml", text=file_of("n1"))
         cluster = await asking.planner.cluster_of(request)
         assert await asking.planner.to_fetch(request, cluster) == []

@@ -9,6 +9,7 @@ from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, Stale
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, OwnerTag, Resource
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.world import Made, World
@@ -198,7 +199,7 @@ async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembe
     tmp_path: Path,
 ) -> None:
     async with a_control_plane(tmp_path) as asking:
-        request = Request(uid=OWNER, file="c.yaml", text=file_of("a"))
+        request = Request(Principal(OWNER), file="c.yaml", text=file_of("a"))
         prepared = await asking.planner.prepare(request, await asking.planner.cluster_of(request))
         await asking.up(file_of("a"), uid=OTHER)  # the same first free port
         with pytest.raises(Stale):

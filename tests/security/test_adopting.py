@@ -20,7 +20,7 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.principal import Administrators
+from nospoon.model.principal import Administrators, Principal
 from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt_rights import acting_as, may_manage
 from nospoon.runtime import process
@@ -49,15 +49,17 @@ def own_libvirt() -> Iterator[OwnLibvirt]:
 
 
 async def seen(access: Access, uid: int, host: Host = HERE) -> list[str]:
-    return [each.name for each in await access.adoptable(uid, host, MACHINES) or ()]
+    return [
+        each.name for each in await access.adoptable(access.principal(uid), host, MACHINES) or ()
+    ]
 
 
 async def test_a_member_sees_no_machine_of_others_by_default() -> None:
     access = Access(Administrators(), read=lambda: DEFAULTS)
     assert await seen(access, MEMBER) == []
-    assert "Ask an administrator to list it" in access.unseen(MEMBER)
+    assert "Ask an administrator to list it" in access.unseen(Principal(MEMBER))
     assert await seen(access, ROOT) == ["lab-1", "lab-2", "payroll"]
-    assert access.unseen(ROOT) == ""
+    assert access.unseen(Administrators().principal(ROOT)) == ""
 
 
 async def test_a_member_sees_those_that_are_listed() -> None:
@@ -79,9 +81,9 @@ async def test_a_member_hears_of_no_nodes_of_other_users() -> None:
     tags = (own, other, None)
     made = tuple(replace(e, tag=t, made=True) for e, t in zip(MACHINES, tags, strict=True))
     for host in (HERE, Host("sim", Simulated())):
-        found = await access.adoptable(MEMBER, host, made)
+        found = await access.adoptable(Principal(MEMBER), host, made)
         assert [each.name for each in found or ()] == ["lab-1"]
-        assert await access.adoptable(ROOT, host, made) == made
+        assert await access.adoptable(Administrators().principal(ROOT), host, made) == made
 
 
 async def judged(access: Access, uid: int, machine: Machine, host: Host = HERE) -> str:

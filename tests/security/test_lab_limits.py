@@ -32,6 +32,7 @@ from nospoon.lab.work import Asked as AskedRecipe
 from nospoon.lab.work import RecipeSet, Run, SetState
 from nospoon.model.lab import Distro, Lab, Registered, Webhook
 from nospoon.model.machine import PowerCommand
+from nospoon.model.principal import Administrators
 from nospoon.protocols.agent import agent
 from nospoon.runtime.clock import unix
 from nospoon.runtime.reach import ANYWHERE
@@ -167,7 +168,7 @@ class NoConsoles:
 def racks(bmcs: Bmcs) -> Racks:
     nothing = cast("Any", None)
     return Racks(
-        clusters=nothing, power=nothing, operations=nothing, machines=bmcs,
+        admins=Administrators(), clusters=nothing, power=nothing, operations=nothing, machines=bmcs,
         consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from nospoon.control.content.pace import Pace
 from nospoon.control.operations.operations import MOST_RUNNING, Ended, Running
 from nospoon.control.request import Request
 from nospoon.errors import Conflict, ProviderError, SpecError
+from nospoon.model.principal import Principal
 from nospoon.store.operations import OperationState
 
 FILE = "cluster: {}\nhosts: {{s: simulated}}\nnodes: [{{disks: [{{image: '{}'}}]}}]\n"
@@ -87,7 +88,7 @@ async def test_a_fetch_does_not_keep_the_file_and_a_user_has_so_many(tmp_path: P
         daemon.controller.files = stuck
         mark = "# a long file"
         text = FILE.format("c", "http://slow/") + mark
-        await daemon.controller.fetch(Request(uid=OWNER, file="f", text=text, uploads={}))
+        await daemon.controller.fetch(Request(Principal(OWNER), file="f", text=text, uploads={}))
         gc.collect()
         held = [each for each in gc.get_objects() if isinstance(each, Request)]
         assert not [each for each in held if mark in each.text]

@@ -53,6 +53,7 @@ from nospoon.errors import (
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.principal import Principal
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
@@ -110,9 +111,9 @@ class Controller:
         """What `up` would do. While an operation changes the cluster, `Conflict` says so. Another
         plan of the same user waits: each may take a processor for seconds.
         """
-        async with self.turns.of("plan", str(request.uid)):
+        async with self.turns.of("plan", str(request.caller.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.read(stored.find, uid=request.uid, name=cluster.name)
+            row = await self.database.read(stored.find, uid=request.caller.uid, name=cluster.name)
             try:
                 prepared = [await self.planner.prepare(request, cluster)]
             except ProviderError:
@@ -130,7 +131,7 @@ class Controller:
         urls = await self.planner.to_fetch(request, cluster)
         if not urls:
             return None
-        uid = request.uid  # the request itself, whose file may be a long one, is not kept
+        uid = request.caller.uid  # the request itself, whose file may be a long one, is not kept
         places = await self.planner.workers.run(uid, places_of, request, urls)
         return await self.operations.start(
             "fetch",
@@ -140,24 +141,24 @@ class Controller:
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )
 
-    async def list_hosts(self, uid: int) -> Sequence[Listed]:
+    async def list_hosts(self, caller: Principal) -> Sequence[Listed]:
         """The hosts of the caller's clusters; they are asked whether they answer."""
-        async with self._look_of(uid):
-            return await listed(self.database, self.planner, self.hosts, uid=uid)
+        async with self._look_of(caller.uid):
+            return await listed(self.database, self.planner, self.hosts, caller=caller)
 
     async def check_hosts(self, request: Request) -> Sequence[Finding]:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
-        async with self._look_of(request.uid):
+        async with self._look_of(request.caller.uid):
             cluster = await self.planner.cluster_of(request)
             await self.planner.access.check_file(request, cluster, self.planner.workers)
             return await checker.check(cluster)
 
     async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
-        async with self.turns.of("plan", str(request.uid)):
+        async with self.turns.of("plan", str(request.caller.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.read(stored.find, uid=request.uid, name=cluster.name)
+            row = await self.database.read(stored.find, uid=request.caller.uid, name=cluster.name)
             if row is not None:
                 self.operations.require_free(row.id)
             return await self._begun(request, cluster, again=AGAIN)
@@ -187,7 +188,7 @@ class Controller:
                 "up",
                 cluster_id=prepared.seen.id,
                 cluster=cluster.name,
-                uid=request.uid,
+                uid=request.caller.uid,
                 first=work.remember,
                 work=work.carry_out,
             )
@@ -196,34 +197,34 @@ class Controller:
                 raise
             return await self._begun(request, cluster, again=again - 1)
 
-    async def removal(self, uid: int, name: str, how: Removal) -> Plan:
+    async def removal(self, caller: Principal, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
-        row = await self.database.read(stored.find, uid=uid, name=name)
+        row = await self.database.read(stored.find, uid=caller.uid, name=name)
         if row is None:
-            return Plan(cluster=name, cluster_id=_nobody(uid, name), steps=())
-        async with self._look_of(uid):
+            return Plan(cluster=name, cluster_id=_nobody(caller.uid, name), steps=())
+        async with self._look_of(caller.uid):
             plan, _, _ = await self.work.removal(row, how)
         return plan
 
-    async def down(self, uid: int, name: str, how: Removal) -> OperationRow:
+    async def down(self, caller: Principal, name: str, how: Removal) -> OperationRow:
         """Begin to remove everything of a cluster."""
-        row = await self.database.read(stored.find, uid=uid, name=name)
+        row = await self.database.read(stored.find, uid=caller.uid, name=name)
         if row is not None:
             self.labs.board.require_unused(row.id)
         return await self.operations.start(
             "down",
-            cluster_id=row.id if row is not None else _nobody(uid, name),
+            cluster_id=row.id if row is not None else _nobody(caller.uid, name),
             cluster=name,
-            uid=uid,
-            work=lambda running: self.work.down(running, row, uid=uid, name=name, how=how),
+            uid=caller.uid,
+            work=lambda running: self.work.down(running, row, caller=caller, name=name, how=how),
         )
 
-    async def clusters(self, uid: int) -> list[dict[str, object]]:
+    async def clusters(self, caller: Principal) -> list[dict[str, object]]:
         """A row a cluster."""
-        rows = await self.database.read(stored.listed, uid=uid)
+        rows = await self.database.read(stored.listed, uid=caller.uid)
         nodes, on = Counter[str](), Counter[str]()
         async for member in paced(self.fleet.all()):
-            if member.uid == uid:
+            if member.uid == caller.uid:
                 nodes[member.cluster] += 1
                 on[member.cluster] += self.nodes.power_of(member) is PowerState.ON
         return [
@@ -238,15 +239,15 @@ class Controller:
             for id_, name, file in rows
         ]
 
-    async def status(self, uid: int, name: str) -> dict[str, Any]:
+    async def status(self, caller: Principal, name: str) -> dict[str, Any]:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
-        row = await owned(self.database, uid=uid, name=name)
+        row = await owned(self.database, uid=caller.uid, name=name)
         try:
             prepared = [await self._looked_at(row)]
         except (ProviderError, PlanRefused, SpecError) as error:
             return self._unknown(row, str(error))
         states, broken, bonds, rest = await self.planner.workers.run(
-            uid,
+            caller.uid,
             lambda: (
                 shown.node_states(prepared[0]),
                 shown.faults(prepared[0]),
@@ -255,7 +256,7 @@ class Controller:
             ),
         )
         await free(prepared)
-        members = {member.node: member for member in self.fleet.of(uid, name)}
+        members = {member.node: member for member in self.fleet.of(caller.uid, name)}
         nodes = [
             {
                 **self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
@@ -284,7 +285,7 @@ class Controller:
 
     async def verify(
         self,
-        uid: int,
+        caller: Principal,
         name: str,
         *,
         nodes: list[str],
@@ -292,10 +293,11 @@ class Controller:
         timeout: float,  # noqa: ASYNC109
     ) -> OperationRow:
         """Begin to boot the probe on nodes and compare."""
-        row = await owned(self.database, uid=uid, name=name)
-        members = [each for each in self.fleet.of(uid, name) if _is_baremetal(each)]
+        row = await owned(self.database, uid=caller.uid, name=name)
+        members = [each for each in self.fleet.of(caller.uid, name) if _is_baremetal(each)]
         chosen = [
-            self.fleet.find(uid, f"{name}/{node}") async for node in paced(dict.fromkeys(nodes))
+            self.fleet.find(caller.uid, f"{name}/{node}")
+            async for node in paced(dict.fromkeys(nodes))
         ]
         _refuse_others([each for each in chosen if not _is_baremetal(each)])
         prepared = await self._looked_at(row)
@@ -303,7 +305,7 @@ class Controller:
             "verify",
             cluster_id=row.id,
             cluster=name,
-            uid=uid,
+            uid=caller.uid,
             work=lambda running: self.verifier.verify(
                 running,
                 chosen or members,
@@ -313,7 +315,7 @@ class Controller:
             ),
         )
 
-    async def about(self, uid: int) -> dict[str, object]:
+    async def about(self, caller: Principal) -> dict[str, object]:
         """The daemon itself. What start-up found names nodes of all: administrators see it."""
         clusters, nodes = await self.database.read(stored.count)
         return {
@@ -323,44 +325,44 @@ class Controller:
             "clusters": clusters,
             "nodes": nodes,
             "deployment": self.database.deployment,
-            "found": self.found if self.planner.access.is_admin(uid) else "",
+            "found": self.found if caller.admin else "",
         }
 
-    async def support_bundle(self, uid: int, cluster: str) -> bytes:
+    async def support_bundle(self, caller: Principal, cluster: str) -> bytes:
         """A .tar.gz for a bug report: of one cluster, or of all that the caller has. One of each
         user at a time.
         """
-        async with self.turns.of("bundle", str(uid)):
-            return await self._support_bundle(uid, cluster)
+        async with self.turns.of("bundle", str(caller.uid)):
+            return await self._support_bundle(caller, cluster)
 
-    async def _support_bundle(self, uid: int, cluster: str) -> bytes:
+    async def _support_bundle(self, caller: Principal, cluster: str) -> bytes:
         if cluster:
-            await owned(self.database, uid=uid, name=cluster)
-        operations = await self.operations.list(uid)
+            await owned(self.database, uid=caller.uid, name=cluster)
+        operations = await self.operations.list(caller.uid)
         log = await asyncio.to_thread(bundle.log_tail, self.log_file)
-        if not self.planner.access.is_admin(uid):
-            machines = {str(member.uuid) for member in self.fleet.of(uid)}
-            whose = bundle.Whose(uid, machines, {str(each.id) for each in operations})
+        if not caller.admin:
+            machines = {str(member.uuid) for member in self.fleet.of(caller.uid)}
+            whose = bundle.Whose(caller.uid, machines, {str(each.id) for each in operations})
             log = await asyncio.to_thread(bundle.lines_of, log, whose)
         texts = bundle.Texts()
         texts.add("versions.txt", await bundle.versions())
-        texts.add("daemon.json", bundle.as_json(await self.about(uid)))
+        texts.add("daemon.json", bundle.as_json(await self.about(caller)))
         texts.add("daemon.log", log)
-        texts.add("operations.json", await self._as_json(uid, operations))
+        texts.add("operations.json", await self._as_json(caller.uid, operations))
         said = list[str]()
-        async for row in each_cluster(self.database, uid=uid):
+        async for row in each_cluster(self.database, uid=caller.uid):
             if cluster in ("", row.name):
                 said += await self._bundle(row, texts)
-        rows = await self.nodes.bmc_rows(uid, "")
+        rows = await self.nodes.bmc_rows(caller, "")
         secrets = [
             row[key]
             for row in rows
             for key in ("password", "k_g", "pdu_secret", "pdu_community")
             if row[key]
         ]
-        secrets += [*self.labs.passwords(uid), *said]
+        secrets += [*self.labs.passwords(caller), *said]
         pack = bundle.Bundle(texts.by_name, secrets).pack
-        return await self.planner.workers.run(uid, pack)
+        return await self.planner.workers.run(caller.uid, pack)
 
     async def _as_json(self, uid: int, value: object) -> str:
         return await self.planner.workers.run(uid, bundle.as_json, value)
@@ -384,7 +386,7 @@ class Controller:
         texts.add(f"{row.name}/ironic.json", await self._in_ironic(row))
         texts.add(f"{row.name}/resolved.json", resolved)
         texts.add(f"{row.name}/plan.txt", plan)
-        status = await self.status(row.uid, row.name)
+        status = await self.status(request.caller, row.name)
         texts.add(f"{row.name}/status.json", await self._as_json(row.uid, status))
         for member in self.fleet.of(row.uid, row.name):
             said = b""
@@ -399,16 +401,16 @@ class Controller:
         except NospoonError as error:
             return str(error)
 
-    async def export(self, uid: int, name: str, to: str) -> Exported:
+    async def export(self, caller: Principal, name: str, to: str) -> Exported:
         """A cluster as what another tool reads, with credentials: for its owner only."""
-        return await self.exports.export(await owned(self.database, uid=uid, name=name), to)
+        return await self.exports.export(await owned(self.database, uid=caller.uid, name=name), to)
 
-    async def login(self, uid: int, reference: str) -> dict[str, object]:
+    async def login(self, caller: Principal, reference: str) -> dict[str, object]:
         """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it
         is reached through, "" for none.
         """
-        member = self.fleet.find(uid, reference)
-        row = await owned(self.database, uid=uid, name=member.cluster)
+        member = self.fleet.find(caller.uid, reference)
+        row = await owned(self.database, uid=caller.uid, name=member.cluster)
         return {
             "node": member.path,
             "kind": str(member.machine.kind),
@@ -418,7 +420,8 @@ class Controller:
 
     def _request_of(self, row: ClusterRow) -> Request:
         text = self.cipher.decrypt(row.text.encode())
-        return Request(uid=row.uid, file=row.file, text=text, uploads=row.uploads)
+        caller = self.planner.access.principal(row.uid)
+        return Request(caller, file=row.file, text=text, uploads=row.uploads)
 
 
 def _nobody(uid: int, name: str) -> UUID:

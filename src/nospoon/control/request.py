@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from nospoon.model.principal import Principal
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -17,7 +19,7 @@ class Request:
     `force`: nodes that are deployed are undeployed where they are not in the file any more.
     """
 
-    uid: int
+    caller: Principal
     file: str
     text: str
     uploads: Mapping[str, str] = field(default_factory=dict)

@@ -488,6 +488,7 @@ class Daemon:
 
     def _board(self) -> Board:
         racks = Racks(
+            admins=self.admins,
             clusters=lambda: self.controller,
             power=self.nodes.power,
             operations=self.operations,

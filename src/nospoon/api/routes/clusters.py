@@ -31,7 +31,7 @@ _JSON = msgspec.json.Encoder()
 
 def _request(body: ClusterRequest, caller: Principal) -> Request:
     return Request(
-        uid=caller.uid,
+        caller=caller,
         file=body.file,
         text=body.text,
         uploads=body.uploads,
@@ -78,7 +78,7 @@ async def list_hosts(
     request: HttpRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
-    found = await unless_gone(request, controller.list_hosts(caller.uid))
+    found = await unless_gone(request, controller.list_hosts(caller))
     return [asdict(each) for each in found]
 
 
@@ -108,7 +108,7 @@ async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Re
 @router.get("/clusters")
 async def clusters(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's clusters."""
-    return await controller.clusters(caller.uid)
+    return await controller.clusters(caller)
 
 
 @router.get("/clusters/{name}", response_model=dict[str, object])
@@ -116,7 +116,7 @@ async def status(
     name: str, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
     """Desired and observed state, and drift, node by node. One at a time for each user."""
-    found = [await unless_gone(request, controller.status(caller.uid, name))]
+    found = [await unless_gone(request, controller.status(caller, name))]
     answer = await long_answers.with_rows(found[0], "nodes")
     await free(found)
     return answer
@@ -134,7 +134,7 @@ async def removal(
 ) -> Response:
     """What `down` would remove: `{plan, text}`; changes nothing."""
     how = Removal(force=force, enrolment=enrolment)
-    held = [await unless_gone(request, controller.removal(caller.uid, name, how))]
+    held = [await unless_gone(request, controller.removal(caller, name, how))]
     answer = await controller.planner.workers.run(caller.uid, _planned, held[0], {})
     await free(held)
     return answer
@@ -143,7 +143,7 @@ async def removal(
 @router.get("/clusters/{name}/export/{to}", response_model=dict[str, object])
 async def export(name: str, to: str, controller: Controlled, caller: Called) -> Response:
     """A cluster of the caller's as what another tool reads: `{text, left_out}`, with passwords."""
-    made = await controller.export(caller.uid, name, to)
+    made = await controller.export(caller, name, to)
     content = await controller.planner.workers.run(caller.uid, _JSON.encode, made)
     return Response(content, media_type="application/json")
 
@@ -154,7 +154,7 @@ async def down(
 ) -> dict[str, object]:
     """Remove everything of a cluster, as an operation."""
     how = Removal(body.purge, body.force, body.enrolment)
-    return operation_json(await controller.down(caller.uid, name, how))
+    return operation_json(await controller.down(caller, name, how))
 
 
 @router.post("/clusters/{name}/verify", status_code=202)
@@ -163,7 +163,7 @@ async def verify(
 ) -> dict[str, object]:
     """Boot the probe on its nodes and compare, as an operation."""
     row = await controller.verify(
-        caller.uid,
+        caller,
         name,
         nodes=body.nodes,
         reboot_running=body.reboot_running,

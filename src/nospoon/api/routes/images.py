@@ -16,13 +16,13 @@ router = APIRouter(tags=["images"])
 @router.get("/images")
 async def images(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row an image: name, sha256, format, size (bytes), hypervisor_type, created (Unix time)."""
-    return [_row(each) for each in await controller.library.images(caller.uid)]
+    return [_row(each) for each in await controller.library.images(caller)]
 
 
 @router.get("/images/{name}")
 async def image(name: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One of them."""
-    return _row(await controller.library.image(caller.uid, name))
+    return _row(await controller.library.image(caller, name))
 
 
 @router.put("/images/{name}")
@@ -31,13 +31,13 @@ async def load(
 ) -> dict[str, object]:
     """Give an uploaded file a name, which an earlier image loses."""
     kind = body.hypervisor_type
-    return _row(await controller.library.load(caller.uid, name, body.sha256, kind))
+    return _row(await controller.library.load(caller, name, body.sha256, kind))
 
 
 @router.delete("/images/{name}", status_code=204)
 async def remove(name: str, controller: Controlled, caller: Called) -> None:
     """Remove one; refused while a cluster uses it."""
-    await controller.library.remove(caller.uid, name)
+    await controller.library.remove(caller, name)
 
 
 def _row(image: LoadedImage) -> dict[str, object]:

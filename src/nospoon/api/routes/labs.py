@@ -47,13 +47,13 @@ def _parts(lease: str) -> tuple[str, int]:
 @router.get("/labs")
 async def labs(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """Labs that the caller may use, a row each."""
-    return await controller.labs.rows(caller.uid)
+    return await controller.labs.rows(caller)
 
 
 @router.get("/labs/{lab:path}/show")
 async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
-    return await controller.labs.show(caller.uid, lab)
+    return await controller.labs.show(caller, lab)
 
 
 @router.post("/labs/{lab:path}/drain")
@@ -61,7 +61,7 @@ async def drain(
     lab: str, body: DrainRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Start nothing there any more, or start again; for its operators."""
-    return await controller.labs.drain(caller.uid, lab, drained=body.drained)
+    return await controller.labs.drain(caller, lab, drained=body.drained)
 
 
 @router.post("/labs/{lab:path}/machines/{machine}")
@@ -70,14 +70,14 @@ async def machine(
 ) -> dict[str, object]:
     """Mark a registered machine as broken or repaired, reserve it or give it back."""
     return await controller.labs.set_machine(
-        caller.uid, lab, machine, broken=body.broken, reserved=body.reserved
+        caller, lab, machine, broken=body.broken, reserved=body.reserved
     )
 
 
 @router.post("/requests/check")
 async def check(body: LabRequest, controller: Controlled, caller: Called) -> Response:
     """A dry run: a row for each recipe and lab; nothing is made."""
-    return _json(await controller.labs.check(caller.uid, _submission(body)))
+    return _json(await controller.labs.check(caller, _submission(body)))
 
 
 @router.post("/requests", status_code=201)
@@ -85,19 +85,19 @@ async def submit(body: LabRequest, controller: Controlled, caller: Called) -> Re
     """Its recipe sets wait for machines from now on, a record each. A second request under one
     `key` is the first. 422 where a set can never start, with every reason.
     """
-    return _json(await controller.labs.submit(caller.uid, _submission(body)), status=201)
+    return _json(await controller.labs.submit(caller, _submission(body)), status=201)
 
 
 @router.get("/requests")
 async def requests(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
     """The caller's recipe sets, a row each; `everyone`: all of labs that the caller operates."""
-    return _json(await controller.labs.requests(caller.uid, everyone=everyone))
+    return _json(await controller.labs.requests(caller, everyone=everyone))
 
 
 @router.get("/requests/{set_id}")
 async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One recipe set: state, position, leases, history."""
-    return await controller.labs.request(caller.uid, set_id)
+    return await controller.labs.request(caller, set_id)
 
 
 @router.get("/requests/{set_id}/events")
@@ -108,7 +108,7 @@ async def events(
     after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
 ) -> StreamingResponse:
     """Its events as they happen (text/event-stream); the last one has `state`."""
-    found = await controller.labs.follow(caller.uid, set_id, after)
+    found = await controller.labs.follow(caller, set_id, after)
 
     async def lines() -> AsyncIterator[str]:
         async for each in found:
@@ -120,13 +120,13 @@ async def events(
 @router.post("/requests/{set_id}/cancel")
 async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """End it at once; its machines are removed."""
-    return await controller.labs.cancel(caller.uid, set_id)
+    return await controller.labs.cancel(caller, set_id)
 
 
 @router.post("/requests/{set_id}/release")
 async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """All of its leases are over."""
-    return await controller.labs.release(caller.uid, set_id, None)
+    return await controller.labs.release(caller, set_id, None)
 
 
 @router.post("/requests/{set_id}/extend")
@@ -134,7 +134,7 @@ async def extend(
     set_id: SetId, body: ExtendRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """All of its leases end so many seconds from now, or later by them with `add`."""
-    return await controller.labs.extend(caller.uid, set_id, None, body.seconds, add=body.add)
+    return await controller.labs.extend(caller, set_id, None, body.seconds, add=body.add)
 
 
 @router.get("/leases/{lease}")
@@ -143,10 +143,10 @@ async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[
     "" else.
     """
     set_id, recipe = _parts(lease)
-    row = await controller.labs.lease(caller.uid, set_id, recipe)
+    row = await controller.labs.lease(caller, set_id, recipe)
     try:
-        uid, node = await controller.labs.node_of(caller.uid, set_id, recipe)
-        about = await controller.nodes.show(uid, node)
+        owner, node = await controller.labs.node_of(caller, set_id, recipe)
+        about = await controller.nodes.show(owner, node)
     except NotFound:
         return {**row, "uuid": "", "power": ""}
     return {**row, "uuid": about["uuid"], "power": about["power"]}
@@ -158,7 +158,7 @@ async def power(
 ) -> dict[str, object]:
     """A chassis command for its machine; registered machines know on, off and cycle."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.power(caller.uid, set_id, recipe, body.command)
+    return await controller.labs.power(caller, set_id, recipe, body.command)
 
 
 @router.post("/leases/{lease}/extend")
@@ -167,7 +167,7 @@ async def extend_lease(
 ) -> dict[str, object]:
     """It ends so many seconds from now, or later by them with `add`; 0: now."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.extend(caller.uid, set_id, recipe, body.seconds, add=body.add)
+    return await controller.labs.extend(caller, set_id, recipe, body.seconds, add=body.add)
 
 
 @router.post("/leases/{lease}/release")
@@ -176,7 +176,7 @@ async def release_lease(
 ) -> dict[str, object]:
     """It is over; the set ends with its last lease."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.release(caller.uid, set_id, recipe)
+    return await controller.labs.release(caller, set_id, recipe)
 
 
 @router.get("/leases/{lease}/console")
@@ -185,12 +185,12 @@ async def console(
 ) -> StreamingResponse:
     """The console log of its machine from the first byte on, also after the set has ended."""
     set_id, recipe = _parts(lease)
-    chunks = await controller.labs.console(caller.uid, set_id, recipe, follow=follow)
+    chunks = await controller.labs.console(caller, set_id, recipe, follow=follow)
     return StreamingResponse(chunks, media_type="application/octet-stream")
 
 
 @router.get("/metrics")
 async def metrics(controller: Controlled, caller: Called) -> PlainTextResponse:
     """Of labs, for Prometheus; for administrators of the daemon."""
-    text = await controller.labs.metrics(caller.uid)
+    text = await controller.labs.metrics(caller)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -27,7 +27,7 @@ async def nodes(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
     """The caller's nodes, all or of one cluster, with power and BMC."""
-    found = await unless_gone(request, controller.nodes.rows(caller.uid, cluster))
+    found = await unless_gone(request, controller.nodes.rows(caller, cluster))
     return await long_answers.rows(found)
 
 
@@ -36,20 +36,20 @@ async def bmcs(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
     """Where the caller's BMCs answer, with their credentials."""
-    found = await unless_gone(request, controller.nodes.bmc_rows(caller.uid, cluster))
+    found = await unless_gone(request, controller.nodes.bmc_rows(caller, cluster))
     return await long_answers.rows(found)
 
 
 @router.get("/nodes/{node:path}/show")
 async def node(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One node, by name, cluster/name or UUID."""
-    return await controller.nodes.show(caller.uid, node)
+    return await controller.nodes.show(caller, node)
 
 
 @router.get("/nodes/{node:path}/login")
 async def login(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Where ssh finds the node: its address, and the host that it is reached through."""
-    return await controller.login(caller.uid, node)
+    return await controller.login(caller, node)
 
 
 @router.post("/nodes/{node:path}/power")
@@ -57,7 +57,7 @@ async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Give the node's BMC a chassis command."""
-    return await controller.nodes.power(caller.uid, node, body.command)
+    return await controller.nodes.power(caller, node, body.command)
 
 
 @router.post("/nodes/{node:path}/faults")
@@ -65,14 +65,14 @@ async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
     """Inject a fault into the node's BMC; returns all its injected faults."""
-    await controller.nodes.fault(caller.uid, node, body.fault(), body.for_seconds)
-    return await controller.nodes.faults(caller.uid, node)
+    await controller.nodes.fault(caller, node, body.fault(), body.for_seconds)
+    return await controller.nodes.faults(caller, node)
 
 
 @router.get("/nodes/{node:path}/faults")
 async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The injected faults of a node's BMC."""
-    return await controller.nodes.faults(caller.uid, node)
+    return await controller.nodes.faults(caller, node)
 
 
 @router.delete("/nodes/{node:path}/faults")
@@ -80,8 +80,8 @@ async def clear_faults(
     node: str, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
     """Clear the injected faults of a node's BMC."""
-    await controller.nodes.clear_faults(caller.uid, node)
-    return await controller.nodes.faults(caller.uid, node)
+    await controller.nodes.clear_faults(caller, node)
+    return await controller.nodes.faults(caller, node)
 
 
 @router.post("/nodes/{node:path}/boot")
@@ -90,7 +90,7 @@ async def boot(
 ) -> dict[str, object]:
     """Set the boot override that the node's BMC holds."""
     return await controller.nodes.boot(
-        caller.uid, node, target=body.target, enabled=body.enabled, mode=body.mode
+        caller, node, target=body.target, enabled=body.enabled, mode=body.mode
     )
 
 
@@ -100,9 +100,9 @@ async def insert(
 ) -> dict[str, object]:
     """Put an image into the node's CD drive; answers when it is in."""
     if body.sha256:
-        return await controller.nodes.insert_uploaded(caller.uid, node, body.sha256, body.name)
+        return await controller.nodes.insert_uploaded(caller, node, body.sha256, body.name)
     return await controller.nodes.insert(
-        caller.uid,
+        caller,
         node,
         body.url,
         username=body.username,
@@ -114,7 +114,7 @@ async def insert(
 @router.delete("/nodes/{node:path}/media")
 async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Empty the node's CD drive."""
-    return await controller.nodes.eject(caller.uid, node)
+    return await controller.nodes.eject(caller, node)
 
 
 @router.get("/nodes/{node:path}/log")
@@ -122,7 +122,7 @@ async def log(
     node: str, controller: Controlled, caller: Called, *, follow: bool = False
 ) -> StreamingResponse:
     """The console's record from power-on, every byte; with `follow` for ever."""
-    chunks = await controller.nodes.console_log(caller.uid, node, follow=follow)
+    chunks = await controller.nodes.console_log(caller, node, follow=follow)
     return StreamingResponse(chunks, media_type="application/octet-stream")
 
 
@@ -131,7 +131,7 @@ async def console(node: str, socket: WebSocket, controller: Controlled, caller: 
     """The interactive console: binary messages both ways."""
     await socket.accept()
     try:
-        attached = await controller.nodes.console(caller.uid, node)
+        attached = await controller.nodes.console(caller, node)
     except NospoonError as error:
         await socket.close(REFUSED, str(error).encode()[:LONGEST_REASON].decode(errors="ignore"))
         return

@@ -19,5 +19,5 @@ async def services(
     cluster, node, kind, power, health (`healthy`, `unhealthy`, "" where nothing is looked at), why,
     unit, address, after.
     """
-    found = await unless_gone(request, controller.services.rows(caller.uid, cluster))
+    found = await unless_gone(request, controller.services.rows(caller, cluster))
     return await long_answers.rows(found)

@@ -14,7 +14,7 @@ router = APIRouter(tags=["snapshots"])
 @router.get("/clusters/{name}/snapshots")
 async def snapshots(name: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row a snapshot: name, state, created (Unix seconds), nodes, and how many were on."""
-    return await controller.snapshots.rows(caller.uid, name)
+    return await controller.snapshots.rows(caller, name)
 
 
 @router.post("/clusters/{name}/snapshots", status_code=202)
@@ -22,7 +22,7 @@ async def create(
     name: str, body: SnapshotRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Take one, as an operation; nodes that run are paused together meanwhile."""
-    return operation_json(await controller.snapshots.create(caller.uid, name, body.name))
+    return operation_json(await controller.snapshots.create(caller, name, body.name))
 
 
 @router.post("/clusters/{name}/snapshots/{snapshot}/restore", status_code=202)
@@ -30,7 +30,7 @@ async def restore(
     name: str, snapshot: str, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Bring its nodes' disks, firmware variables and power back, as an operation."""
-    return operation_json(await controller.snapshots.restore(caller.uid, name, snapshot))
+    return operation_json(await controller.snapshots.restore(caller, name, snapshot))
 
 
 @router.delete("/clusters/{name}/snapshots/{snapshot}", status_code=202)
@@ -38,4 +38,4 @@ async def delete(
     name: str, snapshot: str, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Delete one, as an operation."""
-    return operation_json(await controller.snapshots.delete(caller.uid, name, snapshot))
+    return operation_json(await controller.snapshots.delete(caller, name, snapshot))

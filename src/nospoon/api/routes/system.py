@@ -15,7 +15,7 @@ router = APIRouter(tags=["daemon"])
 @router.get("/daemon")
 async def daemon(request: Request, controller: Controlled, caller: Called) -> dict[str, object]:
     """Version, pid, uptime, clusters, and what start-up found."""
-    return await unless_gone(request, controller.about(caller.uid))
+    return await unless_gone(request, controller.about(caller))
 
 
 @router.get("/daemon/settings")
@@ -38,5 +38,5 @@ async def stop(controller: Controlled, caller: Called) -> dict[str, object]:
 @router.get("/support-bundle")
 async def support_bundle(controller: Controlled, caller: Called, cluster: str = "") -> Response:
     """A .tar.gz with file, plan, logs, consoles and versions; secrets are masked."""
-    data = await controller.support_bundle(caller.uid, cluster)
+    data = await controller.support_bundle(caller, cluster)
     return Response(data, media_type="application/gzip")

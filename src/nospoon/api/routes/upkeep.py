@@ -40,7 +40,7 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
     scope = await _scope(body, controller, caller)
-    return operation_json(await controller.orphans.reap(caller.uid, scope, grace=body.grace))
+    return operation_json(await controller.orphans.reap(caller, scope, grace=body.grace))
 
 
 @router.post("/recover")
@@ -52,9 +52,7 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
         read = controller.planner.read
         file, text = body.file, body.text
         of = await controller.planner.workers.run(caller.uid, read, file, text, caller.uid)
-    return await controller.recovery.recover(
-        caller.uid, await _scope(body, controller, caller), of=of
-    )
+    return await controller.recovery.recover(caller, await _scope(body, controller, caller), of=of)
 
 
 @router.post("/recover/deployment", status_code=202)

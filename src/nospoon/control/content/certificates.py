@@ -44,5 +44,5 @@ async def refuse_unusable(
         which, why = found
         path = ("bmc", "tls", which)
         name = given.certificate if which == "certificate" else given.key
-        document = await workers.run(request.uid, Document, request.text, request.file)
+        document = await workers.run(request.caller.uid, Document, request.text, request.file)
         raise SpecError([document.problem(path, f"cannot serve with {name!r}: {why}")])

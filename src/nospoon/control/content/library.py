@@ -12,6 +12,7 @@ from nospoon.control.content.files import Files
 from nospoon.control.content.images import image_facts, is_root, root_facts
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
 from nospoon.model.images import CONTAINERS, LOADED, NAME, HypervisorType, LoadedImage
+from nospoon.model.principal import Principal
 from nospoon.plan.resolve import ImageFacts
 from nospoon.plan.words import listed
 from nospoon.runtime.clock import Clock
@@ -41,13 +42,13 @@ class Library:
         for uid, sha256 in await self.database.read(images.holders):
             self.files.pin(uid, sha256)
 
-    async def images(self, uid: int) -> list[LoadedImage]:
+    async def images(self, caller: Principal) -> list[LoadedImage]:
         """Those of a user, by name."""
-        return await self.database.read(images.of_owner, uid)
+        return await self.database.read(images.of_owner, caller.uid)
 
-    async def image(self, uid: int, name: str) -> LoadedImage:
+    async def image(self, caller: Principal, name: str) -> LoadedImage:
         """Raises `NotFound`."""
-        found = [each for each in await self.images(uid) if each.name == name]
+        found = [each for each in await self.images(caller) if each.name == name]
         if not found:
             raise NotFound(
                 f"no image {name!r} was loaded",
@@ -56,7 +57,7 @@ class Library:
         return found[0]
 
     async def load(
-        self, uid: int, name: str, sha256: str, kind: HypervisorType | None
+        self, caller: Principal, name: str, sha256: str, kind: HypervisorType | None
     ) -> LoadedImage:
         """Give content that was uploaded a name, which another of the user's images may have had.
 
@@ -67,54 +68,54 @@ class Library:
                 f"expected a name of at most 63 lower-case letters, digits, dots, hyphens and "
                 f"underscores, got {name!r}"
             )
-        async with self.turns.of(str(uid)):
-            return await self._load(uid, name, sha256, kind)
+        async with self.turns.of(str(caller.uid)):
+            return await self._load(caller, name, sha256, kind)
 
     async def _load(
-        self, uid: int, name: str, sha256: str, kind: HypervisorType | None
+        self, caller: Principal, name: str, sha256: str, kind: HypervisorType | None
     ) -> LoadedImage:
-        known = {each.name: each for each in await self.images(uid)}
+        known = {each.name: each for each in await self.images(caller)}
         if name not in known and len(known) >= MOST_IMAGES:
             raise OutOfSpace(
                 f"one user may have {MOST_IMAGES} images", hint="Remove some: nospoon image remove."
             )
-        if not self.files.wanted(sha256, owner=uid):
+        if not self.files.wanted(sha256, owner=caller.uid):
             raise NotFound(f"no file with SHA-256 {sha256!r} was uploaded")
-        facts = await self._facts(uid, name, sha256, kind)
+        facts = await self._facts(caller, name, sha256, kind)
         found = LoadedImage(name, sha256, facts.format, facts.virtual_size, kind, self.clock())
-        await self.database.call(images.put, uid, found)
-        self.files.pin(uid, sha256)
-        await self._unpin(uid, known.get(name))
+        await self.database.call(images.put, caller.uid, found)
+        self.files.pin(caller.uid, sha256)
+        await self._unpin(caller, known.get(name))
         return found
 
-    async def remove(self, uid: int, name: str) -> None:
+    async def remove(self, caller: Principal, name: str) -> None:
         """Raises `NotFound`, and `Conflict` while a cluster's file names it."""
-        async with self.turns.of(str(uid)):
-            gone = await self.image(uid, name)
-            rows = await self.database.read(clusters.uploads_of, uid)
+        async with self.turns.of(str(caller.uid)):
+            gone = await self.image(caller, name)
+            rows = await self.database.read(clusters.uploads_of, caller.uid)
             users = [cluster for cluster, uploads in rows if LOADED + name in uploads]
             if users:
                 raise Conflict(
                     f"clusters use image {name!r}: {listed(users)}", hint="Take them down first."
                 )
-            await self.database.call(images.remove, uid, name)
-            await self._unpin(uid, gone)
+            await self.database.call(images.remove, caller.uid, name)
+            await self._unpin(caller, gone)
 
-    async def _unpin(self, uid: int, gone: LoadedImage | None) -> None:
+    async def _unpin(self, caller: Principal, gone: LoadedImage | None) -> None:
         """What has no other name is a file like others: it goes when no cluster has it."""
-        left = {each.sha256 for each in await self.images(uid)}
+        left = {each.sha256 for each in await self.images(caller)}
         if gone is not None and gone.sha256 not in left:
-            self.files.unpin(uid, gone.sha256)
-            rows = await self.database.read(clusters.uploads_of, uid)
+            self.files.unpin(caller.uid, gone.sha256)
+            rows = await self.database.read(clusters.uploads_of, caller.uid)
             if not any(gone.sha256 in uploads.values() for _, uploads in rows):
-                self.files.release(gone.sha256, uid)
+                self.files.release(gone.sha256, caller.uid)
 
     async def _facts(
-        self, uid: int, name: str, sha256: str, kind: HypervisorType | None
+        self, caller: Principal, name: str, sha256: str, kind: HypervisorType | None
     ) -> ImageFacts:
         path = self.files.path(sha256)
         if kind in CONTAINERS:
-            return await self.workers.run(uid, root_facts, path, name, sha256)
-        if kind is None and await self.workers.run(uid, is_root, path):
-            return await self.workers.run(uid, root_facts, path, name, sha256)
+            return await self.workers.run(caller.uid, root_facts, path, name, sha256)
+        if kind is None and await self.workers.run(caller.uid, is_root, path):
+            return await self.workers.run(caller.uid, root_facts, path, name, sha256)
         return await image_facts(path, name, sha256)

@@ -42,7 +42,7 @@ class NamedFiles:
         `fetched`: what URLs had when they were last fetched. Raises `UsageError`, `ProviderError`.
         """
         uploads = dict(request.uploads)
-        images = await self._workers.run(request.uid, _images_of, cluster)
+        images = await self._workers.run(request.caller.uid, _images_of, cluster)
         loaded = await self._loaded(images, uploads, request)
         named = images.disks | images.roots | _boot_files(cluster) | certificate_files(cluster)
         async for name in paced(named - loaded.keys()):
@@ -56,7 +56,7 @@ class NamedFiles:
         for name, image in loaded.items():
             if image is not None:
                 facts[name] = replace(facts[name], hypervisor_type=image.hypervisor_type)
-        refused = await self._workers.run(request.uid, wrong_kinds, cluster, facts)
+        refused = await self._workers.run(request.caller.uid, wrong_kinds, cluster, facts)
         await self._refuse(refused[:MAX_PROBLEMS], request)
         return uploads, facts
 
@@ -70,7 +70,9 @@ class NamedFiles:
         named = {name: short for name, short in named.items() if short}
         if not named:
             return {}
-        known = {each.name: each for each in await self._database.read(of_owner, request.uid)}
+        known = {
+            each.name: each for each in await self._database.read(of_owner, request.caller.uid)
+        }
         found: dict[str, LoadedImage | None] = {}
         refused = []
         for name, short in named.items():
@@ -88,7 +90,7 @@ class NamedFiles:
         """Raises `UsageError` for names and why they are refused, if there are any."""
         if refused:
             names = [name for name, _ in refused]
-            places = await self._workers.run(request.uid, places_of, request, names)
+            places = await self._workers.run(request.caller.uid, places_of, request, names)
             raise UsageError("\n".join(f"{places[name]}: {why}" for name, why in refused))
 
     async def _facts_of_images(
@@ -103,13 +105,15 @@ class NamedFiles:
             alike.setdefault((uploads[name], name in images.roots), []).append(name)
         for (digest, is_root), names in alike.items():
             try:
-                found = await self._looked_at(digest, told(names[0]), request.uid, is_root=is_root)
+                found = await self._looked_at(
+                    digest, told(names[0]), request.caller.uid, is_root=is_root
+                )
                 facts |= dict.fromkeys(names, found)
             except UsageError as error:
                 refused.append((names[0], str(error)))
                 if len(refused) >= MAX_PROBLEMS:
                     break
-        refused += await self._workers.run(request.uid, _too_small, cluster, facts)
+        refused += await self._workers.run(request.caller.uid, _too_small, cluster, facts)
         await self._refuse(refused, request)
         return facts
 
@@ -138,7 +142,7 @@ class NamedFiles:
                 f"the daemon's copy of {told(name)} is gone", hint="`nospoon up` brings it again."
             )
         if is_url(name):
-            return await self._files.fetch_once(name, owner=request.uid)
+            return await self._files.fetch_once(name, owner=request.caller.uid)
         raise UsageError(
             f"file {name} of the cluster file was not uploaded",
             hint="Use the nospoon command, or PUT it to /v1/files first.",

@@ -74,7 +74,8 @@ class People:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names of users")
         self._known: dict[OwnerId, tuple[float, asyncio.Future[str]]] = {}
 
-    async def of(self, uid: OwnerId) -> Person:
+    async def of(self, caller: Principal) -> Person:
+        uid = caller.uid
         now = monotonic()
         asked, answer = self._known.get(uid, (0.0, None))
         if answer is None or (answer.done() and now - asked > KEPT):
@@ -84,7 +85,7 @@ class People:
             answer = asyncio.wrap_future(self._threads.submit(_name_of, uid))
             self._known[uid] = now, answer
         await asyncio.wait([answer], timeout=PATIENCE)  # it goes on for those who ask next
-        return Person(self.admins.principal(uid), answer.result() if answer.done() else "")
+        return Person(caller, answer.result() if answer.done() else "")
 
     def close(self) -> None:
         """What runs is not waited for."""

@@ -36,6 +36,7 @@ from nospoon.lab.provision import cluster_name, cluster_of
 from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
+from nospoon.model.principal import Administrators, Principal
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
@@ -60,7 +61,7 @@ class Clusters(Protocol):
     """The use cases of clusters."""
 
     async def up(self, request: Request) -> tuple[object, OperationRow | None]: ...
-    async def down(self, uid: int, name: str, how: Removal) -> OperationRow: ...
+    async def down(self, caller: Principal, name: str, how: Removal) -> OperationRow: ...
 
 
 class Machines(Protocol):
@@ -81,7 +82,7 @@ class Consoles(Protocol):
     async def purge(self, found: RecipeSet, known: KnownLab) -> None: ...
 
 
-Power = Callable[[int, str, PowerCommand], Awaitable[Mapping[str, object]]]
+Power = Callable[[Principal, str, PowerCommand], Awaitable[Mapping[str, object]]]
 
 
 class NotMade(Exception):
@@ -96,6 +97,7 @@ class NotMade(Exception):
 class Racks:
     """All parts are handed in by the composition root."""
 
+    admins: Administrators
     clusters: Callable[[], Clusters]
     power: Power
     operations: Operations
@@ -131,7 +133,9 @@ class Racks:
         async with self._places[known.uid]:
             try:
                 await self._require_own(found, known)
-                return await self._down(known.uid, cluster_name(known.lab.name, found.id))
+                return await self._down(
+                    self._owner_of(known), cluster_name(known.lab.name, found.id)
+                )
             except NospoonError as error:
                 return str(error)
 
@@ -142,7 +146,7 @@ class Racks:
         run = found.runs[number]
         if run.size is not None:
             node = f"{cluster_name(known.lab.name, found.id)}/{run.node}"
-            return str((await self.power(known.uid, node, command))["result"])
+            return str((await self.power(self._owner_of(known), node, command))["result"])
         machine = known.machines.get(run.machine)
         if machine is None:
             raise NotFound(f"recipe {found.id}.{number} has no machine")
@@ -161,6 +165,9 @@ class Racks:
                 await self.machines.start(machine, owner=known.uid, installs=False)
         return "done"
 
+    def _owner_of(self, known: KnownLab) -> Principal:
+        return self.admins.principal(known.uid)
+
     def _turn_of(self, known: KnownLab, machine: Registered) -> asyncio.Lock:
         """One call of a BMC at a time; other users' labs may name the same BMC."""
         return self._turns.of(str(known.uid), machine.address, str(machine.port))
@@ -170,7 +177,7 @@ class Racks:
         name = cluster_name(known.lab.name, found.id)
         row = await self.database.read(stored.find, uid=known.uid, name=name)
         if row is None and any(run.node for run in found.runs):
-            operation = await self.clusters().down(known.uid, name, Removal(purge=True))
+            operation = await self.clusters().down(self._owner_of(known), name, Removal(purge=True))
             await self._ended(operation.id)
         elif row is None:
             await self.consoles.purge(found, known)
@@ -183,7 +190,7 @@ class Racks:
         text = self.cipher.decrypt(row.text.encode())
         made = await self.workers.run(known.uid, _text_of, found, known, text)
         request = Request(
-            uid=known.uid,
+            caller=self._owner_of(known),
             file=file_of(found, known),
             text=made,
             uploads=row.uploads,
@@ -221,9 +228,9 @@ class Racks:
                     state, message = str(event["state"]), str(event["message"])
         return state, message
 
-    async def _down(self, uid: int, name: str) -> str:
+    async def _down(self, caller: Principal, name: str) -> str:
         try:
-            operation = await self.clusters().down(uid, name, Removal(force=True))
+            operation = await self.clusters().down(caller, name, Removal(force=True))
         except Conflict as error:
             return str(error)
         state, message = await self._ended(operation.id)
@@ -233,7 +240,7 @@ class Racks:
         cluster = cluster_name(known.lab.name, found.id)
         for number, run in enumerate(found.runs):
             if run.size is not None:
-                await self.power(known.uid, f"{cluster}/{run.node}", PowerCommand.ON)
+                await self.power(self._owner_of(known), f"{cluster}/{run.node}", PowerCommand.ON)
             elif run.machine in known.machines:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = known.machines[run.machine]

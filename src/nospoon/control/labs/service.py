@@ -26,6 +26,7 @@ from nospoon.lab.provision import cluster_name
 from nospoon.lab.scheduler import Effect
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
+from nospoon.model.principal import Principal
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
@@ -55,7 +56,9 @@ class Submission:
 class ConsoleOfNode(Protocol):
     """The console log of a user's node."""
 
-    async def __call__(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]: ...
+    async def __call__(
+        self, caller: Principal, reference: str, *, follow: bool
+    ) -> AsyncIterator[bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +75,34 @@ class Labs:
     lists: Turns = field(default_factory=Turns)
     """Of one user one list of sets is made at a time: it is read from the store."""
 
-    async def rows(self, uid: int) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal) -> list[dict[str, object]]:
         """A row a lab that the caller may use."""
-        person = await self.people.of(uid)
+        person = await self.people.of(caller)
         seen = [each for each in self.board.known.values() if person.may_use(each)]
-        turn, rows = self.board.slices.begin(uid), []
+        turn, rows = self.board.slices.begin(caller.uid), []
         for each in sorted(seen, key=lambda known: known.shown):
             await turn.rest()
             if each.key in self.board.known:  # it may be gone meanwhile
                 rows.append(views.lab_row(self.board, each))
         return rows
 
-    async def show(self, uid: int, name: str) -> dict[str, object]:
+    async def show(self, caller: Principal, name: str) -> dict[str, object]:
         """All of one lab but passwords, with its machines and what waits for it."""
-        known, _ = await self._lab(uid, name)
+        known, _ = await self._lab(caller, name)
         return views.lab_details(self.board, known)
 
-    async def drain(self, uid: int, name: str, *, drained: bool) -> dict[str, object]:
+    async def drain(self, caller: Principal, name: str, *, drained: bool) -> dict[str, object]:
         """Start nothing there any more; what is leased stays."""
-        known, person = await self._lab(uid, name)
+        known, person = await self._lab(caller, name)
         require_operator(person, known)
         await self.board.drain(known, drained=drained)
         return views.lab_row(self.board, known)
 
     async def set_machine(
-        self, uid: int, lab: str, machine: str, *, broken: str | None, reserved: str | None
+        self, caller: Principal, lab: str, machine: str, *, broken: str | None, reserved: str | None
     ) -> dict[str, object]:
         """What only people know of a registered machine; None: unchanged, "": not any more."""
-        known, person = await self._lab(uid, lab)
+        known, person = await self._lab(caller, lab)
         if machine not in known.machines:
             raise NotFound(f"lab {known.shown} has no machine {machine!r}")
         state = self.board.scheduler.state_of(known.key, machine)
@@ -137,17 +140,19 @@ class Labs:
         if wanted and holder:
             raise UsageError(f"recipe set {holder} has machine {machine}")
 
-    async def check(self, uid: int, submission: Submission) -> bytes:
+    async def check(self, caller: Principal, submission: Submission) -> bytes:
         """A dry run: JSON with a row for each recipe and lab."""
-        judged, _ = await self._judged(uid, submission)
-        return await self.workers.run(uid, lambda: _listed(map(encode, verdicts_json(judged))))
+        judged, _ = await self._judged(caller, submission)
+        return await self.workers.run(
+            caller.uid, lambda: _listed(map(encode, verdicts_json(judged)))
+        )
 
-    async def submit(self, uid: int, submission: Submission) -> bytes:
+    async def submit(self, caller: Principal, submission: Submission) -> bytes:
         """Its sets wait from now on; JSON with a record of each. Raises `PlanRefused` with why a
         set can never start.
         """
-        judged, person = await self._judged(uid, submission)
-        owner = (submission.owner or person.name or str(uid))[:MOST_OWNER]
+        judged, person = await self._judged(caller, submission)
+        owner = (submission.owner or person.name or str(caller.uid))[:MOST_OWNER]
         if not owner.isprintable():
             raise UsageError("owner: expected printable characters")
         labs = [
@@ -155,7 +160,7 @@ class Labs:
             for key in sorted({key for each in judged for key in each.labs})
             if key in self.board.known
         ]
-        if owner != (person.name or str(uid))[:MOST_OWNER]:
+        if owner != (person.name or str(caller.uid))[:MOST_OWNER]:
             for each in labs:
                 require_operator(person, each)
         most = max(PRIORITIES.values()) if all(map(person.may_operate, labs)) else NORMAL_PRIORITY
@@ -167,20 +172,20 @@ class Labs:
             )
         sets = [
             RecipeSet(
-                id="", number=0, uid=uid, owner=owner, runs=each.runs, labs=each.labs,
+                id="", number=0, uid=caller.uid, owner=owner, runs=each.runs, labs=each.labs,
                 priority=min(each.asked.priority, most), whiteboard=each.asked.whiteboard,
             )
             for each in judged
         ]  # fmt: skip
         made = await self.board.submit(sets, submission.key)
-        return await self._details_of([each.id for each in made], uid)
+        return await self._details_of([each.id for each in made], caller)
 
-    async def requests(self, uid: int, *, everyone: bool = False) -> bytes:
+    async def requests(self, caller: Principal, *, everyone: bool = False) -> bytes:
         """JSON with the caller's sets, newest last; of those who operate a lab, all of it with
         `everyone`.
         """
-        async with self.lists.of(str(uid)):
-            return await self._requests(await self.people.of(uid), everyone=everyone)
+        async with self.lists.of(str(caller.uid)):
+            return await self._requests(await self.people.of(caller), everyone=everyone)
 
     async def _requests(self, person: Person, *, everyone: bool) -> bytes:
         uid = person.caller.uid
@@ -194,14 +199,16 @@ class Labs:
             parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
         return _listed(parts)
 
-    async def request(self, uid: int, set_id: str) -> dict[str, object]:
+    async def request(self, caller: Principal, set_id: str) -> dict[str, object]:
         """All of one set: its recipes, leases and history."""
-        await self._own(uid, set_id)
+        await self._own(caller, set_id)
         return await self._details(set_id)
 
-    async def follow(self, uid: int, set_id: str, after: int) -> AsyncIterator[dict[str, object]]:
+    async def follow(
+        self, caller: Principal, set_id: str, after: int
+    ) -> AsyncIterator[dict[str, object]]:
         """Its events, until it has ended."""
-        await self._own(uid, set_id)
+        await self._own(caller, set_id)
         return self._follow(set_id, after)
 
     async def _follow(self, set_id: str, after: int) -> AsyncIterator[dict[str, object]]:
@@ -211,26 +218,28 @@ class Labs:
         if known is not None:
             yield {"state": known[0].state, "result": known[0].result, "message": known[0].why}
 
-    async def cancel(self, uid: int, set_id: str) -> dict[str, object]:
+    async def cancel(self, caller: Principal, set_id: str) -> dict[str, object]:
         """What it has is removed."""
-        await self._own(uid, set_id)
+        await self._own(caller, set_id)
         scheduler, now = self.board.scheduler, self.clock()
         await self.board.do(lambda: scheduler.cancel(set_id, "cancelled", now))
         return await self._details(set_id)
 
-    async def release(self, uid: int, set_id: str, recipe: int | None) -> dict[str, object]:
+    async def release(
+        self, caller: Principal, set_id: str, recipe: int | None
+    ) -> dict[str, object]:
         """A lease is over, or all of a set."""
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         scheduler, now = self.board.scheduler, self.clock()
         await self.board.do(lambda: scheduler.release(set_id, recipe, now))
         return await self._details(set_id)
 
     async def extend(
-        self, uid: int, set_id: str, recipe: int | None, seconds: float, *, add: bool
+        self, caller: Principal, set_id: str, recipe: int | None, seconds: float, *, add: bool
     ) -> dict[str, object]:
         """Leases end so many seconds from now, or later by them."""
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         if found.state in (SetState.ENDING, SetState.ENDED):
             raise UsageError(f"recipe set {set_id} has ended: {found.result}")
@@ -247,61 +256,62 @@ class Labs:
         return await self._details(set_id)
 
     async def power(
-        self, uid: int, set_id: str, recipe: int, command: PowerCommand
+        self, caller: Principal, set_id: str, recipe: int, command: PowerCommand
     ) -> dict[str, object]:
         """A chassis command for a leased machine: {"lease", "result"}."""
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         result = await self.board.switch(found, recipe, command)
         return {"lease": f"{set_id}.{recipe}", "result": result}
 
-    async def node_of(self, uid: int, set_id: str, recipe: int) -> tuple[int, str]:
-        """(uid of its owner, CLUSTER/NODE) of a recipe's dynamic machine, also of one that is gone.
+    async def node_of(self, caller: Principal, set_id: str, recipe: int) -> tuple[Principal, str]:
+        """(its owner, CLUSTER/NODE) of a recipe's dynamic machine, also of one that is gone.
         Raises `NotFound` for a recipe without one.
         """
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         run, known = found.runs[recipe], self.board.known.get(found.lab)
         if not run.node or known is None:
             raise NotFound(f"recipe {set_id}.{recipe} has no dynamic machine")
-        return known.uid, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
+        owner = self.people.admins.principal(known.uid)
+        return owner, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
 
     async def console(
-        self, uid: int, set_id: str, recipe: int, *, follow: bool
+        self, caller: Principal, set_id: str, recipe: int, *, follow: bool
     ) -> AsyncIterator[bytes]:
         """The console log of a recipe's machine, also of one that is given back. Raises `NotFound`
         for none.
         """
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         if not found.runs[recipe].machine:
-            owner, node = await self.node_of(uid, set_id, recipe)
+            owner, node = await self.node_of(caller, set_id, recipe)
             return await self.console_of_node(owner, node, follow=follow)
         record = record_of(found, recipe)
-        if not await self.consoles.has(record, user=uid):
+        if not await self.consoles.has(record, user=caller.uid):
             machine = self.board.known_of(found).machines.get(found.runs[recipe].machine)
             why = why_none(machine) if machine is not None else ""
             raise NotFound(f"recipe {set_id}.{recipe} has no console log{why and f': {why}'}")
         follow = follow and self.registered.is_growing(record)
-        return self.consoles.read(record, follow=follow, user=uid)
+        return self.consoles.read(record, follow=follow, user=caller.uid)
 
-    def passwords(self, uid: int) -> Sequence[str]:
+    def passwords(self, caller: Principal) -> Sequence[str]:
         """Of BMCs and webhooks in the caller's labs: no bundle shows them."""
-        own = [each.lab for each in self.board.known.values() if each.uid == uid]
+        own = [each.lab for each in self.board.known.values() if each.uid == caller.uid]
         machines = [machine.password for lab in own for machine in lab.machines]
         return [*filter(None, machines), *(hook.secret for lab in own for hook in lab.webhooks)]
 
-    async def lease(self, uid: int, set_id: str, recipe: int) -> dict[str, object]:
+    async def lease(self, caller: Principal, set_id: str, recipe: int) -> dict[str, object]:
         """One of its leases."""
-        found = await self._own(uid, set_id)
+        found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         return views.lease_row(self.board, found, recipe)
 
-    async def metrics(self, uid: int) -> str:
+    async def metrics(self, caller: Principal) -> str:
         """For Prometheus (exposition format 0.0.4). They name labs of all: for administrators."""
-        if not (await self.people.of(uid)).caller.admin:
+        if not caller.admin:
             raise Forbidden("metrics are for administrators of the daemon")
-        turn, lines = self.board.slices.begin(uid), []
+        turn, lines = self.board.slices.begin(caller.uid), []
         for line in views.metrics(self.board):
             lines.append(f"{line}\n")
             await turn.rest()
@@ -315,8 +325,8 @@ class Labs:
         places = await self.board.places() if found.state is SetState.QUEUED else {}
         return views.set_details(self.board, found, request, places.get(set_id), history)
 
-    async def _details_of(self, ids: Sequence[str], uid: int) -> bytes:
-        places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
+    async def _details_of(self, ids: Sequence[str], caller: Principal) -> bytes:
+        places, turn, parts = await self.board.places(), self.board.slices.begin(caller.uid), []
         for set_id in ids:
             known = await self.board.find(set_id)
             if known is None:
@@ -328,8 +338,8 @@ class Labs:
             )
         return _listed(parts)
 
-    async def _own(self, uid: int, set_id: str) -> RecipeSet:
-        person = await self.people.of(uid)
+    async def _own(self, caller: Principal, set_id: str) -> RecipeSet:
+        person = await self.people.of(caller)
         known = await self.board.find(set_id)
         if known is None or not self._may_see(person, known[0]):
             raise NotFound(f"no recipe set {set_id!r}")
@@ -342,15 +352,17 @@ class Labs:
         labs = [self.board.known[key] for key in keys if key in self.board.known]
         return len(labs) == len(keys) and all(map(person.may_operate, labs))
 
-    async def _lab(self, uid: int, name: str) -> tuple[KnownLab, Person]:
-        person = await self.people.of(uid)
+    async def _lab(self, caller: Principal, name: str) -> tuple[KnownLab, Person]:
+        person = await self.people.of(caller)
         return self._find(person, name), person
 
     def _find(self, person: Person, name: str) -> KnownLab:
         return find(list(self.board.known.values()), person, name, admins=self.people.admins)
 
-    async def _judged(self, uid: int, submission: Submission) -> tuple[Sequence[Judged], Person]:
-        person = await self.people.of(uid)
+    async def _judged(
+        self, caller: Principal, submission: Submission
+    ) -> tuple[Sequence[Judged], Person]:
+        person = await self.people.of(caller)
         if submission.lab:
             labs = [self._find(person, submission.lab)]
         else:
@@ -361,9 +373,9 @@ class Labs:
                 hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`). "
                 "`nospoon request check --flavors FILE` needs none.",
             )
-        labs.sort(key=lambda each: (each.uid != uid, each.shown))
+        labs.sort(key=lambda each: (each.uid != caller.uid, each.shown))
         found = await self.workers.run(
-            uid, lambda: judge(submission.data, labs, file=submission.file)
+            caller.uid, lambda: judge(submission.data, labs, file=submission.file)
         )
         return found, person
 

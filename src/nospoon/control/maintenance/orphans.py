@@ -17,6 +17,7 @@ from nospoon.control.operations.operations import Ended, Operations, Running
 from nospoon.engine.execute import execute
 from nospoon.engine.progress import Outcome
 from nospoon.model.ironic import IronicPlace
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Observed, OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.diff.blank import orphaned
@@ -64,13 +65,13 @@ class Orphans:
         known = {row.id for row in await self._database.read(stored.outlines)}
         return await asyncio.to_thread(_but, seen, known)
 
-    async def reap(self, uid: int, scope: Scope, *, grace: float) -> OperationRow:
+    async def reap(self, caller: Principal, scope: Scope, *, grace: float) -> OperationRow:
         """Begin to remove them: those that are orphans now and still are after `grace` seconds."""
         return await self._operations.start(
             "reap",
             cluster_id=identity.UPKEEP,
             cluster="",
-            uid=uid,
+            uid=caller.uid,
             work=lambda running: self._reap(running, scope, grace),
         )
 

@@ -29,6 +29,7 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFou
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import KeptState
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.found import completed, found_allocations
@@ -140,12 +141,12 @@ class Recovery:
         self._one_at_a_time = asyncio.Lock()
 
     async def recover(
-        self, uid: int, scope: Scope, *, of: Cluster | None = None
+        self, caller: Principal, scope: Scope, *, of: Cluster | None = None
     ) -> dict[str, object]:
         """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}},
         "running": [deployment]}: other deployments, and which of them have a daemon here.
 
-        `of`: a file's cluster, and no other. `uid`: the owner of clusters whose tags name none.
+        `of`: a file's cluster, and no other. `caller`: the owner of clusters whose tags name none.
         """
         async with self._one_at_a_time:
             known = await self._known()
@@ -155,7 +156,7 @@ class Recovery:
             away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
             rows = [
                 await self._taken_in(each, known.get(each.id), of, away)
-                for each in await asyncio.to_thread(found_in, seen, uid, known)
+                for each in await asyncio.to_thread(found_in, seen, caller.uid, known)
                 if of is None or each.name == of.name
             ]
         rows = [row for row in rows if row]

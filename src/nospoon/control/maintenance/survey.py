@@ -17,6 +17,7 @@ from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
@@ -92,22 +93,23 @@ class Survey:
     async def known(self) -> Scope:
         """The hosts and Ironics of all clusters, and this machine."""
         hosts, ironics = [host_at("here", self._default_uri)], []
-        why_not, owner = cache(self._planner.access.why_not), dict[UUID, int]()
+        access, owner = self._planner.access, dict[UUID, Principal]()
+        why_not = cache(access.why_not)
         owners: dict[tuple[str, ...], frozenset[int]] = {}
         async for row in each_cluster(self._database):
-            owner[row.id] = row.uid
+            owner[row.id] = user = access.principal(row.uid)
             known = await self._planner.hosts_of(row)
-            hosts += [host for host in known if not why_not(row.uid, host)]
+            hosts += [host for host in known if not why_not(user, host)]
             for host in known:
                 _add_owner(owners, host, row.uid)
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
         async for node in paced(nodes):
-            uid = owner.get(node.cluster_id)
-            if uid is None:  # of a cluster that was made meanwhile
+            its = owner.get(node.cluster_id)
+            if its is None:  # of a cluster that was made meanwhile
                 continue
-            _add_owner(owners, node.host, uid)
-            if not why_not(uid, node.host):
+            _add_owner(owners, node.host, its.uid)
+            if not why_not(its, node.host):
                 hosts.append(node.host)
         by_place = {each.where: each for each in ironics if each is not None}
         return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)

@@ -169,7 +169,9 @@ class Memory:
         Raises `Stale` when another cluster took the same addresses since this one was prepared.
         """
         seen, left = prepared.seen, _left(prepared, request)
-        row = await self._planner.workers.run(request.uid, self._row, prepared, request, left)
+        row = await self._planner.workers.run(
+            request.caller.uid, self._row, prepared, request, left
+        )
         wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
         self._refuse(seen.cluster, row)
         await self._store(prepared, row, nodes)
@@ -200,7 +202,7 @@ class Memory:
         return ClusterRow(
             id=seen.id,
             name=seen.cluster.name,
-            uid=request.uid,
+            uid=request.caller.uid,
             generation=(earlier.generation if earlier else 0) + 1,
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
@@ -218,7 +220,7 @@ class Memory:
         refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id))
         self._labs.require_unused(row.id, [lab.name for lab in cluster.labs])
         self._labs.require_own_macs(row.id, cluster.labs)
-        if not self._planner.access.is_admin(row.uid):
+        if row.uid not in self._planner.access.admins:
             self._labs.require_few(row.uid, row.id, cluster.labs)
         held, space = text_of(row.id), self._files.space
         space.refuse_full(row.size)
@@ -234,7 +236,7 @@ class Memory:
             row,
             nodes,
             hosts,
-            limited=not self._planner.access.is_admin(row.uid),
+            limited=row.uid not in self._planner.access.admins,
             most_nodes=self._planner.member_nodes,
             settings=self._planner.logins.sealed(hosts),
             compared=compared,

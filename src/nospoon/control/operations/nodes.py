@@ -20,6 +20,7 @@ from nospoon.control.planning import status as shown
 from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
+from nospoon.model.principal import Principal
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
@@ -63,27 +64,27 @@ class Nodes:
     media: Media
     turns: Turns = field(default_factory=Turns)
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
         if cluster:
-            await owned(self.database, uid=uid, name=cluster)
-        return [self._about(member) async for member in paced(self.fleet.of(uid, cluster))]
+            await owned(self.database, uid=caller.uid, name=cluster)
+        return [self._about(member) async for member in paced(self.fleet.of(caller.uid, cluster))]
 
-    async def show(self, uid: int, reference: str) -> dict[str, object]:
+    async def show(self, caller: Principal, reference: str) -> dict[str, object]:
         """Everything of one node, without its password."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
 
-    async def bmc_rows(self, uid: int, cluster: str) -> list[dict[str, Any]]:
+    async def bmc_rows(self, caller: Principal, cluster: str) -> list[dict[str, Any]]:
         """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does. One
         list of each user at a time: they may be long.
         """
-        async with self.turns.of("bmcs", str(uid)):
+        async with self.turns.of("bmcs", str(caller.uid)):
             if cluster:
-                await owned(self.database, uid=uid, name=cluster)
-            known = await self.database.read(stored.accounts, uid=uid, cluster=cluster)
+                await owned(self.database, uid=caller.uid, name=cluster)
+            known = await self.database.read(stored.accounts, uid=caller.uid, cluster=cluster)
             rows, slice_ = [], self.bmcs.slices.begin()
-            for member in self.fleet.of(uid, cluster):
+            for member in self.fleet.of(caller.uid, cluster):
                 await slice_.rest()
                 if member.uuid in known:  # else it came or went meanwhile
                     rows.append(self._with_account(member, known[member.uuid]))
@@ -99,33 +100,37 @@ class Nodes:
             "pdu_community": self._pdu_community(member),
         }
 
-    async def power(self, uid: int, reference: str, command: PowerCommand) -> dict[str, object]:
+    async def power(
+        self, caller: Principal, reference: str, command: PowerCommand
+    ) -> dict[str, object]:
         """A chassis command through the node's BMC: {"node", "result"}."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         result = await self.bmcs.power(member.uuid, command)
         return {"node": member.path, "result": result_shown(command, result)}
 
-    async def fault(self, uid: int, reference: str, fault: Fault, seconds: float | None) -> None:
+    async def fault(
+        self, caller: Principal, reference: str, fault: Fault, seconds: float | None
+    ) -> None:
         """From now on, for so many seconds or until cleared, this goes wrong with a node's BMC."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         until = self.bmcs.now + seconds if seconds is not None else None
         self.bmcs.set_fault(member.uuid, replace(fault, until=until))
 
-    async def faults(self, uid: int, reference: str) -> list[dict[str, object]]:
+    async def faults(self, caller: Principal, reference: str) -> list[dict[str, object]]:
         """A row for each fault on demand of a node."""
-        member, now = self.fleet.find(uid, reference), self.bmcs.now
+        member, now = self.fleet.find(caller.uid, reference), self.bmcs.now
         return [
             {"kind": str(each.kind), "fault": each.text(now), "about": ABOUT[each.kind]}
             for each in self.bmcs.faults(member.uuid)
         ]
 
-    async def clear_faults(self, uid: int, reference: str) -> None:
+    async def clear_faults(self, caller: Principal, reference: str) -> None:
         """All is well again with a node's BMC."""
-        self.bmcs.clear_faults(self.fleet.find(uid, reference).uuid)
+        self.bmcs.clear_faults(self.fleet.find(caller.uid, reference).uuid)
 
     async def boot(
         self,
-        uid: int,
+        caller: Principal,
         reference: str,
         *,
         target: BootDevice | None,
@@ -133,52 +138,63 @@ class Nodes:
         mode: BootMode | None,
     ) -> dict[str, object]:
         """Set the boot override that the node's BMC holds: {"node", "boot"}."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
         await self.bmcs.set_override(member.uuid, wanted)
         return {"node": member.path, "boot": self._about(member)["boot"]}
 
     async def insert(
-        self, uid: int, reference: str, url: str, *, username: str, password: str, verify: bool
+        self,
+        caller: Principal,
+        reference: str,
+        url: str,
+        *,
+        username: str,
+        password: str,
+        verify: bool,
     ) -> dict[str, object]:
         """Fetch an image and put it into the node's CD drive: {"node", "media"}."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         await self.media.insert(
             member.uuid, url, username=username, password=password, verify=verify
         )
         return {"node": member.path, "media": url}
 
     async def insert_uploaded(
-        self, uid: int, reference: str, sha256: str, name: str
+        self, caller: Principal, reference: str, sha256: str, name: str
     ) -> dict[str, object]:
         """Put an uploaded image into the node's CD drive: {"node", "media"}."""
-        member = self.fleet.find(uid, reference)
-        await self.media.insert_uploaded(member.uuid, sha256, name, owner=uid)
+        member = self.fleet.find(caller.uid, reference)
+        await self.media.insert_uploaded(member.uuid, sha256, name, owner=caller.uid)
         return {"node": member.path, "media": name}
 
-    async def eject(self, uid: int, reference: str) -> dict[str, object]:
+    async def eject(self, caller: Principal, reference: str) -> dict[str, object]:
         """Empty the node's CD drive: {"node", "media"}."""
-        member = self.fleet.find(uid, reference)
+        member = self.fleet.find(caller.uid, reference)
         await self.media.eject(member.uuid)
         return {"node": member.path, "media": ""}
 
-    async def console(self, uid: int, reference: str) -> Attached:
+    async def console(self, caller: Principal, reference: str) -> Attached:
         """Attach to a node's console."""
-        member = self.fleet.find(uid, reference)
-        return await self.consoles.attach(member.uuid, user=uid)
+        member = self.fleet.find(caller.uid, reference)
+        return await self.consoles.attach(member.uuid, user=caller.uid)
 
-    async def console_log(self, uid: int, reference: str, *, follow: bool) -> AsyncIterator[bytes]:
+    async def console_log(
+        self, caller: Principal, reference: str, *, follow: bool
+    ) -> AsyncIterator[bytes]:
         """The record of a node's console; of CLUSTER/NODE also after `down`, until its purge."""
         try:
-            machine = self.fleet.find(uid, reference).uuid
+            machine = self.fleet.find(caller.uid, reference).uuid
         except NotFound:
             follow = False  # nothing more comes
             cluster, _, node = reference.partition("/")
-            kept = await self.consoles.kept(record_group(uid, cluster), node, user=uid)
+            kept = await self.consoles.kept(
+                record_group(caller.uid, cluster), node, user=caller.uid
+            )
             if kept is None:
                 raise
             machine = kept
-        return self.consoles.read(machine, follow=follow, user=uid)
+        return self.consoles.read(machine, follow=follow, user=caller.uid)
 
     def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, object]:
         """A row of `status`; `member` is None for a node that is not remembered."""

@@ -8,6 +8,7 @@ from nospoon.control.operations.health import AT_ONCE, HealthChecks
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
 from nospoon.model.machine import PowerState
+from nospoon.model.principal import Principal
 from nospoon.model.service import Service
 from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.runtime.few import few_at_once
@@ -32,15 +33,15 @@ class Services:
         self._nodes, self._checks = nodes, checks
         self._turns = Turns()
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
         """A row for each service on each of its nodes, of all of a user's clusters or of one. Who
         lists them twice at a time waits: each is looked at. Raises `NotFound` and `SpecError`.
         """
-        async with self._turns.of(str(uid)):
+        async with self._turns.of(str(caller.uid)):
             if cluster:
-                return await self._of(await owned(self._database, uid=uid, name=cluster))
+                return await self._of(await owned(self._database, uid=caller.uid, name=cluster))
             found: list[dict[str, object]] = []
-            async for row in each_cluster(self._database, uid=uid):
+            async for row in each_cluster(self._database, uid=caller.uid):
                 found += await self._of(row)
             return found
 

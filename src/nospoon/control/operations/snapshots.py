@@ -21,6 +21,7 @@ from nospoon.control.operations.operations import Ended, Operations, Running
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound, ProviderError
 from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.principal import Principal
 from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.few import few_at_once
@@ -71,9 +72,9 @@ class Snapshots:
         self._database, self._fleet, self._hosts, self._bmcs = database, fleet, hosts, bmcs
         self._operations, self._tasks, self._clock = operations, tasks, clock
 
-    async def rows(self, uid: int, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
         """A row a snapshot, oldest first."""
-        row = await self._cluster(uid, cluster)
+        row = await self._cluster(caller, cluster)
         return [
             {
                 "name": each.name,
@@ -85,9 +86,9 @@ class Snapshots:
             async for each in paced(await self._database.call(stored.of_cluster, row.id))
         ]
 
-    async def create(self, uid: int, cluster: str, name: str) -> OperationRow:
+    async def create(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to take one. Raises `Conflict` for a name that is taken."""
-        row = await self._cluster(uid, cluster)
+        row = await self._cluster(caller, cluster)
         self._operations.require_free(row.id)
         known = await self._database.call(stored.of_cluster, row.id)
         if any(each.name == name and each.state not in HALF_MADE for each in known):
@@ -101,9 +102,9 @@ class Snapshots:
         await self._refuse_unable(members)
         return await self._start("snapshot", row, lambda run: self._create(run, row, name, members))
 
-    async def restore(self, uid: int, cluster: str, name: str) -> OperationRow:
+    async def restore(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to bring all its nodes back. Raises `Gone` for nodes that are no more."""
-        row = await self._cluster(uid, cluster)
+        row = await self._cluster(caller, cluster)
         snapshot = await self._snapshot(row, name)
         if snapshot.state in HALF_MADE:
             raise Conflict(f"snapshot {name!r} is not whole", hint="Delete it.")
@@ -185,9 +186,9 @@ class Snapshots:
                 hint="Bring the file of that time up first.",
             )
 
-    async def delete(self, uid: int, cluster: str, name: str) -> OperationRow:
+    async def delete(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to delete one."""
-        row = await self._cluster(uid, cluster)
+        row = await self._cluster(caller, cluster)
         snapshot = await self._snapshot(row, name)
         return await self._start("delete snapshot", row, lambda run: self._delete(run, snapshot))
 
@@ -403,8 +404,8 @@ class Snapshots:
             kind, cluster_id=row.id, cluster=row.name, uid=row.uid, work=work
         )
 
-    async def _cluster(self, uid: int, name: str) -> ClusterRow:
-        row = await self._database.call(stored_clusters.find, uid=uid, name=name)
+    async def _cluster(self, caller: Principal, name: str) -> ClusterRow:
+        row = await self._database.call(stored_clusters.find, uid=caller.uid, name=name)
         if row is None:
             raise NotFound(f"no cluster {name!r}", hint="`nospoon status` shows yours.")
         return row

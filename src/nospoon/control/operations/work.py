@@ -29,6 +29,7 @@ from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import Leaving
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.enrollment.enrol import PLACE
@@ -128,22 +129,28 @@ class Work:
         state = OperationState.PARTLY if unstarted else OperationState.DONE
         return Ended(state, "; ".join((said, *unstarted, *late)))
 
-    async def _nothing(self, uid: int, name: str) -> str:
+    async def _nothing(self, caller: Principal, name: str) -> str:
         """That a cluster is not there, and which one its user may have meant."""
-        names = [each for _, each, _ in await self._database.read(stored.listed, uid=uid)]
+        names = [each for _, each, _ in await self._database.read(stored.listed, uid=caller.uid)]
         near = nearest(name, names)
         meant = f". Did you mean {near!r}?" if near else ""
         return f"no cluster {name}: nothing to remove{meant}"
 
     async def down(
-        self, running: Running, row: ClusterRow | None, *, uid: int, name: str, how: Removal
+        self,
+        running: Running,
+        row: ClusterRow | None,
+        *,
+        caller: Principal,
+        name: str,
+        how: Removal,
     ) -> Ended:
         """Remove everything of a cluster; what is gone already is no error."""
         purge = how.purge
         if row is None:
             if purge:
-                await self._records.purge(record_group(uid, name))
-            return Ended(OperationState.DONE, await self._nothing(uid, name))
+                await self._records.purge(record_group(caller.uid, name))
+            return Ended(OperationState.DONE, await self._nothing(caller, name))
         plan, drivers, away = await self.removal(row, how)
         if PLACE in away:
             why = f"nothing is removed: {away[PLACE].rstrip('.')}. {FORGET}"
@@ -159,7 +166,7 @@ class Work:
         await self.memory.forget(row, purge=purge)
         await self._fetch_records()
         if purge:
-            await self._records.purge(record_group(uid, name))
+            await self._records.purge(record_group(caller.uid, name))
         back = f"; `id: {row.id}` in its file takes back what Ironic has of it"
         left = back if how.enrolment is not Leaving.REMOVE and row.enrolled else ""
         return Ended(OperationState.DONE, f"cluster {name} is down{left}{_unsure(row)}")
@@ -173,7 +180,7 @@ class Work:
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
-        self._planner.access.check_hosts(row.uid, hosts.values())
+        self._planner.access.check_hosts(self._planner.access.principal(row.uid), hosts.values())
         drivers: Drivers = self._planner.drivers(hosts.values())
         enrolment = self._planner.enrolment
         ironic = enrolment.drivers(enrolment.place_of(row), row.uid, force=how.force)

@@ -18,7 +18,7 @@ from nospoon.errors import Forbidden, HostUnreachable, PlanRefused
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.principal import Administrators
+from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.model.resources import Machine
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
@@ -29,7 +29,7 @@ SYSTEM = Host("here")
 """This machine's own libvirtd, under any name."""
 
 
-async def nothing(uid: int) -> bool:  # noqa: ARG001  (for every user)
+async def nothing(uid: OwnerId) -> bool:  # noqa: ARG001  (for every user)
     """No user manages machines by other rules than the list's."""
     return False
 
@@ -45,22 +45,23 @@ class Access:
     admins: Administrators
     read: Callable[[], Grants] = lambda: DEFAULTS
     file: str = "/etc/nospoon/grants.yaml"
-    manages: Callable[[int], Awaitable[bool]] = nothing
+    manages: Callable[[OwnerId], Awaitable[bool]] = nothing
     recent: RecentHosts = field(default_factory=RecentHosts)
 
-    def is_admin(self, uid: int) -> bool:
-        return uid in self.admins
+    def principal(self, owner: OwnerId) -> Principal:
+        """The owner of something that is stored, with the rights of today."""
+        return self.admins.principal(owner)
 
     async def check_file(self, request: Request, cluster: Cluster, workers: Workers) -> None:
         """Raises `PlanRefused` with everything in a file that its owner may not have, `Conflict`
         for hosts under more and more names.
         """
-        if self.is_admin(request.uid):
+        if request.caller.admin:
             return
         found = list(islice(violations(cluster, self.read()), MAX_SHOWN))
         if found:
-            raise PlanRefused(await workers.run(request.uid, self._placed, request, found))
-        self.recent.ask(request.uid, cluster.hosts)
+            raise PlanRefused(await workers.run(request.caller.uid, self._placed, request, found))
+        self.recent.ask(request.caller.uid, cluster.hosts)
 
     def _placed(self, request: Request, found: Sequence[Violation]) -> list[str]:
         """Run it in a thread: the file may be a long one."""
@@ -69,15 +70,15 @@ class Access:
             str(document.problem(each.path, each.message, each.fix or self._fix)) for each in found
         ]
 
-    def check_hosts(self, uid: int, hosts: Iterable[Host]) -> None:
+    def check_hosts(self, caller: Principal, hosts: Iterable[Host]) -> None:
         """Raises `PlanRefused` for hosts, remembered from earlier, that a user may not use."""
-        reasons = [f"{why}. {self._fix}" for host in hosts if (why := self.why_not(uid, host))]
+        reasons = [f"{why}. {self._fix}" for host in hosts if (why := self.why_not(caller, host))]
         if reasons:
             raise PlanRefused(reasons)
 
-    def why_not(self, uid: int, host: Host) -> str:
+    def why_not(self, caller: Principal, host: Host) -> str:
         """Why a user's machines on a host are not reached, "" where they are."""
-        if self.is_admin(uid):
+        if caller.admin:
             return ""
         try:
             why = self.read().why_not_host(host)
@@ -86,26 +87,26 @@ class Access:
         return unlisted(host, why) if why else ""
 
     async def reached(
-        self, members: Iterable[tuple[int, Host, Machine]]
-    ) -> Callable[[int, Host, Machine], str]:
+        self, members: Iterable[tuple[OwnerId, Host, Machine]]
+    ) -> Callable[[OwnerId, Host, Machine], str]:
         """Judges these machines by the list as it is now: why one of a user is not reached, ""
         where it is. One that was adopted has to be listed still, or its user's by libvirt's rules.
         """
-        hosts: dict[tuple[int, Host], str] = {}
+        hosts: dict[tuple[OwnerId, Host], str] = {}
         listed = cache(self._listed)
         adopters = {
             uid
             for uid, host, machine in members
-            if machine.adopted and not self.is_admin(uid) and host.server == SYSTEM.server
+            if machine.adopted and uid not in self.admins and host.server == SYSTEM.server
         }
         asked = list(adopters)  # at once: a user may have the question take its longest time
         answers = await asyncio.gather(*map(self._may_manage, asked))
         refused = {uid for uid, may in zip(asked, answers, strict=True) if not may}
 
-        def why(uid: int, host: Host, machine: Machine) -> str:
+        def why(uid: OwnerId, host: Host, machine: Machine) -> str:
             if (uid, host) not in hosts:
-                hosts[uid, host] = self.why_not(uid, host)
-            if hosts[uid, host] or not machine.adopted or self.is_admin(uid):
+                hosts[uid, host] = self.why_not(self.principal(uid), host)
+            if hosts[uid, host] or not machine.adopted or uid in self.admins:
                 return hosts[uid, host]
             if _is_own(host) or listed().has_machine(machine.adopted):
                 return ""
@@ -122,7 +123,7 @@ class Access:
         except Forbidden:
             return DEFAULTS
 
-    async def _may_manage(self, uid: int) -> bool:
+    async def _may_manage(self, uid: OwnerId) -> bool:
         """False while libvirtd does not run."""
         try:
             return await self.manages(uid)
@@ -130,25 +131,25 @@ class Access:
             return False
 
     async def adoptable(
-        self, uid: int, host: Host, machines: tuple[Adoptable, ...] | None
+        self, caller: Principal, host: Host, machines: tuple[Adoptable, ...] | None
     ) -> tuple[Adoptable, ...] | None:
         """Those of a host's machines that a user may adopt: all that libvirt lets this user manage
         or that the user's own login at a cloud reaches, else those that are listed. Others are not
         shown, nor what nospoon made for other users.
         """
-        if machines is None or self.is_admin(uid):
+        if machines is None or caller.admin:
             return machines
-        if host.server == SYSTEM.server and await self.manages(uid):
+        if host.server == SYSTEM.server and await self.manages(caller.uid):
             return machines
-        seen = (each for each in machines if not each.made or _is_of(each, uid))
+        seen = (each for each in machines if not each.made or _is_of(each, caller.uid))
         if _is_own(host):
             return tuple(seen)
         grants = self.read()
         return tuple(each for each in seen if grants.has_machine(each.name))
 
-    def unseen(self, uid: int) -> str:
+    def unseen(self, caller: Principal) -> str:
         """What is said of a machine that a user cannot see."""
-        return "" if self.is_admin(uid) else f"{self._fix} under `machines`, if it is there."
+        return "" if caller.admin else f"{self._fix} under `machines`, if it is there."
 
     @property
     def _fix(self) -> str:
@@ -160,5 +161,5 @@ def _is_own(host: Host) -> bool:
     return bool(host.connection.login) or not host.declares.is_real
 
 
-def _is_of(machine: Adoptable, uid: int) -> bool:
+def _is_of(machine: Adoptable, uid: OwnerId) -> bool:
     return machine.tag is not None and machine.tag.uid == uid

@@ -76,7 +76,7 @@ class Allocating:
         if pool is not None and not pool.is_loopback:
             routes = await linux.routes_here()
             reasons += against_pool(pool, allocations, routes)
-            if not self._access.is_admin(request.uid):
+            if not request.caller.admin:
                 reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
         if reasons:
             raise PlanRefused(reasons)

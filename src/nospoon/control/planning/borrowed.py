@@ -1,15 +1,14 @@
 """Existing volumes that a cluster file names: which, and who may have them as disks.
 
 Whoever has a volume as a disk reads and writes all of it, as libvirtd can. So only those may who
-can do that without us: root, and the user whose daemon this is.
+can do that without us: the daemon's administrators.
 """
 
 from __future__ import annotations
 
-import os
-
 from nospoon.errors import Forbidden
 from nospoon.model.cluster import Cluster
+from nospoon.model.principal import Principal
 
 
 def existing_volumes(cluster: Cluster) -> frozenset[str]:
@@ -17,12 +16,12 @@ def existing_volumes(cluster: Cluster) -> frozenset[str]:
     return frozenset(disk.volume for node in cluster.nodes for disk in node.disks if disk.volume)
 
 
-def refuse_borrowers(cluster: Cluster, uid: int) -> None:
+def refuse_borrowers(cluster: Cluster, caller: Principal) -> None:
     """Raises `Forbidden` for a user who may not have the volumes that the file names."""
     wanted = existing_volumes(cluster)
-    if wanted and uid not in {0, os.getuid()}:
+    if wanted and not caller.admin:
         raise Forbidden(
-            f"user {uid} may not attach existing volumes ({', '.join(sorted(wanted))}) through "
-            "this daemon: they are not nospoon's",
+            f"user {caller.uid} may not attach existing volumes ({', '.join(sorted(wanted))}) "
+            "through this daemon: they are not nospoon's",
             hint="Ask its administrator, or use a daemon of your own (NOSPOON_RUNTIME_DIR).",
         )

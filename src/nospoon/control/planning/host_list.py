@@ -12,6 +12,7 @@ from nospoon.control.fleet.owned import each_cluster
 from nospoon.control.planning.planner import Planner
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
+from nospoon.model.principal import Principal
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
@@ -33,17 +34,19 @@ class Listed:
     away: str
 
 
-async def listed(database: Database, planner: Planner, hosts: Hosts, *, uid: int) -> list[Listed]:
+async def listed(
+    database: Database, planner: Planner, hosts: Hosts, *, caller: Principal
+) -> list[Listed]:
     """A row for each host of each cluster of this user."""
     found = []
-    async for cluster in each_cluster(database, uid=uid):
+    async for cluster in each_cluster(database, uid=caller.uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
         for node in await database.read(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)
         known = await planner.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]
     reasons = await asyncio.gather(
-        *(_away(hosts, host, refused=planner.access.why_not(uid, host)) for host, _, _ in found)
+        *(_away(hosts, host, refused=planner.access.why_not(caller, host)) for host, _, _ in found)
     )
     return [_row(*each, away) for each, away in zip(found, reasons, strict=True)]
 

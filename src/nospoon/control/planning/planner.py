@@ -56,6 +56,7 @@ from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Link, Machine, Resource
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
@@ -173,7 +174,7 @@ class Planner:
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
         return await self.workers.run(
-            request.uid, self.read, request.file, request.text, request.uid
+            request.caller.uid, self.read, request.file, request.text, request.caller.uid
         )
 
     async def prepare(
@@ -187,7 +188,7 @@ class Planner:
             return await self._prepared(request, cluster, surveyed)
         except PlanRefused as refused:
             reasons = await self.workers.run(
-                request.uid, placed, refused.reasons, request.text, request.file
+                request.caller.uid, placed, refused.reasons, request.text, request.file
             )
             raise PlanRefused(reasons) from refused
 
@@ -200,42 +201,42 @@ class Planner:
         plan = await self._compared(request, wanted)
         if request.fetches:
             await self._refuse_held(seen, plan)
-            _refuse(await self.workers.run(request.uid, self._unservable, seen, plan))
-        await self.workers.run(request.uid, _refuse_stale, request.fingerprint, plan)
+            _refuse(await self.workers.run(request.caller.uid, self._unservable, seen, plan))
+        await self.workers.run(request.caller.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
 
     async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
         """What is remembered, and what the hosts say of themselves."""
         await self.access.check_file(request, cluster, self.workers)
         _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
-        refuse_borrowers(cluster, request.uid)
-        refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.uid))
-        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
+        refuse_borrowers(cluster, request.caller)
+        refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.caller.uid))
+        earlier = await self._database.read(stored.find, uid=request.caller.uid, name=cluster.name)
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
-            await self._refuse_anothers(cluster_id, request.uid)
-            await self._refuse_one_more(cluster_id, request.uid)
+            await self._refuse_anothers(cluster_id, request.caller.uid)
+            await self._refuse_one_more(cluster_id, request.caller)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
         before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
         known = with_new_logins(known, cluster.hosts)
-        self.access.check_hosts(request.uid, known)
+        self.access.check_hosts(request.caller, known)
         uploads, images = await self._named.of(cluster, request, before)
         said = cluster
-        cluster = await self.workers.run(request.uid, with_image_types, cluster, images)
+        cluster = await self.workers.run(request.caller.uid, with_image_types, cluster, images)
         ask = partial(
-            self._ask, request.uid,
+            self._ask, request.caller,
             volumes=existing_volumes(cluster), adopts=bool(cluster.adoptions),
         )  # fmt: skip
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         rows = await self._database.read(stored.nodes_of, cluster_id)
-        unseen = self.access.unseen(request.uid)
+        unseen = self.access.unseen(request.caller)
         looks = not request.fetches  # who only looks sees nodes that were lost, and why
         facts = surveyed.all_facts
         found = await self.workers.run(
-            request.uid,
+            request.caller.uid,
             lambda: adopt(
                 cluster,
                 cluster_id,
@@ -243,15 +244,15 @@ class Planner:
                 claimed(rows),
                 unseen=unseen,
                 lost=looks,
-                elsewhere=partial(self._has_uuid, cluster_id, request.uid),
+                elsewhere=partial(self._has_uuid, cluster_id, request.caller.uid),
             ),
         )
         _refuse(() if looks and rows else found.reasons)
         cluster = found.cluster
-        await self._refuse_more_nodes(cluster, cluster_id, request.uid)
+        await self._refuse_more_nodes(cluster, cluster_id, request.caller)
         return Seen(
             id=cluster_id,
-            uid=request.uid,
+            uid=request.caller.uid,
             said=said,
             cluster=cluster,
             earlier=earlier,
@@ -316,16 +317,16 @@ class Planner:
         resolved = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
         roots = await self.workers.run(seen.uid, with_roots, resolved, seen.observed, cluster.nodes)
         desired = roots.desired
-        neighbours = await self._neighbours(seen.id, request.uid)
-        own = [each.bmc for each in neighbours if each.uid == request.uid]
-        most = sys.maxsize if self.access.is_admin(request.uid) else sockets_of_a_member()
+        neighbours = await self._neighbours(seen.id, request.caller.uid)
+        own = [each.bmc for each in neighbours if each.uid == request.caller.uid]
+        most = sys.maxsize if request.caller.admin else sockets_of_a_member()
         taken = await self.workers.run(
             seen.uid,
             lambda: [
                 *against_ports(desired.values(), neighbours),
                 *against_sharing(desired.values(), neighbours, seen.uid),
                 *against_many(desired.values(), own, most),
-                *against_macs(desired.values(), partial(self._holder, seen.id, request.uid)),
+                *against_macs(desired.values(), partial(self._holder, seen.id, request.caller.uid)),
             ],
         )
         _refuse(taken)
@@ -468,7 +469,7 @@ class Planner:
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
-            self._proposed[request.uid].pop(cluster.name, None)
+            self._proposed[request.caller.uid].pop(cluster.name, None)
             if cluster.id is not None and cluster.id != earlier.id:
                 reason = (
                     f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
@@ -476,7 +477,7 @@ class Planner:
                 )
                 raise PlanRefused([reason])
             return earlier.id
-        proposed = self._proposed[request.uid]
+        proposed = self._proposed[request.caller.uid]
         if cluster.name not in proposed:
             proposed[cluster.name] = uuid4()
         while len(proposed) > MOST_PROPOSED:
@@ -492,33 +493,35 @@ class Planner:
                 [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
             )
 
-    async def _refuse_one_more(self, cluster_id: UUID, uid: int) -> None:
+    async def _refuse_one_more(self, cluster_id: UUID, caller: Principal) -> None:
         """As `up` does when it remembers the cluster."""
-        if not self.access.is_admin(uid):
-            own = await self._database.read(stored.listed, uid=uid)
+        if not caller.admin:
+            own = await self._database.read(stored.listed, uid=caller.uid)
             refuse_one_more({id_ for id_, _, _ in own}, cluster_id)
 
-    async def _refuse_more_nodes(self, cluster: Cluster, cluster_id: UUID, uid: int) -> None:
-        if not self.access.is_admin(uid):
-            known = await self._database.read(stored.node_names, uid=uid)
+    async def _refuse_more_nodes(
+        self, cluster: Cluster, cluster_id: UUID, caller: Principal
+    ) -> None:
+        if not caller.admin:
+            known = await self._database.read(stored.node_names, uid=caller.uid)
             names = {node.name for node in cluster.nodes}
             refuse_more_nodes(known, cluster_id, names, self.member_nodes)
 
     async def to_fetch(self, request: Request, cluster: Cluster) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        earlier = await self._database.read(stored.find, uid=request.uid, name=cluster.name)
+        earlier = await self._database.read(stored.find, uid=request.caller.uid, name=cluster.name)
         known = earlier.uploads if earlier is not None else {}
-        return await self._named.to_fetch(cluster, known, request.uid)
+        return await self._named.to_fetch(cluster, known, request.caller.uid)
 
     async def _ask(
-        self, uid: int, host: Host, *, volumes: Collection[str], adopts: bool
+        self, caller: Principal, host: Host, *, volumes: Collection[str], adopts: bool
     ) -> tuple[Capabilities, HostFacts]:
         can = await self._hosts.capabilities(host)
         pools = self.pool_root_of(host)
         facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
         if adopts:
             machines = await self._hosts.adoptable(host)
-            facts = replace(facts, machines=await self.access.adoptable(uid, host, machines))
+            facts = replace(facts, machines=await self.access.adoptable(caller, host, machines))
         return can, facts
 
     async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
