@@ -78,7 +78,7 @@ class Asking:
         return await self.daemon.operations.get(operation)
 
     async def row(self, cluster: str = "c", uid: int = OWNER) -> ClusterRow | None:
-        return await self.daemon.database.read(stored.find, uid=uid, name=cluster)
+        return await self.daemon.database.read(stored.find, owner=uid, name=cluster)
 
     async def nodes(self, cluster: str = "c", uid: int = OWNER) -> dict[str, NodeRow]:
         row = await self.row(cluster, uid)

@@ -442,7 +442,7 @@ async def test_a_guest_with_the_mac_of_a_registered_machine_gets_no_script(place
     }
     async with place.daemon() as board:
         (known,) = board.known.values()
-        owners = {"ns0a1b2c-lan": known.uid + 1, "ns0d1e2f-lan": known.uid}
+        owners = {"ns0a1b2c-lan": known.owner + 1, "ns0d1e2f-lan": known.owner}
         callbacks = Callbacks(
             lambda: board, lambda: place.now, owner_of_bridge=owners.get,
             neighbor=lambda address: Neighbor(Way.LINK, mac, links[address]),

@@ -43,7 +43,7 @@ async def look(place: Path, *machines: Machines) -> dict[str, str]:
         for name, each in zip("ab", machines, strict=False)
     }
     try:
-        away = await refuse_lost(database, drivers, name="dev", cluster=NEW, uid=7)
+        away = await refuse_lost(database, drivers, name="dev", cluster=NEW, owner=7)
     finally:
         database.close()
     return dict(away)

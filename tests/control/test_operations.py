@@ -50,7 +50,7 @@ async def nothing(running: Running) -> Ended:
 async def test_cancelling_what_is_over_changes_nothing(database: SlowAtTheEnd) -> None:
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
-        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=nothing)
         following = tasks.start(_all(operations.follow(row.id)), name="follow")
         await database.storing.wait()
         cancelling = tasks.start(operations.cancel(row.id), name="cancel")
@@ -71,7 +71,7 @@ async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(
     database.go.set()
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
-        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=nothing)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=nothing)
         await operations.cancel(row.id)
         operations.require_free(CLUSTER)
         assert (await _all(operations.follow(row.id)))[-1]["state"] != OperationState.RUNNING
@@ -83,10 +83,14 @@ async def test_another_user_of_the_same_id_is_told_nothing_of_what_is_under_way(
     """Two may bring up clusters of one new id at the same moment."""
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
-        row = await operations.start("up", cluster_id=CLUSTER, cluster="mine", uid=7, work=nothing)
+        row = await operations.start(
+            "up", cluster_id=CLUSTER, cluster="mine", owner=7, work=nothing
+        )
         for uid, shown in ((7, True), (8, False)):
             with pytest.raises(Conflict) as refused:
-                await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=uid, work=nothing)
+                await operations.start(
+                    "up", cluster_id=CLUSTER, cluster="c", owner=uid, work=nothing
+                )
             assert (str(row.id) in str(refused.value), "mine" in str(refused.value)) == (shown,) * 2
         database.go.set()
 
@@ -101,7 +105,7 @@ async def test_events_are_replayed_some_at_a_time(database: SlowAtTheEnd) -> Non
 
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
-        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=talk)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=talk)
         live = [some async for some in operations.follow(row.id)]
         kept = [some async for some in operations.follow(row.id)]
         late = await _all(operations.follow(row.id, after=2 * AT_ONCE))
@@ -135,12 +139,12 @@ async def test_operations_undo_what_they_do_before_the_daemon_ends(
 
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
-        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=work)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=work)
         async with asyncio.timeout(10):
             await operations.end()
         assert undone.is_set()
         assert (await operations.get(row.id)).state is OperationState.CANCELLED
-        await operations.start("up", cluster_id=CLUSTER, cluster="c", uid=0, work=hang)
+        await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=hang)
         async with asyncio.timeout(10):
             await operations.end(patience=0.1)  # what hangs is cancelled again with all else
     await operations.end()

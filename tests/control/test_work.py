@@ -186,9 +186,9 @@ async def test_the_next_daemon_knows_all_nodes_as_they_were(tmp_path: Path) -> N
         await asking.up(file_of("a", "b"))
         await asking.up(file_of("a"), uid=OTHER)
         known = [await asking.nodes(), await asking.nodes(uid=OTHER)]
-        members = {(each.uid, each.path, each.uuid) for each in asking.daemon.fleet.all()}
+        members = {(each.owner, each.path, each.uuid) for each in asking.daemon.fleet.all()}
     async with a_control_plane(tmp_path) as asking:
-        found = {(each.uid, each.path, each.uuid) for each in asking.daemon.fleet.all()}
+        found = {(each.owner, each.path, each.uuid) for each in asking.daemon.fleet.all()}
         assert found == members
         assert len(found) == 3
         assert [await asking.nodes(), await asking.nodes(uid=OTHER)] == known

@@ -193,6 +193,6 @@ def test_a_plan_that_shares_an_endpoint_with_anothers_is_stale() -> None:
     other = Holding(uuid4(), "other", 2, 1, 0.0, {}, at, 0)
     with pytest.raises(Stale, match="another cluster took the same addresses"):
         refuse_collisions(row, [other])
-    assert refuse_collisions(row, [replace(other, uid=1)])
+    assert refuse_collisions(row, [replace(other, owner=1)])
     elsewhere = Allocations(endpoints={"n": Endpoint("127.0.0.1", 0, 8001)})
     assert refuse_collisions(row, [replace(other, allocations=elsewhere)])

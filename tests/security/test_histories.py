@@ -38,7 +38,7 @@ async def test_a_user_s_operations_are_forgotten_by_that_user_s_own_only(tmp_pat
     try:
         await database.call(begin)
         assert await database.call(operations.get, victim.id) is not None
-        kept = await database.call(operations.all_operations, uid=OTHER)
+        kept = await database.call(operations.all_operations, owner=OTHER)
     finally:
         database.close()
     assert len(kept) <= KEPT_OPERATIONS + 1
@@ -70,7 +70,7 @@ async def test_results_of_a_user_are_bounded_and_in_no_list(
         for each in (other, *rows):
             await database.call(end, each)
         assert [await length(each.id) for each in (other, *rows)] == [1000, 0, 0, 1000, 1000]
-        listed = await database.call(operations.all_operations, uid=OWNER)
+        listed = await database.call(operations.all_operations, owner=OWNER)
         assert [(each.message, each.result) for each in listed] == [("m", {})] * 4
         monkeypatch.setattr(operations, "KEPT_RESULTS", 10)
         last = of(OWNER, 5.0)

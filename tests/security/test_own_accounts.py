@@ -124,7 +124,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
     rows = {}
     with engine.begin() as connection:
         upgrade(connection, "0009")
-        columns = ("id", "name", "uid", "generation", "file", "text", "created")
+        columns = ("id", "name", "owner", "generation", "file", "text", "created")
         values = {each: getattr(cluster, each) for each in columns} | {"id": str(cluster.id)}
         others: dict[str, object] = {"uploads": {}, "allocations": {}}
         connection.execute(insert(tables.clusters).values(**values, **others))

@@ -54,8 +54,8 @@ async def test_an_up_decodes_what_others_have_only_where_that_came_meanwhile(
     database = Database.open(f"sqlite:///{tmp_path}/s")
     place = Allocations(endpoints={"n": Endpoint("127.0.0.1", 6230, 0)})
     other = ClusterRow(uuid4(), "theirs", OTHER, 1, "f", "text", {}, Allocations(), 1.0)
-    mine = replace(other, id=uuid4(), name="mine", uid=OWNER, allocations=place)
-    later = replace(mine, id=uuid4(), name="later", uid=OTHER)
+    mine = replace(other, id=uuid4(), name="mine", owner=OWNER, allocations=place)
+    later = replace(mine, id=uuid4(), name="later", owner=OTHER)
 
     def spoil(connection: Connection) -> None:
         connection.execute(text("UPDATE clusters SET allocations = '[]' WHERE name = 'theirs'"))

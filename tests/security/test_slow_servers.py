@@ -100,7 +100,7 @@ async def test_a_fetch_does_not_keep_the_file_and_a_user_has_so_many(tmp_path: P
 
         def start(uid: int) -> Awaitable[object]:
             return daemon.operations.start(
-                "up", cluster_id=uuid4(), cluster="c", uid=uid, work=wait
+                "up", cluster_id=uuid4(), cluster="c", owner=uid, work=wait
             )
 
         for _ in range(MOST_RUNNING - 1):

@@ -36,7 +36,7 @@ class Row:
 
 def test_owners_take_turns_and_older_clusters_are_first() -> None:
     rows = [Row(1, 5), Row(1, 2), Row(1, 3), Row(2, 9), Row(3, 1)]
-    found = [(each.uid, each.created) for each in in_turn(cast("list[Outline]", rows))]
+    found = [(each.owner, each.created) for each in in_turn(cast("list[Outline]", rows))]
     assert found == [(3, 1), (1, 2), (2, 9), (1, 3), (1, 5)]
 
 

@@ -109,7 +109,7 @@ async def test_a_member_has_at_most_so_many_clusters(tmp_path: Path) -> None:
         await database.call(save, replace(rows[0], generation=2), [], [], limited=True)
         await database.call(save, a_row("theirs", OTHER), [], [], limited=True)
         await database.call(save, more, [], [], limited=False)
-        assert len(await database.call(stored.holdings, uid=OWNER)) == MOST_CLUSTERS + 1
+        assert len(await database.call(stored.holdings, owner=OWNER)) == MOST_CLUSTERS + 1
     finally:
         database.close()
 
@@ -203,7 +203,7 @@ async def test_what_clusters_hold_is_known_without_their_files(tmp_path: Path) -
         (held,) = await database.call(stored.holdings)
     finally:
         database.close()
-    assert (held.id, held.name, held.uid, held.generation) == (row.id, "c", OWNER, 1)
+    assert (held.id, held.name, held.owner, held.generation) == (row.id, "c", OWNER, 1)
     assert (held.uploads, held.allocations) == (row.uploads, row.allocations)
     assert held.size == len(row.text)
     assert text_of(row.id) != text_of(uuid4())

@@ -42,7 +42,7 @@ from nospoon.store.takings import Taking
 CLUSTER = ClusterRow(
     id=uuid4(),
     name="dev",
-    uid=1000,
+    owner=1000,
     generation=1,
     file="c.yaml",
     text="cluster: dev",
@@ -82,7 +82,7 @@ def node_row(uuid: UUID, name: str = "n0") -> NodeRow:
 
 async def test_a_cluster_is_kept_as_it_was(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
-    assert await database.call(clusters.find, uid=1000, name="dev") == CLUSTER
+    assert await database.call(clusters.find, owner=1000, name="dev") == CLUSTER
     await database.call(clusters.save, replace(CLUSTER, generation=2))
     found = await database.call(clusters.get, CLUSTER.id)
     assert found is not None
@@ -91,14 +91,14 @@ async def test_a_cluster_is_kept_as_it_was(database: Database) -> None:
 
 async def test_clusters_belong_to_their_user(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
-    await database.call(clusters.save, replace(CLUSTER, id=uuid4(), uid=1001))
-    assert await database.call(clusters.find, uid=1002, name="dev") is None
-    assert len(await database.call(clusters.outlines, uid=1001)) == 1
+    await database.call(clusters.save, replace(CLUSTER, id=uuid4(), owner=1001))
+    assert await database.call(clusters.find, owner=1002, name="dev") is None
+    assert len(await database.call(clusters.outlines, owner=1001)) == 1
     with pytest.raises(IntegrityError):
         await database.call(clusters.save, replace(CLUSTER, id=uuid4()))
 
 
-@pytest.mark.parametrize("other", [{"uid": 1001}, {"name": "prod"}])
+@pytest.mark.parametrize("other", [{"owner": 1001}, {"name": "prod"}])
 async def test_an_id_stays_with_its_cluster(database: Database, other: dict[str, Any]) -> None:
     await database.call(clusters.save, CLUSTER)
     with pytest.raises(IntegrityError):
@@ -163,9 +163,9 @@ async def test_what_nodes_take_is_told_without_the_rest_of_them(database: Databa
     assert len(await database.read(takings.of_others, uuid4())) == 2
     assert await database.read(bmcs.of_others, CLUSTER.id) == []
     assert await database.read(clusters.count) == (1, 2)
-    assert set(await database.read(clusters.accounts, uid=1000)) == {row.uuid, bare.uuid}
-    assert await database.read(clusters.accounts, uid=1000, cluster="prod") == {}
-    assert await database.read(clusters.listed, uid=1000) == [(CLUSTER.id, "dev", "c.yaml")]
+    assert set(await database.read(clusters.accounts, owner=1000)) == {row.uuid, bare.uuid}
+    assert await database.read(clusters.accounts, owner=1000, cluster="prod") == {}
+    assert await database.read(clusters.listed, owner=1000) == [(CLUSTER.id, "dev", "c.yaml")]
 
 
 def operation() -> OperationRow:

@@ -53,7 +53,7 @@ from nospoon.errors import (
 from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.principal import Principal
+from nospoon.model.principal import OwnerId, Principal
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
@@ -113,7 +113,7 @@ class Controller:
         """
         async with self.turns.of("plan", str(request.caller.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.read(stored.find, uid=request.caller.uid, name=cluster.name)
+            row = await self.database.read(stored.find, owner=request.caller.uid, name=cluster.name)
             try:
                 prepared = [await self.planner.prepare(request, cluster)]
             except ProviderError:
@@ -137,7 +137,7 @@ class Controller:
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
             cluster=cluster.name,
-            uid=uid,
+            owner=uid,
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )
 
@@ -158,7 +158,7 @@ class Controller:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
         async with self.turns.of("plan", str(request.caller.uid)):
             cluster = await self.planner.cluster_of(request)
-            row = await self.database.read(stored.find, uid=request.caller.uid, name=cluster.name)
+            row = await self.database.read(stored.find, owner=request.caller.uid, name=cluster.name)
             if row is not None:
                 self.operations.require_free(row.id)
             return await self._begun(request, cluster, again=AGAIN)
@@ -188,7 +188,7 @@ class Controller:
                 "up",
                 cluster_id=prepared.seen.id,
                 cluster=cluster.name,
-                uid=request.caller.uid,
+                owner=request.caller.uid,
                 first=work.remember,
                 work=work.carry_out,
             )
@@ -199,7 +199,7 @@ class Controller:
 
     async def removal(self, caller: Principal, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
-        row = await self.database.read(stored.find, uid=caller.uid, name=name)
+        row = await self.database.read(stored.find, owner=caller.uid, name=name)
         if row is None:
             return Plan(cluster=name, cluster_id=_nobody(caller.uid, name), steps=())
         async with self._look_of(caller.uid):
@@ -208,23 +208,23 @@ class Controller:
 
     async def down(self, caller: Principal, name: str, how: Removal) -> OperationRow:
         """Begin to remove everything of a cluster."""
-        row = await self.database.read(stored.find, uid=caller.uid, name=name)
+        row = await self.database.read(stored.find, owner=caller.uid, name=name)
         if row is not None:
             self.labs.board.require_unused(row.id)
         return await self.operations.start(
             "down",
             cluster_id=row.id if row is not None else _nobody(caller.uid, name),
             cluster=name,
-            uid=caller.uid,
+            owner=caller.uid,
             work=lambda running: self.work.down(running, row, caller=caller, name=name, how=how),
         )
 
     async def clusters(self, caller: Principal) -> list[dict[str, object]]:
         """A row a cluster."""
-        rows = await self.database.read(stored.listed, uid=caller.uid)
+        rows = await self.database.read(stored.listed, owner=caller.uid)
         nodes, on = Counter[str](), Counter[str]()
         async for member in paced(self.fleet.all()):
-            if member.uid == caller.uid:
+            if member.owner == caller.uid:
                 nodes[member.cluster] += 1
                 on[member.cluster] += self.nodes.power_of(member) is PowerState.ON
         return [
@@ -241,7 +241,7 @@ class Controller:
 
     async def status(self, caller: Principal, name: str) -> dict[str, Any]:
         """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
-        row = await owned(self.database, uid=caller.uid, name=name)
+        row = await owned(self.database, owner=caller.uid, name=name)
         try:
             prepared = [await self._looked_at(row)]
         except (ProviderError, PlanRefused, SpecError) as error:
@@ -269,17 +269,17 @@ class Controller:
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
         request = replace(self._request_of(row), fetches=False)
-        async with self._look_of(row.uid):
+        async with self._look_of(row.owner):
             return await self.planner.prepare(request, await self.planner.cluster_of(request))
 
-    def _look_of(self, uid: int) -> asyncio.Lock:
+    def _look_of(self, owner: OwnerId) -> asyncio.Lock:
         """Who looks at a cluster has it: of each user one at a time, for each asks hosts and clouds
         for everything that they have.
         """
-        return self.turns.of("look", str(uid))
+        return self.turns.of("look", str(owner))
 
     def _unknown(self, row: ClusterRow, reason: str) -> dict[str, object]:
-        members = self.fleet.of(row.uid, row.name)
+        members = self.fleet.of(row.owner, row.name)
         nodes = [self.nodes.state(m.node, m, "unknown") for m in members]
         return {"cluster": row.name, "id": str(row.id), "nodes": nodes, "drift": [reason]}
 
@@ -293,7 +293,7 @@ class Controller:
         timeout: float,  # noqa: ASYNC109
     ) -> OperationRow:
         """Begin to boot the probe on nodes and compare."""
-        row = await owned(self.database, uid=caller.uid, name=name)
+        row = await owned(self.database, owner=caller.uid, name=name)
         members = [each for each in self.fleet.of(caller.uid, name) if _is_baremetal(each)]
         chosen = [
             self.fleet.find(caller.uid, f"{name}/{node}")
@@ -305,7 +305,7 @@ class Controller:
             "verify",
             cluster_id=row.id,
             cluster=name,
-            uid=caller.uid,
+            owner=caller.uid,
             work=lambda running: self.verifier.verify(
                 running,
                 chosen or members,
@@ -337,7 +337,7 @@ class Controller:
 
     async def _support_bundle(self, caller: Principal, cluster: str) -> bytes:
         if cluster:
-            await owned(self.database, uid=caller.uid, name=cluster)
+            await owned(self.database, owner=caller.uid, name=cluster)
         operations = await self.operations.list(caller.uid)
         log = await asyncio.to_thread(bundle.log_tail, self.log_file)
         if not caller.admin:
@@ -350,7 +350,7 @@ class Controller:
         texts.add("daemon.log", log)
         texts.add("operations.json", await self._as_json(caller.uid, operations))
         said = list[str]()
-        async for row in each_cluster(self.database, uid=caller.uid):
+        async for row in each_cluster(self.database, owner=caller.uid):
             if cluster in ("", row.name):
                 said += await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(caller, "")
@@ -364,8 +364,8 @@ class Controller:
         pack = bundle.Bundle(texts.by_name, secrets).pack
         return await self.planner.workers.run(caller.uid, pack)
 
-    async def _as_json(self, uid: int, value: object) -> str:
-        return await self.planner.workers.run(uid, bundle.as_json, value)
+    async def _as_json(self, owner: OwnerId, value: object) -> str:
+        return await self.planner.workers.run(owner, bundle.as_json, value)
 
     async def _bundle(self, row: ClusterRow, texts: bundle.Texts) -> Collection[str]:
         """Adds what is known of a cluster; gives what of its file is to be masked."""
@@ -377,9 +377,9 @@ class Controller:
         try:
             cluster = await self.planner.stored_cluster(row)
             resolved = await self.planner.workers.run(
-                row.uid, bundle.cluster_as_json, cluster, texts.left
+                row.owner, bundle.cluster_as_json, cluster, texts.left
             )
-            secrets = await self.planner.workers.run(row.uid, bundle.lines_of_user_data, cluster)
+            secrets = await self.planner.workers.run(row.owner, bundle.lines_of_user_data, cluster)
         except SpecError as error:  # an earlier version took the file
             resolved = str(error)
         texts.add(f"{row.name}/cluster.yaml", request.text)
@@ -387,30 +387,32 @@ class Controller:
         texts.add(f"{row.name}/resolved.json", resolved)
         texts.add(f"{row.name}/plan.txt", plan)
         status = await self.status(request.caller, row.name)
-        texts.add(f"{row.name}/status.json", await self._as_json(row.uid, status))
-        for member in self.fleet.of(row.uid, row.name):
+        texts.add(f"{row.name}/status.json", await self._as_json(row.owner, status))
+        for member in self.fleet.of(row.owner, row.name):
             said = b""
             if texts.left:
-                said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL, user=row.uid)
+                said = await self.consoles.tail(member.uuid, bundle.CONSOLE_TAIL, user=row.owner)
             texts.add(f"{row.name}/consoles/{member.node}.log", said.decode(errors="replace"))
         return secrets
 
     async def _in_ironic(self, row: ClusterRow) -> str:
         try:
-            return await self._as_json(row.uid, await self.planner.enrolment.told_of(row))
+            return await self._as_json(row.owner, await self.planner.enrolment.told_of(row))
         except NospoonError as error:
             return str(error)
 
     async def export(self, caller: Principal, name: str, to: str) -> Exported:
         """A cluster as what another tool reads, with credentials: for its owner only."""
-        return await self.exports.export(await owned(self.database, uid=caller.uid, name=name), to)
+        return await self.exports.export(
+            await owned(self.database, owner=caller.uid, name=name), to
+        )
 
     async def login(self, caller: Principal, reference: str) -> dict[str, object]:
         """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it
         is reached through, "" for none.
         """
         member = self.fleet.find(caller.uid, reference)
-        row = await owned(self.database, uid=caller.uid, name=member.cluster)
+        row = await owned(self.database, owner=caller.uid, name=member.cluster)
         return {
             "node": member.path,
             "kind": str(member.machine.kind),
@@ -420,13 +422,13 @@ class Controller:
 
     def _request_of(self, row: ClusterRow) -> Request:
         text = self.cipher.decrypt(row.text.encode())
-        caller = self.planner.access.principal(row.uid)
+        caller = self.planner.access.principal(row.owner)
         return Request(caller, file=row.file, text=text, uploads=row.uploads)
 
 
-def _nobody(uid: int, name: str) -> UUID:
+def _nobody(owner: OwnerId, name: str) -> UUID:
     """A steady id for a cluster that is not there, so that two `down`s of it exclude each other."""
-    return uuid5(NAMESPACE_URL, f"nospoon:{uid}:{name}")
+    return uuid5(NAMESPACE_URL, f"nospoon:{owner}:{name}")
 
 
 def _is_baremetal(member: Member) -> bool:

@@ -65,7 +65,7 @@ class StoredBmcs:
             pdu_secret=pdu_secret(bmc.outlet, row.pdu_secret, self._cipher),
             runtime=opened(row.runtime, self._cipher),
             log=log_records,
-            owner=member.uid,
+            owner=member.owner,
         )
 
 

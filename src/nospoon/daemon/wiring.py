@@ -77,7 +77,7 @@ from nospoon.lab.work import RecipeSet
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan, next_boot
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent, PowerCommand
-from nospoon.model.principal import ROOT, Administrators
+from nospoon.model.principal import ROOT, Administrators, OwnerId
 from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
 from nospoon.plan.words import counted
 from nospoon.providers.base import Connection, Driver
@@ -693,8 +693,8 @@ class Daemon:
         await asyncio.to_thread(self.files.begin, named)
         owned = defaultdict[int, set[str]](set)
         for row in rows:
-            owned[row.uid].update(row.uploads.values())
-            self.files.space.hold(row.uid, text_of(row.id), row.size)
+            owned[row.owner].update(row.uploads.values())
+            self.files.space.hold(row.owner, text_of(row.id), row.size)
         self.files.space.begin(owned)
         await self.library.begin()
         self.cloud_media.tidy(lambda machine: self.fleet.get(machine) is not None)
@@ -702,9 +702,9 @@ class Daemon:
     async def _named_files(self) -> set[str]:
         return await self.database.read(stored.digests)
 
-    def _machine_of(self, uid: int, reference: str) -> UUID | None:
+    def _machine_of(self, owner: OwnerId, reference: str) -> UUID | None:
         try:
-            return self.fleet.find(uid, reference).uuid
+            return self.fleet.find(owner, reference).uuid
         except NospoonError:
             return None
 
@@ -714,7 +714,7 @@ class Daemon:
 
     def _owner_of(self, machine: UUID) -> int | None:
         member = self.fleet.get(machine)
-        return member.uid if member is not None else None
+        return member.owner if member is not None else None
 
     async def _is_kept(self, sha256: str) -> bool:
         return sha256 in await self.database.read(stored.digests)

@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Machine
 from nospoon.model.sharing import Shared
 from nospoon.plan.addresses.allocate import Allocations
@@ -45,7 +46,7 @@ class ClusterRow:
 
     id: UUID
     name: str
-    uid: int
+    owner: OwnerId
     generation: int
     file: str
     text: str
@@ -68,7 +69,7 @@ class Outline(NamedTuple):
 
     id: UUID
     name: str
-    uid: int
+    owner: OwnerId
     generation: int
     created: float
 
@@ -79,7 +80,7 @@ class Holding:
 
     id: UUID
     name: str
-    uid: int
+    owner: OwnerId
     generation: int
     created: float
     uploads: Mapping[str, str]
@@ -88,7 +89,7 @@ class Holding:
 
     @property
     def outline(self) -> Outline:
-        return Outline(self.id, self.name, self.uid, self.generation, self.created)
+        return Outline(self.id, self.name, self.owner, self.generation, self.created)
 
 
 class Source(StrEnum):
@@ -125,9 +126,9 @@ class NodeRow:
         return self.machine.uuid
 
 
-def find(connection: Connection, *, uid: int, name: str) -> ClusterRow | None:
+def find(connection: Connection, *, owner: OwnerId, name: str) -> ClusterRow | None:
     """The caller's cluster of this name."""
-    query = select(clusters).where(clusters.c.uid == uid, clusters.c.name == name)
+    query = select(clusters).where(clusters.c.owner == owner, clusters.c.name == name)
     row = connection.execute(query).first()
     return _cluster(row) if row is not None else None
 
@@ -146,18 +147,18 @@ def count(connection: Connection) -> tuple[int, int]:
     return of(clusters), of(nodes)
 
 
-def listed(connection: Connection, *, uid: int) -> list[tuple[UUID, str, str]]:
+def listed(connection: Connection, *, owner: OwnerId) -> list[tuple[UUID, str, str]]:
     """Id, name and place of the file of each cluster of a user, by name."""
-    query = select(clusters.c.id, clusters.c.name, clusters.c.file).where(clusters.c.uid == uid)
+    query = select(clusters.c.id, clusters.c.name, clusters.c.file).where(clusters.c.owner == owner)
     rows = connection.execute(query.order_by(clusters.c.name))
     return [(UUID(row.id), row.name, row.file) for row in rows]
 
 
-def outlines(connection: Connection, *, uid: int | None = None) -> list[Outline]:
+def outlines(connection: Connection, *, owner: OwnerId | None = None) -> list[Outline]:
     """Of all clusters, or those of one user, by name."""
     query = select(*(clusters.c[name] for name in Outline._fields)).order_by(clusters.c.name)
-    if uid is not None:
-        query = query.where(clusters.c.uid == uid)
+    if owner is not None:
+        query = query.where(clusters.c.owner == owner)
     return [Outline(UUID(id_), *more) for id_, *more in connection.execute(query)]
 
 
@@ -167,24 +168,24 @@ def digests(connection: Connection) -> set[str]:
     return {digest for (uploads,) in rows for digest in uploads.values()}
 
 
-def uploads_of(connection: Connection, uid: int) -> list[tuple[str, Mapping[str, str]]]:
+def uploads_of(connection: Connection, owner: OwnerId) -> list[tuple[str, Mapping[str, str]]]:
     """Name and uploads of each cluster of a user, by name."""
-    query = select(clusters.c.name, clusters.c.uploads).where(clusters.c.uid == uid)
+    query = select(clusters.c.name, clusters.c.uploads).where(clusters.c.owner == owner)
     return [(name, uploads) for name, uploads in connection.execute(query.order_by("name"))]
 
 
 def holdings(
-    connection: Connection, *, uid: int | None = None, ids: Collection[UUID] | None = None
+    connection: Connection, *, owner: OwnerId | None = None, ids: Collection[UUID] | None = None
 ) -> list[Holding]:
     """Of all clusters, those of one user, or those with these ids, by name. Allocations may be
     megabytes: read them where nothing waits for it.
     """
-    query = _HOLDINGS if uid is None else _HOLDINGS.where(clusters.c.uid == uid)
+    query = _HOLDINGS if owner is None else _HOLDINGS.where(clusters.c.owner == owner)
     if ids is not None:
         query = query.where(clusters.c.id.in_([str(each) for each in ids]))
     return [
         Holding(
-            UUID(row.id), row.name, row.uid, row.generation, row.created, row.uploads,
+            UUID(row.id), row.name, row.owner, row.generation, row.created, row.uploads,
             msgspec.convert(row.allocations, Allocations), row.size,
         )
         for row in connection.execute(query)
@@ -194,7 +195,7 @@ def holdings(
 _HOLDINGS = select(
     clusters.c.id,
     clusters.c.name,
-    clusters.c.uid,
+    clusters.c.owner,
     clusters.c.generation,
     clusters.c.created,
     clusters.c.uploads,
@@ -217,7 +218,7 @@ def save(connection: Connection, row: ClusterRow) -> None:
         "enrolled": row.enrolled or None,
         "desired": row.desired or None,
     }
-    whose = {"id": str(row.id), "uid": row.uid, "name": row.name}
+    whose = {"id": str(row.id), "owner": row.owner, "name": row.name}
     same = (clusters.c[column] == value for column, value in whose.items())
     changed = connection.execute(update(clusters).where(*same).values(values)).rowcount
     if not changed:
@@ -261,9 +262,9 @@ def all_hosts(connection: Connection) -> list[Host]:
     return [host_of(each) for each in rows]
 
 
-def logins_of(connection: Connection, *, uid: int) -> dict[tuple[UUID, str], str]:
+def logins_of(connection: Connection, *, owner: OwnerId) -> dict[tuple[UUID, str], str]:
     """Names of logins at clouds that a user's clusters have, by cluster and host."""
-    query = select(cluster_hosts).join(clusters).where(clusters.c.uid == uid)
+    query = select(cluster_hosts).join(clusters).where(clusters.c.owner == owner)
     return {
         (UUID(row.cluster_id), row.name): login
         for row in connection.execute(query)
@@ -315,9 +316,9 @@ def _nodes(connection: Connection, query: Select[Any], of_clusters: Select[Any])
     return [replace(each, host=whole(str(each.cluster_id), each.host)) for each in found]
 
 
-def node_names(connection: Connection, *, uid: int) -> dict[UUID, set[str]]:
+def node_names(connection: Connection, *, owner: OwnerId) -> dict[UUID, set[str]]:
     """Of the nodes of a user, by their cluster's id."""
-    query = select(nodes.c.cluster_id, nodes.c.name).join(clusters).where(clusters.c.uid == uid)
+    query = select(nodes.c.cluster_id, nodes.c.name).join(clusters).where(clusters.c.owner == owner)
     found: dict[str, set[str]] = {}
     for id_, name in connection.execute(query):
         found.setdefault(id_, set()).add(name)
@@ -333,10 +334,10 @@ class Account:
     k_g: bytes = field(repr=False)
 
 
-def accounts(connection: Connection, *, uid: int, cluster: str = "") -> dict[UUID, Account]:
+def accounts(connection: Connection, *, owner: OwnerId, cluster: str = "") -> dict[UUID, Account]:
     """Of a user's nodes, all or of one cluster."""
     columns = (nodes.c.uuid, nodes.c.username, nodes.c.password, nodes.c.k_g)
-    query = select(*columns).join(clusters).where(clusters.c.uid == uid)
+    query = select(*columns).join(clusters).where(clusters.c.owner == owner)
     if cluster:
         query = query.where(clusters.c.name == cluster)
     return {
@@ -411,7 +412,7 @@ def _cluster(row: Row[Any]) -> ClusterRow:
     return ClusterRow(
         id=UUID(row.id),
         name=row.name,
-        uid=row.uid,
+        owner=row.owner,
         generation=row.generation,
         file=row.file,
         text=row.text,

@@ -7,30 +7,32 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from nospoon.model.images import HypervisorType, LoadedImage
+from nospoon.model.principal import OwnerId
 from nospoon.store import tables
 
 images = tables.images
 
 
-def of_owner(connection: Connection, uid: int) -> list[LoadedImage]:
+def of_owner(connection: Connection, owner: OwnerId) -> list[LoadedImage]:
     """By name."""
-    query = select(images).where(images.c.uid == uid).order_by(images.c.name)
+    query = select(images).where(images.c.owner == owner).order_by(images.c.name)
     return [_image(row) for row in connection.execute(query)]
 
 
 def holders(connection: Connection) -> list[tuple[int, str]]:
     """Owner and SHA-256 of each."""
     return [
-        (uid, sha256) for uid, sha256 in connection.execute(select(images.c.uid, images.c.sha256))
+        (owner, sha256)
+        for owner, sha256 in connection.execute(select(images.c.owner, images.c.sha256))
     ]
 
 
-def put(connection: Connection, uid: int, image: LoadedImage) -> None:
+def put(connection: Connection, owner: OwnerId, image: LoadedImage) -> None:
     """In place of an earlier one of the same name."""
-    remove(connection, uid, image.name)
+    remove(connection, owner, image.name)
     connection.execute(
         insert(images).values(
-            uid=uid,
+            owner=owner,
             name=image.name,
             sha256=image.sha256,
             format=image.format,
@@ -41,8 +43,8 @@ def put(connection: Connection, uid: int, image: LoadedImage) -> None:
     )
 
 
-def remove(connection: Connection, uid: int, name: str) -> None:
-    connection.execute(delete(images).where(images.c.uid == uid, images.c.name == name))
+def remove(connection: Connection, owner: OwnerId, name: str) -> None:
+    connection.execute(delete(images).where(images.c.owner == owner, images.c.name == name))
 
 
 def _image(row: Row[Any]) -> LoadedImage:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, insert, select, update
 
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
 
@@ -48,7 +49,7 @@ class OperationRow:
     kind: str
     cluster_id: UUID
     cluster: str
-    uid: int
+    owner: OwnerId
     state: OperationState
     created: float
     finished: float | None = None
@@ -64,14 +65,14 @@ def begin(connection: Connection, row: OperationRow) -> None:
             kind=row.kind,
             cluster_id=str(row.cluster_id),
             cluster=row.cluster,
-            uid=row.uid,
+            owner=row.owner,
             state=row.state,
             created=row.created,
             message="",
             result={},
         )
     )
-    _forget_old(connection, row.uid)
+    _forget_old(connection, row.owner)
 
 
 def finish(
@@ -88,13 +89,15 @@ def finish(
         .where(operations.c.id == str(id))
         .values(state=state, message=message, result=dict(result), finished=now)
     )
-    uid = connection.scalar(select(operations.c.uid).where(operations.c.id == str(id)))
-    _forget_results(connection, uid, last=str(id))
+    owner = connection.scalar(select(operations.c.owner).where(operations.c.id == str(id)))
+    _forget_results(connection, owner, last=str(id))
 
 
-def _forget_results(connection: Connection, uid: int | None, *, last: str) -> None:
+def _forget_results(connection: Connection, owner: OwnerId | None, *, last: str) -> None:
     size = func.length(cast(operations.c.result, Text))
-    query = select(operations.c.id, size).where(operations.c.uid == uid, operations.c.id != last)
+    query = select(operations.c.id, size).where(
+        operations.c.owner == owner, operations.c.id != last
+    )
     left = KEPT_RESULTS - (connection.scalar(select(size).where(operations.c.id == last)) or 0)
     for id_, length in connection.execute(query.order_by(operations.c.created.desc())).all():
         left -= length
@@ -135,11 +138,11 @@ def result_text(connection: Connection, id: UUID) -> str:  # noqa: A002
     return connection.scalar(query) or "{}"
 
 
-def all_operations(connection: Connection, *, uid: int | None = None) -> list[OperationRow]:
+def all_operations(connection: Connection, *, owner: OwnerId | None = None) -> list[OperationRow]:
     """Newest first, without their results."""
     query = select(*_BRIEF).order_by(operations.c.created.desc())
-    if uid is not None:
-        query = query.where(operations.c.uid == uid)
+    if owner is not None:
+        query = query.where(operations.c.owner == owner)
     return [_operation(row) for row in connection.execute(query)]
 
 
@@ -247,10 +250,10 @@ def begun_machines(connection: Connection, cluster_id: UUID) -> set[str]:
     return set(connection.execute(names).scalars())
 
 
-def _forget_old(connection: Connection, uid: int) -> None:
+def _forget_old(connection: Connection, owner: OwnerId) -> None:
     old = (
         select(operations.c.id)
-        .where(operations.c.uid == uid, operations.c.state != OperationState.RUNNING)
+        .where(operations.c.owner == owner, operations.c.state != OperationState.RUNNING)
         .order_by(operations.c.created.desc())
         .offset(KEPT_OPERATIONS)
     )
@@ -270,7 +273,7 @@ def _operation(row: Row[Any]) -> OperationRow:
         kind=row.kind,
         cluster_id=UUID(row.cluster_id),
         cluster=row.cluster,
-        uid=row.uid,
+        owner=row.owner,
         state=OperationState(row.state),
         created=row.created,
         finished=row.finished,

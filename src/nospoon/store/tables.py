@@ -27,7 +27,7 @@ clusters = Table(
     metadata,
     Column("id", String(36), primary_key=True),
     Column("name", String, nullable=False),
-    Column("uid", Integer, nullable=False),
+    Column("uid", Integer, key="owner", nullable=False),
     Column("generation", Integer, nullable=False),
     Column("file", String, nullable=False),
     Column("text", Text, nullable=False),
@@ -36,7 +36,7 @@ clusters = Table(
     Column("created", Float, nullable=False),
     Column("enrolled", LargeBinary, nullable=True),
     Column("desired", LargeBinary, nullable=True),
-    UniqueConstraint("uid", "name"),
+    UniqueConstraint("owner", "name"),
 )
 
 cluster_hosts = Table(
@@ -106,7 +106,7 @@ operations = Table(
     Column("kind", String, nullable=False),
     Column("cluster_id", String(36), nullable=False),
     Column("cluster", String, nullable=False),
-    Column("uid", Integer, nullable=False),
+    Column("uid", Integer, key="owner", nullable=False),
     Column("state", String, nullable=False),
     Column("created", Float, nullable=False),
     Column("finished", Float),
@@ -118,7 +118,7 @@ operations = Table(
 images = Table(
     "images",
     metadata,
-    Column("uid", Integer, primary_key=True),
+    Column("uid", Integer, key="owner", primary_key=True),
     Column("name", String(63), primary_key=True),
     Column("sha256", String(64), nullable=False),
     Column("format", String(16), nullable=False),

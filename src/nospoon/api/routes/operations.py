@@ -46,7 +46,7 @@ def _time(unix: float) -> str:
 
 async def _own(controller: Controller, caller: Principal, id: UUID) -> OperationRow:  # noqa: A002
     row = await controller.operations.brief(id)
-    if not caller.owns(row.uid):
+    if not caller.owns(row.owner):
         raise NotFound(f"no operation {id}")
     return row
 

@@ -20,6 +20,7 @@ from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
 from nospoon.model.images import LoadedImage, loaded_name
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.principal import OwnerId
 from nospoon.plan.image_types import wrong_kinds
 from nospoon.plan.resolve import ImageFacts
 from nospoon.runtime.paced import paced
@@ -117,15 +118,19 @@ class NamedFiles:
         await self._refuse(refused, request)
         return facts
 
-    async def _looked_at(self, digest: str, name: str, uid: int, *, is_root: bool) -> ImageFacts:
+    async def _looked_at(
+        self, digest: str, name: str, owner: OwnerId, *, is_root: bool
+    ) -> ImageFacts:
         path = self._files.path(digest)
         if is_root:
-            return await self._workers.run(uid, root_facts, path, name, digest)
+            return await self._workers.run(owner, root_facts, path, name, digest)
         return await image_facts(path, name, digest)
 
-    async def to_fetch(self, cluster: Cluster, fetched: Mapping[str, str], uid: int) -> list[str]:
+    async def to_fetch(
+        self, cluster: Cluster, fetched: Mapping[str, str], owner: OwnerId
+    ) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        images = await self._workers.run(uid, _images_of, cluster)
+        images = await self._workers.run(owner, _images_of, cluster)
         named = images.disks | images.roots | _boot_files(cluster)
         return [
             url

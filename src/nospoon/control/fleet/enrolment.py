@@ -126,7 +126,7 @@ class Enrolment:
     async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, object]]:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""
         place = self.place_of(row)
-        tagged = await self.nodes(place, row.uid) if place is not None else ()
+        tagged = await self.nodes(place, row.owner) if place is not None else ()
         return [record for tag, record in tagged if tag.cluster == row.id]
 
     async def refuse_left_behind(

@@ -15,6 +15,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NotFound, UsageError
 from nospoon.model.cluster import Host
 from nospoon.model.names import natural
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import ServedProfile
 
@@ -28,7 +29,7 @@ class Member:
     cluster and name (node-2 before node-10), computed once, not for each list.
     """
 
-    uid: int
+    owner: OwnerId
     cluster: str
     cluster_id: UUID
     node: str
@@ -76,8 +77,8 @@ class Fleet:
         """`reached` false: its owner may not use it, so that nothing connects to its host."""
         self._unname(member.uuid)
         self._members[member.uuid] = member
-        alike = self._named[member.uid].get(member.node, ())
-        self._named[member.uid][member.node] = (*alike, member.uuid)
+        alike = self._named[member.owner].get(member.node, ())
+        self._named[member.owner][member.node] = (*alike, member.uuid)
         if reached:
             self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
@@ -105,9 +106,9 @@ class Fleet:
         known = self._members.get(uuid)
         if known is None:
             return
-        alike = self._named[known.uid].pop(known.node)
+        alike = self._named[known.owner].pop(known.node)
         if len(alike) > 1:
-            self._named[known.uid][known.node] = tuple(each for each in alike if each != uuid)
+            self._named[known.owner][known.node] = tuple(each for each in alike if each != uuid)
 
     def drop(self, uuid: UUID) -> None:
         self._unname(uuid)
@@ -122,7 +123,7 @@ class Fleet:
     def owner_of(self, uuid: UUID) -> int:
         """Whose node a machine is; root's where it is none's any more."""
         found = self._members.get(uuid)
-        return found.uid if found is not None else 0
+        return found.owner if found is not None else 0
 
     def has_mac(self, mac: str, *, but: UUID) -> Member | None:
         """A node of another cluster than this one with a NIC of this MAC."""
@@ -138,13 +139,13 @@ class Fleet:
         """Whose nodes are plugged into a bridge that nospoon made."""
         for each in self._members.values():
             if any(nic.bridge == bridge for nic in each.machine.nics):
-                return each.uid
+                return each.owner
         return None
 
-    def hosts_of_others(self, uid: int, names: Collection[str]) -> Iterator[Host]:
+    def hosts_of_others(self, owner: OwnerId, names: Collection[str]) -> Iterator[Host]:
         """Those of other users' nodes that have one of these names, once for each node."""
         for each in self._members.values():
-            if each.uid != uid and each.host.name in names:
+            if each.owner != owner and each.host.name in names:
                 yield each.host
 
     def pools(self, *, but: UUID) -> frozenset[str]:
@@ -152,25 +153,27 @@ class Fleet:
         others = (each for each in self._members.values() if each.cluster_id != but)
         return frozenset(each.machine.pool for each in others)
 
-    def of(self, uid: int, cluster: str = "") -> list[Member]:
+    def of(self, owner: OwnerId, cluster: str = "") -> list[Member]:
         """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
-        return sorted(self._of(uid, cluster), key=attrgetter("order"))
+        return sorted(self._of(owner, cluster), key=attrgetter("order"))
 
-    def _of(self, uid: int, cluster: str = "") -> list[Member]:
-        return [m for m in self._members.values() if m.uid == uid and cluster in ("", m.cluster)]
+    def _of(self, owner: OwnerId, cluster: str = "") -> list[Member]:
+        return [
+            m for m in self._members.values() if m.owner == owner and cluster in ("", m.cluster)
+        ]
 
-    def find(self, uid: int, reference: str) -> Member:
+    def find(self, owner: OwnerId, reference: str) -> Member:
         """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
-        alike = self._named[uid].get(reference.rpartition("/")[2], ())
+        alike = self._named[owner].get(reference.rpartition("/")[2], ())
         known = {each.uuid: each for each in map(self._members.__getitem__, alike)}
-        if (one := self._of_uuid(reference)) is not None and one.uid == uid:
+        if (one := self._of_uuid(reference)) is not None and one.owner == owner:
             known[one.uuid] = one
         found = [m for m in known.values() if reference in (m.node, m.path, str(m.uuid))]
         if len(found) > 1:
             paths = ", ".join(sorted(member.path for member in found))
             raise UsageError(f"several nodes are named {reference!r}: {paths}")
         if not found:
-            few = islice(self._of(uid), MOST_COMPARED)
+            few = islice(self._of(owner), MOST_COMPARED)
             raise NotFound(f"no node {reference!r}", hint=_suggest(reference, few))
         return found[0]
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.errors import PlanRefused
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.words import counted
 from nospoon.store import clusters as stored
@@ -24,7 +25,7 @@ any cluster, ends in that moment.
 
 
 async def refuse_lost(
-    database: Database, drivers: Drivers, *, name: str, cluster: UUID, uid: int
+    database: Database, drivers: Drivers, *, name: str, cluster: UUID, owner: OwnerId
 ) -> Mapping[str, str]:
     """Raises `PlanRefused` where a new cluster has the name of one whose machines are there.
 
@@ -40,9 +41,9 @@ async def refuse_lost(
         more, away = await observe_reachable(again, None)
         found += more
     reasons = []
-    for id_, members in _by_cluster(found, name=name, uid=uid).items():
+    for id_, members in _by_cluster(found, name=name, owner=owner).items():
         row = await database.read(partial(stored.get, id=id_))
-        is_anothers = row is not None and (row.uid, row.name) != (uid, name)
+        is_anothers = row is not None and (row.owner, row.name) != (owner, name)
         if id_ != cluster and not is_anothers:
             reasons.append(_reason(name, id_, members))
     if reasons:
@@ -50,11 +51,13 @@ async def refuse_lost(
     return away
 
 
-def _by_cluster(found: Iterable[Observed], *, name: str, uid: int) -> Mapping[UUID, list[Observed]]:
+def _by_cluster(
+    found: Iterable[Observed], *, name: str, owner: OwnerId
+) -> Mapping[UUID, list[Observed]]:
     """Machines of this user's clusters of that name; earlier versions noted no user."""
     result: dict[UUID, list[Observed]] = {}
     for each in found:
-        if each.tag.name == name and each.tag.uid in (None, uid):
+        if each.tag.name == name and each.tag.uid in (None, owner):
             result.setdefault(each.tag.cluster, []).append(each)
     return result
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nospoon.control.fleet.hosts import IDLE
 from nospoon.errors import Conflict
 from nospoon.model.cluster import Host
+from nospoon.model.principal import OwnerId
 from nospoon.runtime import clock
 
 MOST_NAMES, MOST_SIMULATED = 8, 1000
@@ -27,11 +28,11 @@ class RecentHosts:
         self._now = now
         self._asked: dict[int, dict[tuple[str, Place, int], float]] = {}
 
-    def ask(self, uid: int, hosts: Sequence[Host]) -> None:
+    def ask(self, owner: OwnerId, hosts: Sequence[Host]) -> None:
         """A user asks for these. Raises `Conflict` where that would be too many names."""
         now = self._now()
         recent = {
-            each: then for each, then in self._asked.get(uid, {}).items() if now - then < IDLE
+            each: then for each, then in self._asked.get(owner, {}).items() if now - then < IDLE
         }
         for host in hosts:
             most = MOST_NAMES if host.declares.is_real else MOST_SIMULATED
@@ -46,7 +47,7 @@ class RecentHosts:
                     f"{IDLE / 60:g} minutes",
                     hint="Take one of those names, or wait.",
                 )
-        self._asked[uid] = recent
+        self._asked[owner] = recent
 
 
 def _name(host: Host) -> str:

@@ -27,7 +27,7 @@ class KnownLab:
     """
 
     key: str
-    uid: OwnerId
+    owner: OwnerId
     cluster: str
     lab: Lab
     machines: Mapping[str, Registered] = field(init=False, repr=False, compare=False)
@@ -56,7 +56,7 @@ class Person:
         return self.owns(known) or _named(self, known.lab.operators)
 
     def owns(self, known: KnownLab) -> bool:
-        return self.caller.owns(known.uid)
+        return self.caller.owns(known.owner)
 
 
 def _named(person: Person, names: tuple[str, ...]) -> bool:
@@ -107,8 +107,8 @@ def find(labs: list[KnownLab], person: Person, name: str, *, admins: Administrat
     seen = [each for each in labs if person.may_use(each)]
     found = [each for each in seen if name in (each.lab.name, each.shown, each.key)]
     for among in (
-        [each for each in found if each.uid == person.caller.uid],
-        [each for each in found if each.uid in admins],
+        [each for each in found if each.owner == person.caller.uid],
+        [each for each in found if each.owner in admins],
         found,
     ):
         if len(among) == 1:
@@ -124,7 +124,7 @@ def trusted(labs: Iterable[KnownLab], person: Person, admins: Administrators) ->
     """Labs for a request that names none: own ones, and those of administrators. Every user may
     make a lab and list others as its users; whoever has it can read what is installed there.
     """
-    allowed = (each for each in labs if each.uid in admins or each.uid == person.caller.uid)
+    allowed = (each for each in labs if each.owner in admins or each.owner == person.caller.uid)
     return [each for each in allowed if person.may_use(each)]
 
 

@@ -25,6 +25,7 @@ from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove,
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
+from nospoon.model.principal import OwnerId
 from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.slices import Slices
@@ -133,15 +134,15 @@ class Board:
 
     # labs come and go with the files of clusters
 
-    def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None:
+    def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
         """The labs that a cluster's file has now. Call it before `start` for those of the store."""
-        keys = {key_of(uid, cluster, lab.name): lab for lab in labs}
+        keys = {key_of(owner, cluster, lab.name): lab for lab in labs}
         for key in [key for key, id_ in self._clusters.items() if id_ == cluster_id]:
             if key not in keys:
                 self._drop(key)
         for key, lab in keys.items():
             self._forget_macs(key)
-            self.known[key] = KnownLab(key, uid, cluster, lab)
+            self.known[key] = KnownLab(key, owner, cluster, lab)
             self._clusters[key] = cluster_id
             self.scheduler.put_lab(key, lab)
             for machine in lab.machines:
@@ -194,14 +195,14 @@ class Board:
                             hint="A machine is registered in the labs of one cluster.",
                         )
 
-    def require_few(self, uid: int, cluster_id: UUID, labs: Sequence[Lab]) -> None:
+    def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None:
         """Raises `Conflict` where a member would have more labs, or registered machines, than one
         may: all callers go through them.
         """
         others = [
             each.lab
             for key, each in self.known.items()
-            if each.uid == uid and self._clusters[key] != cluster_id
+            if each.owner == owner and self._clusters[key] != cluster_id
         ]
         machines = sum(len(each.machines) for each in (*others, *labs))
         for count, most, what in (
@@ -392,17 +393,17 @@ class Board:
                 raise
             return [self.scheduler.sets[each] for each in made if each in self.scheduler.sets]
 
-    async def _submitted(self, uid: int, key: str) -> list[RecipeSet]:
+    async def _submitted(self, owner: OwnerId, key: str) -> list[RecipeSet]:
         """What a user submitted under a key, whether or not it is stored yet."""
-        if ids := self._keys.get((uid, key)):
+        if ids := self._keys.get((owner, key)):
             found = [self.scheduler.sets[each] for each in ids if each in self.scheduler.sets]
             if len(found) == len(ids):
                 return found
-        rows = await self._database.read(stored.by_key, uid=uid, key=key)
+        rows = await self._database.read(stored.by_key, uid=owner, key=key)
         return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
 
-    def _require_room(self, uid: int, new: Sequence[RecipeSet]) -> None:
-        mine = [weight for whose, weight in self._weights.values() if whose == uid]
+    def _require_room(self, owner: OwnerId, new: Sequence[RecipeSet]) -> None:
+        mine = [weight for whose, weight in self._weights.values() if whose == owner]
         if len(mine) + len(new) > MOST_QUEUED:
             raise Conflict(f"{len(mine)} recipe sets of yours have not ended: {MOST_QUEUED} may")
         weight = sum(mine) + sum(map(_weight, new))
@@ -615,13 +616,13 @@ class Board:
         return (self._opened(row), row.request, row.history) if row is not None else None
 
     async def rows(
-        self, most: int, sees: Callable[[RecipeSet], bool], *, uid: int | None = None
+        self, most: int, sees: Callable[[RecipeSet], bool], *, owner: OwnerId | None = None
     ) -> list[tuple[RecipeSet, int]]:
         """The sets that were submitted last, oldest first, as they are now; of those that ended,
-        `uid`: a user's. Records of those that have not ended are not read: they have kickstarts.
+        `owner`: a user's. Records of those that have not ended are not read: they have kickstarts.
         """
         turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
-        over = await self._database.read(stored.newest_ended, most=most, uid=uid)
+        over = await self._database.read(stored.newest_ended, most=most, uid=owner)
         opened = await self._workers.run(0, lambda: [(self._opened(r), r.request) for r in over])
         active = [(each, self._requests.get(each.id, 0)) for each in self.scheduler.sets.values()]
         ids = {each.id for each, _ in active}
@@ -742,5 +743,5 @@ def _only_lab(found: RecipeSet) -> str:
     return found.lab or (found.labs[0] if len(found.labs) == 1 else "")
 
 
-def key_of(uid: int, cluster: str, lab: str) -> str:
-    return f"{uid}:{cluster}/{lab}"
+def key_of(owner: OwnerId, cluster: str, lab: str) -> str:
+    return f"{owner}:{cluster}/{lab}"

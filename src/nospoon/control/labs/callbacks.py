@@ -110,12 +110,12 @@ class Callbacks:
             case Way.HERE:
                 there, at = (each.partition("%")[0] for each in (peer[0], here[0]))
                 user = self.user_of((there, peer[1]), (at, here[1]))
-                return user is not None and user in {os.geteuid(), known.uid}
+                return user is not None and user in {os.geteuid(), known.owner}
             case Way.LINK:
                 if found.mac not in macs:  # also one that the kernel has forgotten
                     return False
                 is_guest = made_for_a_cluster(found.interface)
-                return not is_guest or self.owner_of_bridge(found.interface) == known.uid
+                return not is_guest or self.owner_of_bridge(found.interface) == known.owner
             case Way.ROUTED:
                 return True
 

@@ -84,17 +84,17 @@ class RegisteredConsoles:
         if recorded is not None:
             recorded.recording.machine = machine  # its BMC may be elsewhere by now
             return recorded.recording
-        if self._of_user[known.uid] >= MOST_OF_USER:
+        if self._of_user[known.owner] >= MOST_OF_USER:
             return None
         to = ConsoleLog(
-            record_of(found, number), known.uid, _group(found, known), f"recipe-{number}",
+            record_of(found, number), known.owner, _group(found, known), f"recipe-{number}",
             self.records, self.workers, self.lacking,
         )  # fmt: skip
         recording = Recording(to, machine, self.reach)
         task = self.tasks.start(recording.run(), name=f"console of {found.id}.{number}")
         self._recorded[found.id, number] = _Recorded(recording, task)
         self._growing.add(to.uuid)
-        self._of_user[to.uid] += 1
+        self._of_user[to.owner] += 1
         return recording
 
     async def end(self, found: RecipeSet) -> None:
@@ -107,7 +107,7 @@ class RegisteredConsoles:
             await asyncio.wait([each.task for each in over])
         for each in over:
             self._growing.discard(each.recording.to.uuid)
-            self._of_user[each.recording.to.uid] -= 1
+            self._of_user[each.recording.to.owner] -= 1
             self.ended(each.recording.to.uuid)
 
     def is_growing(self, record: UUID) -> bool:
@@ -121,7 +121,7 @@ class RegisteredConsoles:
             why = recorded.recording.why
         elif (machine := known.machines.get(found.runs[number].machine)) is None:
             why = "the machine is not registered any more"
-        elif self._of_user[known.uid] >= MOST_OF_USER:
+        elif self._of_user[known.owner] >= MOST_OF_USER:
             why = why_none(machine) or f"{MOST_OF_USER} of its lab's owner are, the most at a time"
         else:
             why = why_none(machine) or NOT_YET
@@ -134,4 +134,4 @@ class RegisteredConsoles:
 
 def _group(found: RecipeSet, known: KnownLab) -> str:
     """As that of its dynamic machines."""
-    return record_group(known.uid, cluster_name(known.lab.name, found.id))
+    return record_group(known.owner, cluster_name(known.lab.name, found.id))

@@ -117,7 +117,7 @@ class Racks:
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
         """All machines of a set are made, and then started together. Raises `NotMade`."""
         try:
-            async with self._places[known.uid]:
+            async with self._places[known.owner]:
                 if any(run.size is not None for run in found.runs):
                     await self._up(found, known)
             await self._start(found, known)
@@ -130,7 +130,7 @@ class Racks:
         """Its dynamic machines are gone afterwards. Returns why one is not, "" where all are."""
         if not any(run.size is not None for run in found.runs):
             return ""
-        async with self._places[known.uid]:
+        async with self._places[known.owner]:
             try:
                 await self._require_own(found, known)
                 return await self._down(
@@ -158,24 +158,24 @@ class Racks:
         turn = self._turn_of(known, machine)
         if turn.locked():  # one that waited could meet the machine of the next lease
             raise Conflict(f"another command for machine {machine.name} is under way")
-        async with turn, self._calls[known.uid]:
+        async with turn, self._calls[known.owner]:
             if command in (PowerCommand.OFF, PowerCommand.CYCLE, PowerCommand.RESET):
-                await self.machines.stop(machine, owner=known.uid)
+                await self.machines.stop(machine, owner=known.owner)
             if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
-                await self.machines.start(machine, owner=known.uid, installs=False)
+                await self.machines.start(machine, owner=known.owner, installs=False)
         return "done"
 
     def _owner_of(self, known: KnownLab) -> Principal:
-        return self.admins.principal(known.uid)
+        return self.admins.principal(known.owner)
 
     def _turn_of(self, known: KnownLab, machine: Registered) -> asyncio.Lock:
         """One call of a BMC at a time; other users' labs may name the same BMC."""
-        return self._turns.of(str(known.uid), machine.address, str(machine.port))
+        return self._turns.of(str(known.owner), machine.address, str(machine.port))
 
     async def purge(self, found: RecipeSet, known: KnownLab) -> None:
         """The console logs of a set that has ended."""
         name = cluster_name(known.lab.name, found.id)
-        row = await self.database.read(stored.find, uid=known.uid, name=name)
+        row = await self.database.read(stored.find, owner=known.owner, name=name)
         if row is None and any(run.node for run in found.runs):
             operation = await self.clusters().down(self._owner_of(known), name, Removal(purge=True))
             await self._ended(operation.id)
@@ -183,12 +183,12 @@ class Racks:
             await self.consoles.purge(found, known)
 
     async def _up(self, found: RecipeSet, known: KnownLab) -> None:
-        row = await self.database.read(stored.find, uid=known.uid, name=known.cluster)
+        row = await self.database.read(stored.find, owner=known.owner, name=known.cluster)
         if row is None:
             raise NotFound(f"cluster {known.cluster} of lab {known.lab.name} is gone")
         await self._require_own(found, known)
         text = self.cipher.decrypt(row.text.encode())
-        made = await self.workers.run(known.uid, _text_of, found, known, text)
+        made = await self.workers.run(known.owner, _text_of, found, known, text)
         request = Request(
             caller=self._owner_of(known),
             file=file_of(found, known),
@@ -204,7 +204,7 @@ class Racks:
     async def _require_own(self, found: RecipeSet, known: KnownLab) -> None:
         """Raises `NotMade` where its owner has made a cluster of that name."""
         name = cluster_name(known.lab.name, found.id)
-        row = await self.database.read(stored.find, uid=known.uid, name=name)
+        row = await self.database.read(stored.find, owner=known.owner, name=name)
         if row is not None and row.file != file_of(found, known):
             raise PlanRefused([f"there is a cluster {name} that is not of this lab"])
 
@@ -245,9 +245,9 @@ class Racks:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = known.machines[run.machine]
                 recorded = partial(self.consoles.begin, found, number, known)
-                async with self._turn_of(known, machine), self._calls[known.uid]:
+                async with self._turn_of(known, machine), self._calls[known.owner]:
                     await self.machines.start(
-                        machine, owner=known.uid, installs=installs, while_off=recorded
+                        machine, owner=known.owner, installs=installs, while_off=recorded
                     )
             else:
                 raise NotMade(f"machine {run.machine} is not registered any more", again=True)
@@ -267,8 +267,8 @@ class Racks:
             if run.machine in known.machines:
                 machine = known.machines[run.machine]
                 try:
-                    async with self._turn_of(known, machine), self._calls[known.uid]:
-                        await self.machines.stop(machine, owner=known.uid)
+                    async with self._turn_of(known, machine), self._calls[known.owner]:
+                        await self.machines.stop(machine, owner=known.owner)
                 except NospoonError as error:
                     log.warning("a machine is not off", machine=run.machine, why=str(error))
                     on[run.machine] = str(error)

@@ -18,6 +18,7 @@ from nospoon.control.labs import sol
 from nospoon.control.labs.bmcs import require_reach, user_of
 from nospoon.errors import NospoonError
 from nospoon.model.lab import Registered
+from nospoon.model.principal import OwnerId
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.workers import Workers
@@ -40,12 +41,12 @@ def _nothing() -> int:
 
 @dataclass(slots=True, eq=False)
 class ConsoleLog:
-    """Where a console goes. `uid`: of the lab's owner, whose group and node the record is of.
+    """Where a console goes. `owner`: the lab's owner, whose group and node the record is of.
     `lacking`: bytes that the disk has less than its reserve: nothing is recorded while it has.
     """
 
     uuid: UUID
-    uid: int
+    owner: OwnerId
     group: str
     node: str
     records: Records
@@ -55,10 +56,10 @@ class ConsoleLog:
 
     async def begin(self) -> bool:
         """Whether it goes on with what another daemon recorded."""
-        return await self.workers.run(self.uid, self._begin)
+        return await self.workers.run(self.owner, self._begin)
 
     async def add(self, data: bytes) -> None:
-        await self.workers.run(self.uid, self._add, data)
+        await self.workers.run(self.owner, self._add, data)
 
     async def mark(self, text: str) -> None:
         """A line of nospoon's own."""
@@ -126,7 +127,7 @@ class Recording:
 
     async def _session(self, *, is_first: bool) -> str:
         """Why it ended."""
-        keepalive, user = "" if self._deaf >= DEAF else "usesolkeepalive", user_of(self.to.uid)
+        keepalive, user = "" if self._deaf >= DEAF else "usesolkeepalive", user_of(self.to.owner)
         try:
             require_reach(self.machine, self.reach)
             if is_first:

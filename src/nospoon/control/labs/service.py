@@ -192,7 +192,7 @@ class Labs:
         if everyone:
             rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
         else:
-            rows = await self.board.rows(MOST_LISTED, lambda found: found.uid == uid, uid=uid)
+            rows = await self.board.rows(MOST_LISTED, lambda found: found.uid == uid, owner=uid)
         places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
         for found, request in rows:
             await turn.rest()
@@ -273,7 +273,7 @@ class Labs:
         run, known = found.runs[recipe], self.board.known.get(found.lab)
         if not run.node or known is None:
             raise NotFound(f"recipe {set_id}.{recipe} has no dynamic machine")
-        owner = self.people.admins.principal(known.uid)
+        owner = self.people.admins.principal(known.owner)
         return owner, f"{cluster_name(known.lab.name, set_id)}/{run.node}"
 
     async def console(
@@ -297,7 +297,7 @@ class Labs:
 
     def passwords(self, caller: Principal) -> Sequence[str]:
         """Of BMCs and webhooks in the caller's labs: no bundle shows them."""
-        own = [each.lab for each in self.board.known.values() if each.uid == caller.uid]
+        own = [each.lab for each in self.board.known.values() if each.owner == caller.uid]
         machines = [machine.password for lab in own for machine in lab.machines]
         return [*filter(None, machines), *(hook.secret for lab in own for hook in lab.webhooks)]
 
@@ -373,7 +373,7 @@ class Labs:
                 hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`). "
                 "`nospoon request check --flavors FILE` needs none.",
             )
-        labs.sort(key=lambda each: (each.uid != caller.uid, each.shown))
+        labs.sort(key=lambda each: (each.owner != caller.uid, each.shown))
         found = await self.workers.run(
             caller.uid, lambda: judge(submission.data, labs, file=submission.file)
         )

@@ -31,7 +31,7 @@ MOST_A_LOOK = 1 << 20
 """Bytes of one console that one look reads: a guest that never stops has its turn again."""
 
 MachineOf = Callable[[int, str], UUID | None]
-"""(uid, CLUSTER/NODE) -> its machine; None while there is none."""
+"""(owner, CLUSTER/NODE) -> its machine; None while there is none."""
 
 
 class Registered(Protocol):
@@ -109,7 +109,7 @@ class Watch:
             for number, run in enumerate(now.runs):
                 machine = None if run.over else self._machine(now, number)
                 if machine is not None:
-                    consoles = found.setdefault(self.board.known[now.lab].uid, {})
+                    consoles = found.setdefault(self.board.known[now.lab].owner, {})
                     consoles[now.id, number] = machine
         running = {key for consoles in found.values() for key in consoles}
         for gone in self._seen.keys() - running:
@@ -122,7 +122,7 @@ class Watch:
             recording = self.registered.resume(found, number, known)
             return recording.to.uuid if recording is not None else None
         cluster = cluster_name(known.lab.name, found.id)
-        return self.machine_of(known.uid, f"{cluster}/{run.node}") if run.node else None
+        return self.machine_of(known.owner, f"{cluster}/{run.node}") if run.node else None
 
     async def _look(
         self, set_id: str, number: int, machine: UUID, places: asyncio.Semaphore
@@ -137,10 +137,10 @@ class Watch:
                 seen = self._seen[set_id, number] = _Seen(Detector(known.lab.panic_patterns))
             read, offset = 0, seen.offset
             async for data in self.consoles.read(
-                machine, follow=False, offset=offset, user=known.uid
+                machine, follow=False, offset=offset, user=known.owner
             ):
                 # in a thread: a guest may write lines as fast as they are looked at
-                findings = await self.workers.run(known.uid, seen.detector.feed, data)
+                findings = await self.workers.run(known.owner, seen.detector.feed, data)
                 seen.offset += len(data)
                 read += len(data)
                 for finding in findings:
@@ -148,7 +148,7 @@ class Watch:
                 if read >= MOST_A_LOOK:
                     return
             if not read:
-                for finding in await self.workers.run(known.uid, seen.detector.idle):
+                for finding in await self.workers.run(known.owner, seen.detector.idle):
                     await self._report(set_id, number, finding)
 
     async def _report(self, set_id: str, number: int, finding: Finding) -> None:

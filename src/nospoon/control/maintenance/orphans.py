@@ -71,7 +71,7 @@ class Orphans:
             "reap",
             cluster_id=identity.UPKEEP,
             cluster="",
-            uid=caller.uid,
+            owner=caller.uid,
             work=lambda running: self._reap(running, scope, grace),
         )
 

@@ -29,7 +29,7 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFou
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import KeptState
-from nospoon.model.principal import Principal
+from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.found import completed, found_allocations
@@ -105,7 +105,7 @@ class Found:
 
     id: UUID
     name: str
-    uid: int
+    owner: OwnerId
     things: tuple[Observed, ...]
     hosts: tuple[Host, ...]
     ironic: IronicPlace | None = None
@@ -240,7 +240,7 @@ class Recovery:
         row = ClusterRow(
             id=found.id,
             name=found.name,
-            uid=found.uid,
+            owner=found.owner,
             generation=max(each.tag.generation for each in found.things),
             file=FILE,
             text=self._sealed(self._text(found)),
@@ -353,7 +353,7 @@ def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
 def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
     return {
         "cluster": found.name,
-        "owner": found.uid,
+        "owner": found.owner,
         "nodes": len(part.nodes),
         "hosts": ", ".join(host.name for host in part.hosts),
         "ironic": str(found.ironic or ""),
@@ -365,7 +365,7 @@ def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
 
 
 def found_in(
-    seen: Sequence[Seen], uid: int, known: Mapping[UUID, Known] = NOTHING_KNOWN
+    seen: Sequence[Seen], owner: OwnerId, known: Mapping[UUID, Known] = NOTHING_KNOWN
 ) -> list[Found]:
     """The clusters of what was seen, under the hosts' names that their tags note, or that are
     known.
@@ -390,7 +390,7 @@ def found_in(
         Found(
             id_,
             known[id_].row.name if id_ in known else cluster_name(some),
-            known[id_].row.uid if id_ in known else _owner(some, uid),
+            known[id_].row.owner if id_ in known else _owner(some, owner),
             tuple(some),
             tuple(hosts.get(id_, {}).values()),
             ironics.get(id_),
@@ -461,15 +461,15 @@ def _noted_host(things: Sequence[Observed]) -> str:
     return next((host for each in things if (host := notes.read(each.tag.note).host)), "")
 
 
-def _owner(things: Sequence[Observed], uid: int) -> int:
+def _owner(things: Sequence[Observed], owner: OwnerId) -> int:
     told = next((each.tag.uid for each in things if each.tag.uid is not None), None)
-    return uid if told is None else told
+    return owner if told is None else told
 
 
 def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> str:
     """Rows of one cluster, and the logins of its hosts; or the reason why there can be none."""
     row, before = part.row, part.before
-    if before is None and stored.find(connection, uid=row.uid, name=row.name) is not None:
+    if before is None and stored.find(connection, owner=row.owner, name=row.name) is not None:
         return "not recovered: a cluster of that name and owner is there, with another id"
     now = stored.get(connection, row.id)
     if (now and now.generation) != (before and before.row.generation):
@@ -492,7 +492,7 @@ def _put_snapshot(connection: Connection, before: SnapshotRow | None, now: Snaps
 
 def _member(row: ClusterRow, node: NodeRow) -> Member:
     return Member(
-        uid=row.uid,
+        owner=row.owner,
         cluster=row.name,
         cluster_id=row.id,
         node=node.name,

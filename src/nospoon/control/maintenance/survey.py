@@ -17,7 +17,7 @@ from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.principal import Principal
+from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
@@ -97,11 +97,11 @@ class Survey:
         why_not = cache(access.why_not)
         owners: dict[tuple[str, ...], frozenset[int]] = {}
         async for row in each_cluster(self._database):
-            owner[row.id] = user = access.principal(row.uid)
+            owner[row.id] = user = access.principal(row.owner)
             known = await self._planner.hosts_of(row)
             hosts += [host for host in known if not why_not(user, host)]
             for host in known:
-                _add_owner(owners, host, row.uid)
+                _add_owner(owners, host, row.owner)
             ironics.append(self._planner.enrolment.place_of(row))
         nodes = await self._database.read(stored.all_nodes)
         async for node in paced(nodes):
@@ -170,10 +170,10 @@ class Survey:
         return Seen(host, tuple(found), tags)
 
 
-def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, uid: int) -> None:
+def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, owner: OwnerId) -> None:
     """Whoever has things in a cloud."""
     if host.connection.login:
-        owners[host.server] = owners.get(host.server, frozenset()) | {uid}
+        owners[host.server] = owners.get(host.server, frozenset()) | {owner}
 
 
 def _each_once(hosts: Iterable[Host]) -> list[Host]:

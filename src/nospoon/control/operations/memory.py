@@ -26,6 +26,7 @@ from nospoon.control.request import Request
 from nospoon.errors import SpecError
 from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster
 from nospoon.model.lab import Lab
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind, Machine
 from nospoon.plan.diff.targets import touched
 from nospoon.runtime.clock import Clock, monotonic
@@ -58,10 +59,10 @@ class Kept:
 class LabBoard(Protocol):
     """The labs of clusters."""
 
-    def put(self, cluster_id: UUID, uid: int, cluster: str, labs: Sequence[Lab]) -> None: ...
+    def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None: ...
     def drop(self, cluster_id: UUID) -> None: ...
     def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
-    def require_few(self, uid: int, cluster_id: UUID, labs: Sequence[Lab]) -> None: ...
+    def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None: ...
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
 
 
@@ -85,8 +86,8 @@ def in_turn(rows: Iterable[Outline]) -> list[Outline]:
     counts = Counter[int]()
     placed = []
     for row in sorted(rows, key=attrgetter("created")):
-        placed.append((counts[row.uid], row))
-        counts[row.uid] += 1
+        placed.append((counts[row.owner], row))
+        counts[row.owner] += 1
     return [row for _, row in sorted(placed, key=itemgetter(0))]
 
 
@@ -126,15 +127,15 @@ class Memory:
             assert first is not None, "none is removed before the start"
             profiles[first.id] = await self._profiles_of(first)
         for row in self._unread:
-            log.warning("its file is read after the start", cluster=row.name, uid=row.uid)
-        owners = ((clusters[node.cluster_id].uid, node.host, node.machine) for node in rows)
+            log.warning("its file is read after the start", cluster=row.name, uid=row.owner)
+        owners = ((clusters[node.cluster_id].owner, node.host, node.machine) for node in rows)
         why_not = await self._planner.access.reached(owners)
         logged = set[tuple[UUID, str]]()
         for node in rows:
             row = clusters[node.cluster_id]
-            why = why_not(row.uid, node.host, node.machine)
+            why = why_not(row.owner, node.host, node.machine)
             if why and (row.id, why) not in logged:
-                log.warning("not reached", cluster=row.name, uid=row.uid, why=why)
+                log.warning("not reached", cluster=row.name, uid=row.owner, why=why)
                 logged.add((row.id, why))
             member = _member(row, node, profiles.get(row.id, {}).get(node.profile))
             self._fleet.put(member, reached=not why)
@@ -172,12 +173,12 @@ class Memory:
         row = await self._planner.workers.run(
             request.caller.uid, self._row, prepared, request, left
         )
-        wanted, nodes = await self._planner.workers.run(row.uid, self._rows, prepared, left)
+        wanted, nodes = await self._planner.workers.run(row.owner, self._rows, prepared, left)
         self._refuse(seen.cluster, row)
         await self._store(prepared, row, nodes)
         self._files.stored(row.uploads.values())
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
-        self._labs.put(row.id, row.uid, row.name, seen.cluster.labs)
+        self._labs.put(row.id, row.owner, row.name, seen.cluster.labs)
         self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
         now = {node.name: node.uuid for node in nodes}
         for each in seen.rows:
@@ -189,7 +190,7 @@ class Memory:
             if before is not None and before.profile != profile:
                 await self._publish(node.uuid)
         names = {node.uuid: node.name for node in nodes}
-        await self._consoles.keep(names, group=record_group(row.uid, row.name))
+        await self._consoles.keep(names, group=record_group(row.owner, row.name))
         changing = (each for each in zip(wanted, nodes, strict=True) if each[0].name not in left)
         return Kept(row, [to_be for to_be, now in changing if to_be != now])
 
@@ -202,7 +203,7 @@ class Memory:
         return ClusterRow(
             id=seen.id,
             name=seen.cluster.name,
-            uid=request.caller.uid,
+            owner=request.caller.uid,
             generation=(earlier.generation if earlier else 0) + 1,
             file=request.file,
             text=self._cipher.encrypt(request.text).decode(),
@@ -220,28 +221,28 @@ class Memory:
         refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id))
         self._labs.require_unused(row.id, [lab.name for lab in cluster.labs])
         self._labs.require_own_macs(row.id, cluster.labs)
-        if row.uid not in self._planner.access.admins:
-            self._labs.require_few(row.uid, row.id, cluster.labs)
+        if row.owner not in self._planner.access.admins:
+            self._labs.require_few(row.owner, row.id, cluster.labs)
         held, space = text_of(row.id), self._files.space
         space.refuse_full(row.size)
-        space.refuse_beyond(row.uid, row.size - space.held(row.uid, held))
+        space.refuse_beyond(row.owner, row.size - space.held(row.owner, held))
 
     async def _store(self, prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> None:
         """Durable, unless another cluster has taken the same meanwhile."""
         hosts = prepared.seen.cluster.hosts
         others = await self._database.read(stored.holdings)
-        compared = await self._planner.workers.run(row.uid, refuse_collisions, row, others)
+        compared = await self._planner.workers.run(row.owner, refuse_collisions, row, others)
         await self._database.call(
             save,
             row,
             nodes,
             hosts,
-            limited=row.uid not in self._planner.access.admins,
+            limited=row.owner not in self._planner.access.admins,
             most_nodes=self._planner.member_nodes,
             settings=self._planner.logins.sealed(hosts),
             compared=compared,
         )
-        self._files.space.hold(row.uid, text_of(row.id), row.size)
+        self._files.space.hold(row.owner, text_of(row.id), row.size)
 
     def moved(self, row: NodeRow) -> None:
         member = self._fleet.get(row.uuid)
@@ -303,27 +304,27 @@ class Memory:
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
         self._labs.drop(row.id)
-        self._files.space.release(row.uid, text_of(row.id))
+        self._files.space.release(row.owner, text_of(row.id))
         used = await self._database.read(stored.digests)
         await asyncio.to_thread(self._files.keep_only, used)
-        known = await self._planner.workers.run(row.uid, self.known_cluster, row)
+        known = await self._planner.workers.run(row.owner, self.known_cluster, row)
         files = certificate_files(known) if known is not None else ()
         held = [known]
         del known
         await free(held)
         given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
-            self._files.release(digest, row.uid)  # a key waits for nobody who may name it again
+            self._files.release(digest, row.owner)  # a key waits for nobody who may name it again
         if purge:
             uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
-            await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.uid)
+            await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.owner)
 
     def known_cluster(self, row: ClusterRow) -> Cluster | None:
         """None where an earlier version took a file that cannot be read any more."""
         try:
             return self._planner.kept(row)
         except SpecError as error:
-            log.warning("its file is refused now", cluster=row.name, uid=row.uid, why=str(error))
+            log.warning("its file is refused now", cluster=row.name, uid=row.owner, why=str(error))
             return None
 
     async def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
@@ -333,7 +334,7 @@ class Memory:
         return self._take_in(row, await self._read(row))
 
     async def _read(self, row: ClusterRow) -> KeptFile | None:
-        return await self._planner.workers.run(row.uid, self._kept_file, row)
+        return await self._planner.workers.run(row.owner, self._kept_file, row)
 
     def _kept_file(self, row: ClusterRow) -> KeptFile | None:
         cluster = self.known_cluster(row)
@@ -346,7 +347,7 @@ class Memory:
         if known is None:
             return {}
         self._give_certificate(known.certificate, row.uploads)
-        self._labs.put(row.id, row.uid, row.name, known.labs)
+        self._labs.put(row.id, row.owner, row.name, known.labs)
         return known.profiles
 
     def _give_certificate(self, given: CertificateFiles | None, uploads: Mapping[str, str]) -> None:
@@ -358,9 +359,9 @@ class Memory:
             self._give(digest, self._files.path(digest), self._files.path(key))
 
 
-def record_group(uid: int, name: str) -> str:
+def record_group(owner: OwnerId, name: str) -> str:
     """Whose console records: they stay after the cluster is gone, until they are purged."""
-    return f"{uid}/{name}"
+    return f"{owner}/{name}"
 
 
 def served_profiles(
@@ -406,7 +407,7 @@ def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
 
 def _member(row: ClusterRow | Outline, node: NodeRow, profile: ServedProfile | None) -> Member:
     return Member(
-        uid=row.uid,
+        owner=row.owner,
         cluster=row.name,
         cluster_id=row.id,
         node=node.name,

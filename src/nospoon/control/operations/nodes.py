@@ -67,7 +67,7 @@ class Nodes:
     async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
         if cluster:
-            await owned(self.database, uid=caller.uid, name=cluster)
+            await owned(self.database, owner=caller.uid, name=cluster)
         return [self._about(member) async for member in paced(self.fleet.of(caller.uid, cluster))]
 
     async def show(self, caller: Principal, reference: str) -> dict[str, object]:
@@ -81,8 +81,8 @@ class Nodes:
         """
         async with self.turns.of("bmcs", str(caller.uid)):
             if cluster:
-                await owned(self.database, uid=caller.uid, name=cluster)
-            known = await self.database.read(stored.accounts, uid=caller.uid, cluster=cluster)
+                await owned(self.database, owner=caller.uid, name=cluster)
+            known = await self.database.read(stored.accounts, owner=caller.uid, cluster=cluster)
             rows, slice_ = [], self.bmcs.slices.begin()
             for member in self.fleet.of(caller.uid, cluster):
                 await slice_.rest()

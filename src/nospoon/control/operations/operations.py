@@ -15,6 +15,7 @@ import structlog
 
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, NospoonError, NotFound
+from nospoon.model.principal import OwnerId
 from nospoon.runtime import storage
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
@@ -105,7 +106,7 @@ class Operations:
         if row is not None:
             seconds = self._clock() - row.created
             raise Conflict(
-                f"cluster {row.cluster}: `{row.kind}` by user {row.uid} has been running for "
+                f"cluster {row.cluster}: `{row.kind}` by user {row.owner} has been running for "
                 f"{seconds:.0f} s (operation {row.id})",
                 hint=f"Follow it with `nospoon operation watch {row.id}`, or cancel it.",
             )
@@ -121,7 +122,7 @@ class Operations:
         *,
         cluster_id: UUID,
         cluster: str,
-        uid: int,
+        owner: OwnerId,
         work: Work,
         first: Callable[[], Awaitable[None]] | None = None,
     ) -> OperationRow:
@@ -130,12 +131,12 @@ class Operations:
         `first` is done before, when no other can begin any more; if it fails, nothing has begun.
         """
         busy = self._busy.get(cluster_id)
-        if busy is not None and busy.uid != uid:
+        if busy is not None and busy.owner != owner:
             raise Conflict(f"the id {cluster_id} was given to another cluster meanwhile")
         self.require_free(cluster_id)
-        if sum(each.uid == uid for each in self._busy.values()) >= MOST_RUNNING:
+        if sum(each.owner == owner for each in self._busy.values()) >= MOST_RUNNING:
             raise Conflict(
-                f"{MOST_RUNNING} operations of user {uid} are under way, as many as may be",
+                f"{MOST_RUNNING} operations of user {owner} are under way, as many as may be",
                 hint="Wait until one of them has ended, or cancel one: `nospoon operation list`.",
             )
         row = OperationRow(
@@ -143,7 +144,7 @@ class Operations:
             kind=kind,
             cluster_id=cluster_id,
             cluster=cluster,
-            uid=uid,
+            owner=owner,
             state=OperationState.RUNNING,
             created=self._clock(),
         )
@@ -270,8 +271,8 @@ class Operations:
         """The result of one that has ended, in JSON."""
         return await self._database.read(stored.result_text, id)
 
-    async def list(self, uid: int | None) -> list[OperationRow]:
-        return await self._database.read(stored.all_operations, uid=uid)
+    async def list(self, owner: OwnerId | None) -> list[OperationRow]:
+        return await self._database.read(stored.all_operations, owner=owner)
 
     async def cancel(self, id: UUID) -> None:  # noqa: A002
         """Stop an operation; returns when the driver calls that were under way have ended.

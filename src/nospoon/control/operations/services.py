@@ -39,9 +39,9 @@ class Services:
         """
         async with self._turns.of(str(caller.uid)):
             if cluster:
-                return await self._of(await owned(self._database, uid=caller.uid, name=cluster))
+                return await self._of(await owned(self._database, owner=caller.uid, name=cluster))
             found: list[dict[str, object]] = []
-            async for row in each_cluster(self._database, uid=caller.uid):
+            async for row in each_cluster(self._database, owner=caller.uid):
                 found += await self._of(row)
             return found
 
@@ -50,8 +50,8 @@ class Services:
         if not cluster.services:
             return []
         workers = self._planner.workers
-        addresses = await workers.run(row.uid, looked_at, cluster, row.id, row.allocations)
-        members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
+        addresses = await workers.run(row.owner, looked_at, cluster, row.id, row.allocations)
+        members = {each.node: each for each in self._fleet.of(row.owner, row.name)}
         places = [
             (each, members[node], addresses.get(node))
             for each in cluster.services
@@ -65,7 +65,7 @@ class Services:
         power = self._nodes.power_of(member)
         health, why = "", ""
         if service.health is not None and power is PowerState.ON:
-            why = await self._checks.why_not(member.uid, member.uuid, there, service.health)
+            why = await self._checks.why_not(member.owner, member.uuid, there, service.health)
             health = "unhealthy" if why else "healthy"
         return {
             "service": service.name,

@@ -124,7 +124,7 @@ class Snapshots:
         may be such nodes.
         """
         members = {member.machine for member in snapshot.members}
-        others = [each for each in self._fleet.of(row.uid, row.name) if each.uuid not in members]
+        others = [each for each in self._fleet.of(row.owner, row.name) if each.uuid not in members]
         kept = await few_at_once(others, lambda each: self._kept_by(each.uuid), at_once=AT_ONCE)
         more = [
             each.node for each, names in zip(others, kept, strict=True) if snapshot.name in names
@@ -378,7 +378,7 @@ class Snapshots:
     async def _members(self, row: ClusterRow) -> list[Member]:
         """Each taken to be on until it is paused: to let one go on that is off does no harm."""
         found = []
-        async for each in paced(self._fleet.of(row.uid, row.name)):
+        async for each in paced(self._fleet.of(row.owner, row.name)):
             last = self._hosts.last(each.uuid)
             if last is None or last.power not in {PowerState.ON, PowerState.OFF}:
                 state = last.power if last is not None else PowerState.UNKNOWN
@@ -401,11 +401,11 @@ class Snapshots:
         self, kind: str, row: ClusterRow, work: Callable[[Running], Awaitable[Ended]]
     ) -> OperationRow:
         return await self._operations.start(
-            kind, cluster_id=row.id, cluster=row.name, uid=row.uid, work=work
+            kind, cluster_id=row.id, cluster=row.name, owner=row.owner, work=work
         )
 
     async def _cluster(self, caller: Principal, name: str) -> ClusterRow:
-        row = await self._database.call(stored_clusters.find, uid=caller.uid, name=name)
+        row = await self._database.call(stored_clusters.find, owner=caller.uid, name=name)
         if row is None:
             raise NotFound(f"no cluster {name!r}", hint="`nospoon status` shows yours.")
         return row

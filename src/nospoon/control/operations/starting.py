@@ -47,7 +47,7 @@ class Starting:
         starting = [node for node in machines if node in made]
         if not starting:
             return []
-        cluster, user = prepared.seen.cluster, prepared.seen.uid
+        cluster, user = prepared.seen.cluster, prepared.seen.owner
         order = await self._workers.run(user, start_order, cluster.services)
         addresses = await self._workers.run(
             user, looked_at, cluster, prepared.seen.id, prepared.allocations

@@ -218,7 +218,7 @@ class Verifier:
             await self._power_off(member)
         run = secrets.token_hex(16) if probe is not None else ""
         profile = _profile(member, probe, run)
-        offset = await self._consoles.size(member.uuid, user=member.uid)
+        offset = await self._consoles.size(member.uuid, user=member.owner)
         reported = self._authority.probe(member.uuid, profile, secrets.token_urlsafe())
         await self._publish(member.uuid)
         await self._bmcs.set_override(member.uuid, NETWORK_ONCE)
@@ -229,7 +229,7 @@ class Verifier:
         self, member: Member, reported: asyncio.Future[Mapping[str, object]], offset: int, run: str
     ) -> Record:
         """The record from the console or over HTTP, whichever comes first. `run`: of the probe."""
-        stream = self._consoles.read(member.uuid, follow=True, offset=offset, user=member.uid)
+        stream = self._consoles.read(member.uuid, follow=True, offset=offset, user=member.owner)
         async with Tasks(f"verify {member.path}") as tasks:
             told = tasks.start(_first_record(stream, run), name="read the console")
             either: set[asyncio.Future[Any]] = {told, reported}
@@ -244,7 +244,7 @@ class Verifier:
     async def _said(self, member: Member) -> str:
         """The end of the console, for a node that told nothing."""
         tail = b""
-        async for chunk in self._consoles.read(member.uuid, follow=False, user=member.uid):
+        async for chunk in self._consoles.read(member.uuid, follow=False, user=member.owner):
             tail = (tail + chunk)[-400:]
         lines = tail.decode(errors="replace").split("\n")
         text = " / ".join(line.strip() for line in lines[-4:] if line.strip())

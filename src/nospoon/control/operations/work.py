@@ -131,7 +131,7 @@ class Work:
 
     async def _nothing(self, caller: Principal, name: str) -> str:
         """That a cluster is not there, and which one its user may have meant."""
-        names = [each for _, each, _ in await self._database.read(stored.listed, uid=caller.uid)]
+        names = [each for _, each, _ in await self._database.read(stored.listed, owner=caller.uid)]
         near = nearest(name, names)
         meant = f". Did you mean {near!r}?" if near else ""
         return f"no cluster {name}: nothing to remove{meant}"
@@ -176,21 +176,21 @@ class Work:
         for nodes that stay in Ironic, and somebody uses.
         """
         nodes = await self._database.read(stored.nodes_of, row.id)
-        known = await self._planner.workers.run(row.uid, self.memory.known_cluster, row)
+        known = await self._planner.workers.run(row.owner, self.memory.known_cluster, row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
-        self._planner.access.check_hosts(self._planner.access.principal(row.uid), hosts.values())
+        self._planner.access.check_hosts(self._planner.access.principal(row.owner), hosts.values())
         drivers: Drivers = self._planner.drivers(hosts.values())
         enrolment = self._planner.enrolment
-        ironic = enrolment.drivers(enrolment.place_of(row), row.uid, force=how.force)
+        ironic = enrolment.drivers(enrolment.place_of(row), row.owner, force=how.force)
         if how.enrolment is Leaving.KEEP and not how.force:
             _refuse_used(*await observe_reachable(ironic, row.id))
         if how.enrolment is Leaving.REMOVE:
             drivers = {**drivers, **ironic}
         observed, away = await observe_reachable(drivers, row.id)
         plan = await self._planner.workers.run(
-            row.uid, removal, cluster=row.name, cluster_id=row.id, observed=observed
+            row.owner, removal, cluster=row.name, cluster_id=row.id, observed=observed
         )
         held = [nodes, known, observed]
         del nodes, known, observed
@@ -201,9 +201,9 @@ class Work:
         """The administrator's list may have changed: reach what it has now, and nothing else."""
         access = self._planner.access
         log.info("list of grants is read again", file=access.file)
-        members = ((each.uid, each.host, each.machine) for each in self._fleet.all())
+        members = ((each.owner, each.host, each.machine) for each in self._fleet.all())
         why_not = await access.reached(members)
-        self._fleet.reach(lambda each: not why_not(each.uid, each.host, each.machine))
+        self._fleet.reach(lambda each: not why_not(each.owner, each.host, each.machine))
 
     async def _execute(
         self,
@@ -216,7 +216,9 @@ class Work:
         moves: Mapping[MoveId, NodeRow] = NOBODY,
     ) -> Outcome:
         token = uuid4().hex
-        tag = OwnerTag(self._database.deployment, row.id, row.generation, token, row.name, row.uid)
+        tag = OwnerTag(
+            self._database.deployment, row.id, row.generation, token, row.name, row.owner
+        )
         kept = Journal(
             self._database,
             running.row.id,

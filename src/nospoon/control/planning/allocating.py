@@ -13,6 +13,7 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused
+from nospoon.model.principal import OwnerId
 from nospoon.plan import identity
 from nospoon.plan.access import overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
@@ -55,7 +56,7 @@ class Allocating:
         cluster, facts = seen.cluster, seen.surveyed.all_facts
         occupied = await self._occupied(request, seen)
         allocations, reasons = await self._workers.run(
-            seen.uid,
+            seen.owner,
             lambda: allocate(
                 cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
                 first_choice=seen.id.int, rebalance=request.rebalance,
@@ -63,14 +64,14 @@ class Allocating:
         )  # fmt: skip
         answering = {name: each for name, each in facts.items() if not each.away}
         reasons += await self._workers.run(
-            seen.uid,
+            seen.owner,
             lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
         )
         reasons += await self._workers.run(
-            seen.uid, lambda: list(against_addresses(cluster, allocations))
+            seen.owner, lambda: list(against_addresses(cluster, allocations))
         )
         reasons += await self._workers.run(
-            seen.uid, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+            seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
         )
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
@@ -85,12 +86,12 @@ class Allocating:
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
         others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
-        in_use = await self._workers.run(seen.uid, self._ports_in_use)
-        listening = await self._workers.run(seen.uid, self._listening)
+        in_use = await self._workers.run(seen.owner, self._ports_in_use)
+        listening = await self._workers.run(seen.owner, self._listening)
         facts = seen.surveyed.facts.values()
         routes = [route for fact in facts for route in fact.routes if route.device not in own]
         routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
-        held = await self._workers.run(seen.uid, _held_by, others, routed, seen.uid)
+        held = await self._workers.run(seen.owner, _held_by, others, routed, seen.owner)
         return Occupied(
             held.networks,
             held.endpoints | in_use,
@@ -101,7 +102,7 @@ class Allocating:
             usage=await usage.of_others(self._database, self._hosts, seen.id),
             standing=await usage.standing(self._database, seen.id),
             nics=await self._workers.run(
-                seen.uid,
+                seen.owner,
                 tuple,
                 occupants(seen.observed, cluster=seen.cluster, targets=request.targets),
             ),
@@ -119,7 +120,7 @@ class _Held:
     foreign_redfish: AbstractSet[tuple[str, int]]
 
 
-def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], uid: int) -> _Held:
+def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], owner: OwnerId) -> _Held:
     """`routed`: networks that the host reaches. For a thread: members have thousands of each."""
     cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
     endpoints = {
@@ -130,6 +131,6 @@ def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], uid: i
     endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
     redfish, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
     for row in others:
-        (redfish if row.uid == uid else foreign).update(redfish_of(row.allocations))
+        (redfish if row.owner == owner else foreign).update(redfish_of(row.allocations))
     networks = {each for each in routed if each.prefixlen} | cidrs
     return _Held(tuple(sorted(networks)), endpoints, redfish, foreign)

@@ -76,7 +76,7 @@ class Exports:
         there = {each.name for each in inventory[0].places}
         missing = [node.name for node in nodes if node.name not in there]
         notes += [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
-        text, left_out = await self._planner.workers.run(row.uid, _written, inventory[0], to)
+        text, left_out = await self._planner.workers.run(row.owner, _written, inventory[0], to)
         del cluster
         await free(inventory)
         return Exported(text, (*notes, *left_out))
@@ -88,7 +88,7 @@ class Exports:
         return next((each for _, each in own), "")
 
     async def _addresses(self, row: ClusterRow, cluster: Cluster) -> Addresses:
-        return await self._planner.workers.run(row.uid, known_addresses, cluster, row.allocations)
+        return await self._planner.workers.run(row.owner, known_addresses, cluster, row.allocations)
 
     async def _inventory(
         self, row: ClusterRow, cluster: Cluster, addresses: Addresses
@@ -96,7 +96,7 @@ class Exports:
         found = await self._database.read(stored.nodes_of, row.id)
         rows = [{each.uuid: each for each in found}]
         del found
-        members = {each.node: each for each in self._fleet.of(row.uid, row.name)}
+        members = {each.node: each for each in self._fleet.of(row.owner, row.name)}
         places = []
         async for node in paced(cluster.nodes):
             member = members.get(node.name)

@@ -39,7 +39,7 @@ async def listed(
 ) -> list[Listed]:
     """A row for each host of each cluster of this user."""
     found = []
-    async for cluster in each_cluster(database, uid=caller.uid):
+    async for cluster in each_cluster(database, owner=caller.uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
         for node in await database.read(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)

@@ -14,6 +14,7 @@ from threading import Lock
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
+from nospoon.model.principal import OwnerId
 from nospoon.store.crypt import Cipher
 
 MOST_PLANNED = 64
@@ -46,13 +47,13 @@ class Logins:
         self._planned = defaultdict[int, dict[str, str]](dict)
         self._lock = Lock()  # files are read in threads
 
-    def taken(self, cluster: Cluster, uid: int) -> Cluster:
+    def taken(self, cluster: Cluster, owner: OwnerId) -> Cluster:
         """The cluster with the names of its logins in its hosts, instead of what they say."""
         if not cluster.logins:
             return cluster
         names = {host: self._name(settings) for host, settings in cluster.logins}
         with self._lock:
-            mine = self._planned[uid]
+            mine = self._planned[owner]
             for host, settings in cluster.logins:
                 mine.pop(names[host], None)
                 mine[names[host]] = settings

@@ -56,7 +56,7 @@ from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.principal import Principal
+from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources import Kind, Link, Machine, Resource
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
@@ -157,9 +157,9 @@ class Planner:
         self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
 
-    def read(self, file: str, text: str, uid: int) -> Cluster:
+    def read(self, file: str, text: str, owner: OwnerId) -> Cluster:
         """The cluster of a user's file. Raises `SpecError`."""
-        return self.logins.taken(load(text, file=file, default_uri=self._default_uri), uid)
+        return self.logins.taken(load(text, file=file, default_uri=self._default_uri), owner)
 
     def kept(self, row: ClusterRow) -> Cluster:
         """What the store keeps of a cluster; its file is read only where there is nothing else.
@@ -169,7 +169,7 @@ class Planner:
             found = unpacked(self._cipher.decrypt_bytes(row.desired))
             if found is not None:
                 return found
-        return self.read(row.file, self._cipher.decrypt(row.text.encode()), row.uid)
+        return self.read(row.file, self._cipher.decrypt(row.text.encode()), row.owner)
 
     async def cluster_of(self, request: Request) -> Cluster:
         """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
@@ -211,7 +211,9 @@ class Planner:
         _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
         refuse_borrowers(cluster, request.caller)
         refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.caller.uid))
-        earlier = await self._database.read(stored.find, uid=request.caller.uid, name=cluster.name)
+        earlier = await self._database.read(
+            stored.find, owner=request.caller.uid, name=cluster.name
+        )
         cluster_id = self._identity(cluster, earlier, request)
         if earlier is None:
             await self._refuse_anothers(cluster_id, request.caller.uid)
@@ -252,7 +254,7 @@ class Planner:
         await self._refuse_more_nodes(cluster, cluster_id, request.caller)
         return Seen(
             id=cluster_id,
-            uid=request.caller.uid,
+            owner=request.caller.uid,
             said=said,
             cluster=cluster,
             earlier=earlier,
@@ -271,17 +273,17 @@ class Planner:
         before, now = self.enrolment.place_of(known.earlier), cluster.ironic
         answering = (host for host in places.all if host.name not in known.surveyed.away)
         drivers = self.drivers(answering) | self.enrolment.drivers(
-            self.enrolment.joined(before, now), known.uid, sought=_sought(cluster, known.id)
+            self.enrolment.joined(before, now), known.owner, sought=_sought(cluster, known.id)
         )
         observed, away = await observe_reachable(drivers, known.id, self._looks)
         if PLACE in away:
             raise HostUnreachable(away[PLACE])
         if known.earlier is None:
             away |= await refuse_lost(
-                self._database, drivers, name=cluster.name, cluster=known.id, uid=known.uid
+                self._database, drivers, name=cluster.name, cluster=known.id, owner=known.owner
             )
         await self.enrolment.refuse_left_behind(
-            before, now, known.id, user=known.uid, here=[each.key for each in observed]
+            before, now, known.id, user=known.owner, here=[each.key for each in observed]
         )
         _refuse(await against_moves(places, known.id, observed, self._drivers_of))
         away = {**away, **known.surveyed.away}
@@ -294,7 +296,7 @@ class Planner:
         allocations = await self._allocating.allocate(request, seen, decided)
         rows = {row.uuid: row for row in seen.rows}
         accounts = await self.workers.run(
-            seen.uid, accounts_for, cluster, seen.id, rows, self._cipher
+            seen.owner, accounts_for, cluster, seen.id, rows, self._cipher
         )
         around = Surroundings(
             pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
@@ -310,21 +312,25 @@ class Planner:
                 if isinstance(each.shape, Machine)
             },
         )
-        seeds = await self.workers.run(seen.uid, seeds_of, cluster, seen.id, allocations)
-        digests = await self.workers.run(seen.uid, digests_of, seeds)
+        seeds = await self.workers.run(seen.owner, seeds_of, cluster, seen.id, allocations)
+        digests = await self.workers.run(seen.owner, digests_of, seeds)
         offered = await self._seeds.offer({digests[name]: each for name, each in seeds.items()})
         around = replace(around, seeds=digests)
-        resolved = await self.workers.run(seen.uid, resolve, cluster, seen.id, allocations, around)
-        roots = await self.workers.run(seen.uid, with_roots, resolved, seen.observed, cluster.nodes)
+        resolved = await self.workers.run(
+            seen.owner, resolve, cluster, seen.id, allocations, around
+        )
+        roots = await self.workers.run(
+            seen.owner, with_roots, resolved, seen.observed, cluster.nodes
+        )
         desired = roots.desired
         neighbours = await self._neighbours(seen.id, request.caller.uid)
-        own = [each.bmc for each in neighbours if each.uid == request.caller.uid]
+        own = [each.bmc for each in neighbours if each.owner == request.caller.uid]
         most = sys.maxsize if request.caller.admin else sockets_of_a_member()
         taken = await self.workers.run(
-            seen.uid,
+            seen.owner,
             lambda: [
                 *against_ports(desired.values(), neighbours),
-                *against_sharing(desired.values(), neighbours, seen.uid),
+                *against_sharing(desired.values(), neighbours, seen.owner),
                 *against_many(desired.values(), own, most),
                 *against_macs(desired.values(), partial(self._holder, seen.id, request.caller.uid)),
             ],
@@ -337,8 +343,10 @@ class Planner:
         """Names and MACs that others have in Ironic: `up` would meet them half-way."""
         place = seen.cluster.ironic
         if place is not None and are_enrolled(plan.steps):
-            held = await self.enrolment.held(place, seen.uid)
-            _refuse(await self.workers.run(seen.uid, against_held, plan.steps, seen.observed, held))
+            held = await self.enrolment.held(place, seen.owner)
+            _refuse(
+                await self.workers.run(seen.owner, against_held, plan.steps, seen.observed, held)
+            )
 
     def _unservable(self, seen: Seen, plan: Plan) -> Sequence[str]:
         """Why this machine, or a host over ssh, cannot open the sockets that a plan needs: `up`
@@ -377,14 +385,14 @@ class Planner:
         """
         decided = await self._remembered(seen)
         names = {row.name for row in seen.rows}
-        return await self.workers.run(seen.uid, completed, decided, seen.observed, names)
+        return await self.workers.run(seen.owner, completed, decided, seen.observed, names)
 
     async def _remembered(self, seen: Seen) -> Allocations:
         """Earlier versions numbered hosts in the order of their file."""
         if seen.earlier is None:
             return Allocations()
         decided = await self.workers.run(
-            seen.uid, known_places, seen.earlier.allocations, seen.rows
+            seen.owner, known_places, seen.earlier.allocations, seen.rows
         )
         before = None if decided.ends.low else await self._said_before(seen.earlier)
         if before is None:
@@ -396,10 +404,10 @@ class Planner:
         seen, desired, facts = wanted.seen, wanted.desired, wanted.seen.surveyed
         cluster = seen.cluster
         notes, why = await self.workers.run(
-            seen.uid, lambda: (tuple(all_notes(wanted)), reasons(wanted))
+            seen.owner, lambda: (tuple(all_notes(wanted)), reasons(wanted))
         )
         plan = await self.workers.run(
-            seen.uid,
+            seen.owner,
             diff,
             cluster=cluster.name,
             cluster_id=seen.id,
@@ -414,10 +422,10 @@ class Planner:
         kept = await self._database.call(snapshots.of_cluster, seen.id)
         nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
         begun = await self._database.read(journal.begun_machines, seen.id)
-        plan, lost = await self.workers.run(seen.uid, asked_for, request, wanted, plan, nodes)
+        plan, lost = await self.workers.run(seen.owner, asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         again = self._says_something_new(request, seen)
-        owners = await self.workers.run(seen.uid, lambda: tuple(by_owners(seen, desired)))
+        owners = await self.workers.run(seen.owner, lambda: tuple(by_owners(seen, desired)))
         return replace(
             plan,
             notes=(*plan.notes, *lost),
@@ -442,7 +450,7 @@ class Planner:
         if seen.earlier is None or before is None:
             return ()
         then, now = Said(before, seen.earlier.uploads), Said(seen.cluster, seen.uploads)
-        return await self.workers.run(seen.uid, remembered, then, now)
+        return await self.workers.run(seen.owner, remembered, then, now)
 
     def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""
@@ -461,11 +469,11 @@ class Planner:
         """What is kept of a cluster, with the machines of others that are its nodes. Raises
         `SpecError`.
         """
-        cluster = await self.workers.run(row.uid, self.kept, row)
+        cluster = await self.workers.run(row.owner, self.kept, row)
         if not cluster.adoptions:
             return cluster
         rows = await self._database.read(stored.nodes_of, row.id)
-        return await self.workers.run(row.uid, lambda: as_remembered(cluster, claimed(rows)))
+        return await self.workers.run(row.owner, lambda: as_remembered(cluster, claimed(rows)))
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
@@ -484,11 +492,11 @@ class Planner:
             del proposed[next(iter(proposed))]
         return cluster.id or request.cluster_id or proposed[cluster.name]
 
-    async def _refuse_anothers(self, cluster_id: UUID, uid: int) -> None:
+    async def _refuse_anothers(self, cluster_id: UUID, owner: OwnerId) -> None:
         """A file, or a client, may name any id: that of a cluster which is there is that one's."""
         holder = await self._database.read(stored.get, cluster_id)
         if holder is not None:
-            whose = f"your cluster {holder.name}" if holder.uid == uid else "another cluster"
+            whose = f"your cluster {holder.name}" if holder.owner == owner else "another cluster"
             raise PlanRefused(
                 [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
             )
@@ -496,20 +504,22 @@ class Planner:
     async def _refuse_one_more(self, cluster_id: UUID, caller: Principal) -> None:
         """As `up` does when it remembers the cluster."""
         if not caller.admin:
-            own = await self._database.read(stored.listed, uid=caller.uid)
+            own = await self._database.read(stored.listed, owner=caller.uid)
             refuse_one_more({id_ for id_, _, _ in own}, cluster_id)
 
     async def _refuse_more_nodes(
         self, cluster: Cluster, cluster_id: UUID, caller: Principal
     ) -> None:
         if not caller.admin:
-            known = await self._database.read(stored.node_names, uid=caller.uid)
+            known = await self._database.read(stored.node_names, owner=caller.uid)
             names = {node.name for node in cluster.nodes}
             refuse_more_nodes(known, cluster_id, names, self.member_nodes)
 
     async def to_fetch(self, request: Request, cluster: Cluster) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
-        earlier = await self._database.read(stored.find, uid=request.caller.uid, name=cluster.name)
+        earlier = await self._database.read(
+            stored.find, owner=request.caller.uid, name=cluster.name
+        )
         known = earlier.uploads if earlier is not None else {}
         return await self._named.to_fetch(cluster, known, request.caller.uid)
 
@@ -524,26 +534,26 @@ class Planner:
             facts = replace(facts, machines=await self.access.adoptable(caller, host, machines))
         return can, facts
 
-    async def _neighbours(self, cluster_id: UUID, uid: int) -> list[Neighbour]:
+    async def _neighbours(self, cluster_id: UUID, owner: OwnerId) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
         found = await self._database.read(bmc_rows.of_others, cluster_id)
         return [
             Neighbour(
-                f"your cluster {tag.name}" if tag.uid == uid else "another cluster",
+                f"your cluster {tag.name}" if tag.uid == owner else "another cluster",
                 bmc,
                 tag.uid if tag.uid is not None else self._fleet.owner_of(bmc.uuid),
             )
             async for _, bmc, tag in paced(found)
         ]
 
-    def _holder(self, cluster_id: UUID, uid: int, mac: str) -> str:
+    def _holder(self, cluster_id: UUID, owner: OwnerId, mac: str) -> str:
         """Which other cluster has this MAC; that of another user is not named."""
-        return _called(self._fleet.has_mac(mac, but=cluster_id), uid)
+        return _called(self._fleet.has_mac(mac, but=cluster_id), owner)
 
-    def _has_uuid(self, cluster_id: UUID, uid: int, uuid: UUID) -> str:
+    def _has_uuid(self, cluster_id: UUID, owner: OwnerId, uuid: UUID) -> str:
         """The same of a UUID: machines of two hosts may have one, and a cloud may say any."""
         member = self._fleet.get(uuid)
-        return _called(member, uid) if member and member.cluster_id != cluster_id else ""
+        return _called(member, owner) if member and member.cluster_id != cluster_id else ""
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
@@ -556,11 +566,11 @@ def pool_root(host: Host, here: str) -> str:
     return f"{root}/{host.connection.pools}".rstrip("/")
 
 
-def _called(member: Member | None, uid: int) -> str:
+def _called(member: Member | None, owner: OwnerId) -> str:
     """The cluster of another node, as this user may know it."""
     if member is None:
         return ""
-    return f"your cluster {member.cluster}" if member.uid == uid else "another cluster"
+    return f"your cluster {member.cluster}" if member.owner == owner else "another cluster"
 
 
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:

@@ -13,6 +13,7 @@ from nospoon.control.planning.reach import Surveyed
 from nospoon.engine.observe import Drivers
 from nospoon.model.cluster import Cluster
 from nospoon.model.host_facts import Adoptable
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Observed, Resource
 from nospoon.model.seed import Seed
 from nospoon.plan.addresses.allocate import Allocations
@@ -27,14 +28,14 @@ from nospoon.store.clusters import ClusterRow, NodeRow
 class Seen:
     """What is asked for, what is remembered, and what there is.
 
-    `uid`: who asks. `said`: what the file says; in `cluster` the machines of others that it matches
-    are nodes. `earlier` is None for a new cluster, `rows` are its nodes as they are
+    `owner`: who asks. `said`: what the file says; in `cluster` the machines of others that it
+    matches are nodes. `earlier` is None for a new cluster, `rows` are its nodes as they are
     remembered. `away`: host -> why nobody knows what is there. `adopted`: the machines of others
     that are its nodes, by UUID; `skipped`: which cannot be, and why.
     """
 
     id: UUID
-    uid: int
+    owner: OwnerId
     said: Cluster
     cluster: Cluster
     earlier: ClusterRow | None

@@ -45,12 +45,12 @@ def save(
     if came:
         refuse_collisions(row, stored.holdings(connection, ids=came))
     if limited:
-        refuse_one_more({each.id for each in others if each.uid == row.uid}, row.id)
-        known = stored.node_names(connection, uid=row.uid)
+        refuse_one_more({each.id for each in others if each.owner == row.owner}, row.id)
+        known = stored.node_names(connection, owner=row.owner)
         refuse_more_nodes(known, row.id, {each.name for each in nodes}, most_nodes)
         wanted = {(row.id, each.name): login for each in hosts if (login := each.connection.login)}
         if wanted:
-            refuse_more_logins(stored.logins_of(connection, uid=row.uid), wanted)
+            refuse_more_logins(stored.logins_of(connection, owner=row.owner), wanted)
     stored.save(connection, row)
     stored.put_nodes(connection, nodes)
     stored.put_hosts(connection, row.id, hosts)
@@ -149,7 +149,7 @@ def refuse_collisions(row: ClusterRow, others: Collection[Holding]) -> frozenset
     for other in others:
         if other.id == row.id:
             continue
-        shared = other.uid != row.uid and other.allocations.shares_redfish(row.allocations)
+        shared = other.owner != row.owner and other.allocations.shares_redfish(row.allocations)
         if shared or other.allocations.collides(row.allocations):
             raise Stale(
                 "the plan is stale: another cluster took the same addresses or networks",
@@ -159,14 +159,14 @@ def refuse_collisions(row: ClusterRow, others: Collection[Holding]) -> frozenset
 
 
 def _refuse(row: ClusterRow, other: Outline) -> None:
-    if other.id == row.id and (other.uid, other.name) != (row.uid, row.name):
+    if other.id == row.id and (other.owner, other.name) != (row.owner, row.name):
         raise Conflict(f"the id {row.id} was given to another cluster meanwhile")
     if other.id == row.id and other.generation >= row.generation:
         raise Stale(
             "the plan is stale: the cluster was changed since",
             hint="Look at a new one with `nospoon plan`.",
         )
-    if other.id != row.id and (other.uid, other.name) == (row.uid, row.name):
+    if other.id != row.id and (other.owner, other.name) == (row.owner, row.name):
         raise Stale(
             f"the plan is stale: a cluster {row.name} came meanwhile, with another id",
             hint="Another command recovered or created it: make a new plan with `nospoon plan`.",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nospoon.model.addresses import ANY_IPV4, same_place
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Bmc, Kind, Resource
 from nospoon.plan.order.steps import Step
 
@@ -34,11 +35,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A BMC of another cluster. `whose`: as a message names that. `uid`: of its owner."""
+    """A BMC of another cluster. `whose`: as a message names that. `owner`: None for unknown."""
 
     whose: str
     bmc: Bmc
-    uid: int | None = None
+    owner: OwnerId | None = None
 
 
 class TakenPorts:
@@ -76,13 +77,13 @@ def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> l
 
 
 def against_sharing(
-    desired: Iterable[Resource], others: Iterable[Neighbour], uid: int
+    desired: Iterable[Resource], others: Iterable[Neighbour], owner: OwnerId
 ) -> list[str]:
-    """Why these BMCs of user `uid` cannot answer Redfish where they should: an endpoint is one
+    """Why these BMCs of `owner` cannot answer Redfish where they should: an endpoint is one
     service with one table of accounts, so another user's BMCs must not be there, too.
     """
     held = TakenPorts(
-        (other.bmc.address, other.bmc.redfish_port) for other in others if other.uid != uid
+        (other.bmc.address, other.bmc.redfish_port) for other in others if other.owner != owner
     )
     wanted = {
         (each.shape.address, each.shape.redfish_port): each.shape
