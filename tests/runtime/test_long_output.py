@@ -30,12 +30,18 @@ async def test_one_that_does_not_end_in_time_is_ended() -> None:
 
 
 async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path: Path) -> None:
-    child = tmp_path / "child"
+    child, before = tmp_path / "child", open_files()
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ProviderError, match="did not end within"):
             await run(["sh", "-c", f"sleep 600 & echo $! >{child}; wait"], timeout=0.5)
     os.kill(int(child.read_text()), signal.SIGKILL)
-    await asyncio.sleep(0.2)  # asyncio closes its pipes then
+    async with asyncio.timeout(PATIENCE):
+        while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes then)
+            await asyncio.sleep(0.01)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_one_whose_caller_is_gone_is_ended() -> None:
@@ -69,3 +75,4 @@ async def test_one_that_writes_errors_without_end_is_ended() -> None:
     async with asyncio.timeout(PATIENCE):
         assert (await piped.errors(1000)).startswith(b"y\ny\n")
         assert await piped.read(1) == b""
+    await piped.close()
