@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 UPLINK = "trunk0"
 BRIDGE = f"nsbr-{UPLINK}"
+NEEDS = "nospoon-test-needs"
 NODES = "networks: {lan: {physnet: public}}\nnodes: [{firmware: bios, memory: 64MiB, nics: [lan]}]"
 
 
@@ -122,25 +123,44 @@ def test_pools_come_on_a_logical_volume_where_the_kernel_can(farm: Farm, tmp_pat
         host.run("losetup", "--detach", loop)
 
 
-def test_packages_are_installed_and_removed_again(farm: Farm) -> None:
-    """Those alone: one whose triggers were pending was taken for a new one, and several for one."""
+def test_packages_are_installed_and_removed_again(farm: Farm, tmp_path: Path) -> None:
+    """Those alone: one whose triggers were pending was taken for a new one, and several for one;
+    and what had been installed since, and needed one, went with it.
+    """
     rack, host = farm.rack, farm.hosts["rack-c"]
     before = installed(host)
-    packages = [name for name in ("hello", "sl", "cowsay") if name not in before][:2]
-    fetch = ["apt-get", "install", "-q", "-y", "--download-only", *packages]  # no network there
+    ours, needed = [name for name in ("hello", "sl", "cowsay") if name not in before][:2]
+    fetch = ["apt-get", "install", "-q", "-y", "--download-only", ours, needed]  # no network there
     subprocess.run(fetch, check=True, capture_output=True)
     mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
     name = rack.name()
     file = rack.file(f"cluster: {name}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n", f"{name}.yaml")
-    wanted = [word for each in packages for word in ("--package", each)]
     host.run("dpkg-trigger", "--no-await", "--by-package=bash", "ldconfig")
     assert installed(host) == before - {"libc-bin"}, "its triggers are pending"
-    rack.run("host", "setup", file, *wanted)
-    assert installed(host) == before | set(packages)
-    rack.run("host", "setup", "--undo", file)
+    try:
+        rack.run("host", "setup", file, "--package", ours, "--package", needed)
+        assert installed(host) == before | {ours, needed}
+        host.run("dpkg", "--install", str(a_package(tmp_path, needs=needed)))
+        rack.run("host", "setup", "--undo", file)
+        assert installed(host) == before | {needed, NEEDS}
+    finally:
+        host.run("apt-get", "purge", "-q", "-y", NEEDS, ours, needed)
     assert installed(host) == before
 
 
 def installed(host: FarHost) -> set[str]:
     lines = host.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n").splitlines()
     return {name for status, name in map(str.split, lines) if status == "installed"}
+
+
+def a_package(place: Path, *, needs: str) -> Path:
+    control = place / "package/DEBIAN/control"
+    control.parent.mkdir(parents=True)
+    control.write_text(
+        f"Package: {NEEDS}\nVersion: 1\nArchitecture: all\nMaintainer: nospoon <root@localhost>\n"
+        f"Depends: {needs}\nDescription: of the tests of nospoon\n"
+    )
+    made = place / "package.deb"
+    command = ["dpkg-deb", "--build", "--root-owner-group", str(place / "package"), str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made
