@@ -222,7 +222,7 @@ def parse_ssh(value: Any) -> Any:
     return value
 
 
-def parse_user_data(value: Any) -> Any:
+def parse_user_data(value: object) -> object:
     """User data of cloud-init. A path is for the client, which writes the file's text in its place:
     the daemon opens none that a client names.
     """

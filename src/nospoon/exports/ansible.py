@@ -63,7 +63,7 @@ def _variables(place: Place) -> dict[str, object]:
     return {name: value for name, value in told.items() if value not in ("", [], 0)}
 
 
-def _bmc(place: Place) -> dict[str, Any]:
+def _bmc(place: Place) -> dict[str, object]:
     bmc = place.bmc
     return {
         "bmc_address": bmc.address,

@@ -66,7 +66,7 @@ class Registered:
 
     driver: str
     body: dict[str, Any]
-    ports: Sequence[Mapping[str, Any]] = field(default=())
+    ports: Sequence[Mapping[str, object]] = field(default=())
     portgroups: Sequence[Mapping[str, object]] = field(default=())
 
     @property

@@ -90,12 +90,12 @@ def _bound(session: Any, reach: Reach) -> None:
 class _Few(dict[str, Any]):
     """Keeps the last ones: a catalog that changes with each login names URLs without an end."""
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.pop(name, None)
         super().__setitem__(name, value)
         while len(self) > FEW:
             del self[next(iter(self))]
 
 
-def _as_it_is(request: Any) -> Any:
+def _as_it_is(request: object) -> object:
     return request

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -59,22 +58,22 @@ class RateLimitedLog:
     def __init__(self, rate: Rate | None = None, now: clock.Clock = clock.monotonic) -> None:
         self._rate, self._now = rate or Rate(), now
 
-    def warning(self, event: str, *, of: str = "", **facts: Any) -> None:
+    def warning(self, event: str, *, of: str = "", **facts: object) -> None:
         self._write(logging.WARNING, event, of, facts)
 
-    def info(self, event: str, *, of: str = "", **facts: Any) -> None:
+    def info(self, event: str, *, of: str = "", **facts: object) -> None:
         self._write(logging.INFO, event, of, facts)
 
-    def _write(self, level: int, event: str, of: str, facts: dict[str, Any]) -> None:
+    def _write(self, level: int, event: str, of: str, facts: dict[str, object]) -> None:
         left_out = self._rate.allow(f"{event} {of}", self._now())
         if left_out is not None:
             log.log(level, event, **facts, **({"left_out": left_out} if left_out else {}))
 
-    def exception(self, event: str, **facts: Any) -> None:
+    def exception(self, event: str, **facts: object) -> None:
         """With the traceback of the exception that is handled."""
         left_out = self._rate.allow(event, self._now())
         if left_out is not None:
-            more: dict[str, Any] = {"exc_info": True}
+            more: dict[str, object] = {"exc_info": True}
             more |= {"left_out": left_out} if left_out else {}
             log.error(event, **facts, **more)
 

@@ -440,7 +440,7 @@ def _node(row: Row[Any], words: Shared) -> NodeRow:
     )
 
 
-def _node_values(row: NodeRow) -> dict[str, Any]:
+def _node_values(row: NodeRow) -> dict[str, object]:
     return {
         "uuid": str(row.uuid),
         "cluster_id": str(row.cluster_id),

@@ -147,7 +147,7 @@ def all_operations(connection: Connection, *, owner: OwnerId | None = None) -> l
 
 
 def add_event(
-    connection: Connection, operation: UUID, *, seq: int, at: float, data: Mapping[str, Any]
+    connection: Connection, operation: UUID, *, seq: int, at: float, data: Mapping[str, object]
 ) -> None:
     event = {"operation_id": str(operation), "seq": seq, "at": at, "data": dict(data)}
     connection.execute(_EVENT, event)

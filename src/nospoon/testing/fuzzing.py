@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
 from nospoon.bmc import ipmi
@@ -38,7 +37,7 @@ from nospoon.testing.console import Console, setup
 
 HERE = Peer("127.0.0.1", 40000, "127.0.0.1")
 IDENTITY = Identity(username=b"admin", password=b"s3cret", guid=bytes(16))
-BODY: Mapping[str, Any] = {
+BODY: Mapping[str, object] = {
     "@odata.id": "/redfish/v1/Systems",
     "Members@odata.count": 1,
     "Members": [{"@odata.id": "/redfish/v1/Systems/1"}],
@@ -136,7 +135,7 @@ def snmp_request(data: bytes) -> None:
     _agent().receive(whole, source="127.0.0.1", now=0.0, random=_random)
 
 
-async def _nothing(path: str) -> dict[str, Any] | None:
+async def _nothing(path: str) -> dict[str, object] | None:
     return {"@odata.id": path, "Name": "1"}
 
 

@@ -36,7 +36,7 @@ class Api:
         return {each["name"]: each for each in listed if each["name"]}
 
     def ports(self, node: str) -> list[dict[str, Any]]:
-        ports: list[dict[str, Any]] = self("GET", f"/ports?detail=true&node={node}")["ports"]
+        ports: list[dict[str, object]] = self("GET", f"/ports?detail=true&node={node}")["ports"]
         return sorted(ports, key=lambda port: str(port["extra"]["nospoon"]["key"]))
 
 
@@ -46,7 +46,7 @@ machine needs to get on.
 """
 
 
-def until(done: Callable[[], Any], seconds: float = 30) -> None:
+def until(done: Callable[[], object], seconds: float = 30) -> None:
     """Wait for what can only be looked at."""
     end = time.monotonic() + seconds
     while True:

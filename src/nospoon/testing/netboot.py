@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -33,7 +32,7 @@ class ToldAuthority:
         self.macs: dict[str, UUID] = {}
         self.boots: list[UUID] = []
         self.left: list[UUID] = []
-        self.reports: list[tuple[UUID, Mapping[str, Any]]] = []
+        self.reports: list[tuple[UUID, Mapping[str, object]]] = []
 
     def answer(self, *, uuid: UUID | None = None, mac: str = "") -> BootAnswer | None:
         known = uuid or self.macs.get(mac)
@@ -48,7 +47,7 @@ class ToldAuthority:
     def awaits(self, uuid: UUID, token: str) -> bool:
         return token == TOKEN and uuid not in [each for each, _ in self.reports]
 
-    async def reported(self, uuid: UUID, record: Mapping[str, Any]) -> None:
+    async def reported(self, uuid: UUID, record: Mapping[str, object]) -> None:
         self.reports.append((uuid, record))
 
 

@@ -57,7 +57,7 @@ class Cloud:
         }  # fmt: skip
 
     @property
-    def told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, object]:
         return {"auth_type": "password", "auth": self.auth, "region_name": REGION}
 
     @property

@@ -55,5 +55,5 @@ FOUND: dict[str, Any] = {
 }
 
 
-def body(**changes: Any) -> bytes:
+def body(**changes: object) -> bytes:
     return json.dumps({**FOUND, **changes}).encode()

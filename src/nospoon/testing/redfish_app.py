@@ -64,7 +64,7 @@ class Redfish:
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": data, "more_body": False}
 
-        async def send(message: Any) -> None:
+        async def send(message: object) -> None:
             sent.append(message)
 
         async with asyncio.timeout(30):
@@ -73,7 +73,7 @@ class Redfish:
         got = b"".join(each.get("body", b"") for each in sent[1:])
         return Answer(sent[0]["status"], found, got)
 
-    def _scope(self, method: str, path: str, headers: dict[str, str]) -> dict[str, Any]:
+    def _scope(self, method: str, path: str, headers: dict[str, str]) -> dict[str, object]:
         place, _, query = path.partition("?")
         given = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
         own = [self.login.header()] if self.login is not None else []
@@ -84,9 +84,9 @@ class Redfish:
             "server": self.server, "client": (self.client, 1), "scheme": "http",
         }  # fmt: skip
 
-    async def resources(self) -> dict[str, dict[str, Any]]:
+    async def resources(self) -> dict[str, dict[str, object]]:
         """Every resource that this account sees, by its path: reached by links from the root."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, object]] = {}
         wanted, asked = deque([ROOT]), {ROOT}
         while wanted:
             path = wanted.popleft()
@@ -102,7 +102,7 @@ class Redfish:
         return found
 
 
-def state(b: Bench) -> Any:
+def state(b: Bench) -> object:
     """All that requests may change: what BMCs keep, machines, sessions, event services."""
     accounts = b.service.listeners.accounts
     return (
@@ -123,11 +123,11 @@ def _of(b: Bench, uuid: Any) -> Any:
     return runtime, served.aggregate.is_on, list(log.records)
 
 
-def _json(body: Any) -> bytes:
+def _json(body: object) -> bytes:
     return json.dumps(body).encode()
 
 
-def _links(body: Any) -> Iterator[str]:
+def _links(body: object) -> Iterator[str]:
     if isinstance(body, dict):
         for name, value in body.items():
             if name in _NAMES_LINK and isinstance(value, str):

@@ -148,6 +148,6 @@ def _wait(client: Client, row: dict[str, Any]) -> None:
         time.sleep(BETWEEN)
 
 
-def _login(client: Client, row: dict[str, Any]) -> dict[str, str]:
+def _login(client: Client, row: dict[str, object]) -> dict[str, str]:
     login: dict[str, str] = client.get(f"/v1/nodes/{row['cluster']}/{row['node']}/login")
     return login

@@ -350,7 +350,7 @@ def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
     return [host.name for host in hosts if host.server in silent]
 
 
-def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, Any]:
+def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, object]:
     return {
         "cluster": found.name,
         "owner": found.owner,

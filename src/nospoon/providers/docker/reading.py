@@ -125,7 +125,7 @@ def layers(source: IO[bytes]) -> list[IO[bytes]]:
             raise ValueError(f"{name} is not a file")
         return file
 
-    def blob(described: dict[str, Any]) -> str:
+    def blob(described: dict[str, object]) -> str:
         return "blobs/" + str(described["digest"]).replace(":", "/", 1)
 
     try:

@@ -72,8 +72,8 @@ class Api:
                 gone = error
         raise gone
 
-    async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
+    async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, object]]:
+        found: list[Mapping[str, object]] = []
         marker, size, values = "", 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
@@ -97,7 +97,7 @@ class Api:
     async def get(self, path: str) -> Mapping[str, Any]:
         return self._object(path, await self._call("GET", path, None))
 
-    def _object(self, path: str, answer: object) -> Mapping[str, Any]:
+    def _object(self, path: str, answer: object) -> Mapping[str, object]:
         if not isinstance(answer, dict):
             raise self._somebody_else(path, answer)
         return answer
@@ -106,23 +106,23 @@ class Api:
         told = "".join(islice(json.JSONEncoder().iterencode(answer), 60))[:60]
         return HostUnreachable(f"{self.place} is not an Ironic: it answered GET {path} with {told}")
 
-    async def post(self, path: str, body: Any) -> Any:
+    async def post(self, path: str, body: object) -> object:
         return await self._call("POST", path, body)
 
-    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> None:
+    async def patch(self, path: str, operations: Sequence[Mapping[str, object]]) -> None:
         """JSON Patch (RFC 6902)."""
         await self._call("PATCH", path, operations)
 
-    async def put(self, path: str, body: Any) -> None:
+    async def put(self, path: str, body: object) -> None:
         await self._call("PUT", path, body)
 
     async def delete(self, path: str) -> None:
         await self._call("DELETE", path, None)
 
-    async def _call(self, method: str, path: str, body: Any) -> Any:
+    async def _call(self, method: str, path: str, body: object) -> object:
         return self._judged(await self._answer(method, path, body), method, path)
 
-    async def _answer(self, method: str, path: str, body: Any) -> Answered:
+    async def _answer(self, method: str, path: str, body: object) -> Answered:
         end, said = clock.monotonic() + self.patience, False
         while True:
             try:
@@ -135,7 +135,7 @@ class Api:
             said = True
             await asyncio.sleep(AWAY_DELAY)  # nobody tells when it is back
 
-    async def _asked(self, method: str, path: str, body: Any) -> Answered:
+    async def _asked(self, method: str, path: str, body: object) -> Answered:
         await self._connected()
         for _ in range(LOCKED_TRIES):
             answer = await self._thread(lambda: self._send(method, path, body))
@@ -144,7 +144,7 @@ class Api:
             await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
         return answer
 
-    def _judged(self, answer: Answered, method: str, path: str) -> Any:
+    def _judged(self, answer: Answered, method: str, path: str) -> object:
         if is_full(answer.status_code, answer.text):
             raise Crowded(f"Ironic's {method} {path}: {words(answer.text)}")
         return judged(answer, f"Ironic's {method} {path}", said=words)
@@ -204,7 +204,7 @@ class Api:
         known = min((int(found[1]), int(found[2])), NEWEST)
         return base, f"{known[0]}.{known[1]}"
 
-    def _send(self, method: str, path: str, body: Any) -> Answered:
+    def _send(self, method: str, path: str, body: object) -> Answered:
         headers = {"X-OpenStack-Ironic-API-Version": self._version}
         more = {} if body is None else {"json": body}
         if method == "PUT":  # keystoneauth would repeat it, and keep a thread for many seconds
@@ -228,7 +228,7 @@ class _Away(Exception):
     """Nobody answers; carried out of a thread."""
 
 
-def _adapter(place: IronicPlace, reach: Reach) -> Any:
+def _adapter(place: IronicPlace, reach: Reach) -> object:
     auth = {"endpoint": place.endpoint}
     if place.username:
         auth |= {"username": place.username, "password": place.password}

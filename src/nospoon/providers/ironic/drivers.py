@@ -133,8 +133,8 @@ class _Records:
         await self._bring(there, resource, tag, more, **notes)
 
     async def _bring(
-        self, there: Record, resource: Resource, tag: OwnerTag, more: Mapping[str, Any],
-        **notes: Any,
+        self, there: Record, resource: Resource, tag: OwnerTag, more: Mapping[str, object],
+        **notes: object,
     ) -> None:  # fmt: skip
         """Patch what is there to the shape; what has no nospoon tag is let be. What others of
         our drivers noted stays.
@@ -149,7 +149,7 @@ class _Records:
         query = "?reset_interfaces=True" if other else ""
         await self._api.patch(f"/{self.collection.path}/{shape.uuid}{query}", changes)
 
-    def _tag(self, resource: Resource, tag: OwnerTag, **notes: Any) -> dict[str, Any]:
+    def _tag(self, resource: Resource, tag: OwnerTag, **notes: object) -> dict[str, object]:
         shape = _of_a_record(resource.shape)
         ours = [each.name for each in shape.settings]
         return records.tag_body(tag, key=resource.key.name, ours=ours, **notes)

@@ -28,7 +28,7 @@ SECRETS = (
 )  # fmt: skip
 """What `plan.enrollment.enrol.login` tells drivers: another one has no need of it."""
 Record = Mapping[str, Any]
-Operation = dict[str, Any]
+Operation = dict[str, object]
 
 
 def tag_of(record: Record) -> OwnerTag | None:
@@ -54,7 +54,7 @@ def noted(record: Record, what: str) -> Any:
     return (record.get("extra") or {}).get(TAG, {}).get(what)
 
 
-def tag_body(tag: OwnerTag, **more: Any) -> dict[str, Any]:
+def tag_body(tag: OwnerTag, **more: object) -> dict[str, object]:
     """A tag as `extra` has it."""
     return {
         "deployment": tag.deployment,
@@ -127,12 +127,12 @@ def target_shape(record: Record) -> IronicTarget:
     return IronicTarget(UUID(record["uuid"]), node, found_settings(record))
 
 
-def body(told: Settings, more: Mapping[str, Any]) -> dict[str, Any]:
+def body(told: Settings, more: Mapping[str, object]) -> dict[str, object]:
     """What is posted to make it."""
     return nested({**values(told), **more})
 
 
-def operations(record: Record, told: Settings, more: Mapping[str, Any]) -> list[Operation]:
+def operations(record: Record, told: Settings, more: Mapping[str, object]) -> list[Operation]:
     """JSON Patch that brings a record to these settings; ours that are wanted no more go.
 
     `more`: paths and values that are written also if nobody can tell whether they differ.

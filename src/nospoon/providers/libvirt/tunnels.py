@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Tunnel
@@ -91,22 +90,22 @@ class Tunnels:
         await self.runner.run(["ip", *argv])
 
 
-def _destinations(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _destinations(entries: Sequence[Mapping[str, object]]) -> Iterator[str]:
     for each in entries:
         if each.get("mac") == EVERYBODY and "dst" in each:
             yield str(each["dst"])
 
 
-def _kind(link: Mapping[str, Any]) -> str:
+def _kind(link: Mapping[str, object]) -> str:
     return str(_details(link).get("info_kind", ""))
 
 
-def _details(link: Mapping[str, Any]) -> Mapping[str, Any]:
+def _details(link: Mapping[str, object]) -> Mapping[str, object]:
     details = link.get("linkinfo")
     return details if isinstance(details, dict) else {}
 
 
-def _leads(link: Mapping[str, Any], tunnel: Tunnel) -> bool | None:
+def _leads(link: Mapping[str, object], tunnel: Tunnel) -> bool | None:
     """Whether a device is this tunnel's end; None where there is none."""
     if not link:
         return None

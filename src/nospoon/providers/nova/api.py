@@ -60,6 +60,6 @@ class Api:
             )
 
 
-def _adapter(place: IronicPlace, service: Service, reach: Reach) -> Any:
+def _adapter(place: IronicPlace, service: Service, reach: Reach) -> object:
     told = json.loads(place.cloud)
     return getattr(connection(told, purpose=PURPOSE, reach=reach), service.proxy)

@@ -38,11 +38,11 @@ class FlavorDriver:
                 found.append(Observed(key, shape_of(record), tag))
         return found
 
-    async def _listed(self) -> list[Mapping[str, Any]]:
+    async def _listed(self) -> list[Mapping[str, object]]:
         """All of them, public or not; Nova gives what its `max_limit` lets it, and says if there
         are more.
         """
-        found: list[Mapping[str, Any]] = []
+        found: list[Mapping[str, object]] = []
         marker = ""
         while True:
             path = f"/flavors/detail?is_public=None&limit=1000{marker}"

@@ -171,7 +171,7 @@ async def nics(around: Around) -> Mapping[UUID, Sequence[MachineNic]]:
     return {key: sorted(some, key=lambda nic: nic.mac) for key, some in found.items()}
 
 
-def _image(record: Mapping[str, Any]) -> tuple[str, str] | None:
+def _image(record: Mapping[str, object]) -> tuple[str, str] | None:
     if FIRMWARE not in record:
         return None
     return str(record["id"])[:LONGEST_VALUE], str(record[FIRMWARE])[:LONGEST_VALUE]

@@ -57,12 +57,12 @@ class _Page:
     """
 
     count: int
-    values: list[Any]
+    values: list[object]
     marker: str
     size: int = 0
 
 
-def _as_it_is(value: Any) -> Any:
+def _as_it_is(value: object) -> object:
     return value
 
 
@@ -79,7 +79,9 @@ def _page(name: str, read: Callable[[Any], Any], answer: Any) -> _Page:
 class Api:
     """Calls with one login. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
 
-    def __init__(self, name: str, settings: Callable[[], Mapping[str, Any]], means: Means) -> None:
+    def __init__(
+        self, name: str, settings: Callable[[], Mapping[str, object]], means: Means
+    ) -> None:
         self.name = name
         self._settings, self._reach = settings, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
@@ -91,10 +93,10 @@ class Api:
         service: Service,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, object] | None = None,
         *,
         read: Callable[[Any], Any] = _as_it_is,
-        **how: Any,
+        **how: object,
     ) -> Any:
         """What `read` makes of the decoded answer, None for nothing, in the call's thread; without
         it an answer of at most `LARGEST` bytes. What the cloud puts off is asked again, as late as
@@ -112,7 +114,7 @@ class Api:
         self,
         service: Service,
         path: str,
-        query: Mapping[str, Any] | None = None,
+        query: Mapping[str, object] | None = None,
         *,
         read: Callable[[Any], Any],
     ) -> AsyncIterator[Any]:
@@ -162,14 +164,14 @@ class Api:
         service: Service,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None,
-        how: Mapping[str, Any],
-        read: Callable[[Any], Any],
+        body: Mapping[str, object] | None,
+        how: Mapping[str, object],
+        read: Callable[[object], object],
         *,
         last: bool,
-    ) -> tuple[Any, float | None]:
+    ) -> tuple[object, float | None]:
         """An answer as it was read, and after how many seconds to ask again; None: not any more."""
-        more: dict[str, Any] = {} if body is None else {"json": body}
+        more: dict[str, object] = {} if body is None else {"json": body}
         if service is Service.NOVA:
             more["microversion"] = how.get("microversion", MICROVERSION)
         called, rests = CALLED[service], list[float]()
@@ -190,7 +192,7 @@ class Api:
             value = read(judged(decoded(raw), said, said=words_of))
         return (replace(value, size=size) if isinstance(value, _Page) else value), None
 
-    def _adapter(self, service: Service) -> Any:
+    def _adapter(self, service: Service) -> object:
         if self._connection is None:
             self._connection = connection(self._settings(), purpose=PURPOSE, reach=self._reach)
         return getattr(self._connection, service)
@@ -202,7 +204,7 @@ class _Watched:
     def __init__(self, adapter: Any, rests: list[float]) -> None:
         self._adapter, self._rests = adapter, rests
 
-    def request(self, path: str, method: str, **how: Any) -> Any:
+    def request(self, path: str, method: str, **how: object) -> object:
         answer = self._adapter.request(path, method, **how)
         rest = answer.headers.get("Retry-After", "")
         self._rests.append(float(rest[:9]) if rest.isdecimal() else 1.0)

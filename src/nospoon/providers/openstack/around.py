@@ -98,13 +98,13 @@ class Around:
         )
 
 
-def port(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def port(record: Mapping[str, object]) -> Mapping[str, object]:
     """What is needed of a port."""
     names = ("id", "network_id", "mac_address", "device_id", "port_security_enabled")
     return kept(record, *names)
 
 
-def _network(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _network(record: Mapping[str, object]) -> Mapping[str, object]:
     return kept(record, "id", "name", "subnets", "mtu", "project_id")
 
 

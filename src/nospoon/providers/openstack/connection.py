@@ -58,7 +58,7 @@ class OpenStackConnection:
         self,
         host: Host,
         deployment: str,
-        settings: Callable[[], Mapping[str, Any]],
+        settings: Callable[[], Mapping[str, object]],
         *,
         reach: Reach,
         build_image: BuildImage,

@@ -110,7 +110,7 @@ class BootImageDriver:
             hint="Run `nospoon up` again.",
         )
 
-    async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, Any], BootImage]]:
+    async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, object], BootImage]]:
         """Those that are ready, as Glance has them."""
         return [
             (record, BootImage(Firmware(record[FIRMWARE]), str(record[URL])))
@@ -118,7 +118,7 @@ class BootImageDriver:
             if record["status"] == READY
         ]
 
-    async def _delete(self, record: Mapping[str, Any]) -> None:
+    async def _delete(self, record: Mapping[str, object]) -> None:
         try:
             await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{record['id']}")
         except Gone:
@@ -136,12 +136,12 @@ class BootImageDriver:
         ]
 
 
-def _fault(record: Mapping[str, Any]) -> str:
+def _fault(record: Mapping[str, object]) -> str:
     if record["status"] != READY:
         return f"its upload is {record['status']}"
     is_for_rescue = all(record.get(name) == value for name, value in RESCUE.items())
     return "" if is_for_rescue else "an older nospoon made it, and servers cannot be rescued by it"
 
 
-def _image(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _image(record: Mapping[str, object]) -> Mapping[str, object]:
     return kept_properties(record, "id", "status", *RESCUE)

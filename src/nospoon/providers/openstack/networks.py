@@ -77,7 +77,7 @@ class NetworkDriver:
         except Gone:
             return
 
-    async def _add_subnet(self, network: Mapping[str, Any]) -> None:
+    async def _add_subnet(self, network: Mapping[str, object]) -> None:
         """Nova plugs servers into networks without any subnet no more than into none."""
         subnet = {
             "network_id": network["id"],
@@ -105,7 +105,7 @@ def _link(resource: Resource) -> Link:
     return resource.shape
 
 
-def _said(resource: Resource, tag: OwnerTag) -> dict[str, Any]:
+def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
     mtu = _link(resource).mtu
     tagged = Tagged(tag, resource.key.name, "" if mtu == USUAL_MTU else str(mtu))
     return {"description": described(tagged)} | ({"mtu": mtu} if mtu != USUAL_MTU else {})

@@ -6,7 +6,6 @@ https://docs.openstack.org/api-ref/network/v2/#ports
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Gone
@@ -76,7 +75,7 @@ class PortDriver:
         except Gone:
             return
 
-    async def _with(self, mac: str, network: str) -> list[Mapping[str, Any]]:
+    async def _with(self, mac: str, network: str) -> list[Mapping[str, object]]:
         query = {"mac_address": mac, "network_id": network}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]

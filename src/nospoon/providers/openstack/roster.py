@@ -143,7 +143,7 @@ class Roster:
         """What Nova shows of one server."""
         return self._read(answer["server"])
 
-    def _read(self, record: Mapping[str, Any]) -> Server | None:
+    def _read(self, record: Mapping[str, object]) -> Server | None:
         return read(record, self._around.machine_of)
 
     def _look(self, record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -234,12 +233,12 @@ class ServerDriver:
             await asyncio.sleep(self._around.pause)
         raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
 
-    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> Mapping[str, Any]:
+    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> Mapping[str, object]:
         query = {"mac_address": mac}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         async for record in listed:
             if self._around.is_own(tag_of(record), tag.cluster):
-                found: Mapping[str, Any] = record
+                found: Mapping[str, object] = record
                 return found
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
@@ -527,12 +526,12 @@ CHANGES = {
 }
 
 
-def _called(name: str, record: Mapping[str, Any]) -> str | None:
+def _called(name: str, record: Mapping[str, object]) -> str | None:
     """The id of a flavor, if it has this name."""
     return str(record["id"])[:LONGEST_NAME] if record["name"] == name else None
 
 
-def _said(answer: Mapping[str, Any]) -> str:
+def _said(answer: Mapping[str, object]) -> str:
     """The end of a console log; its thread is a call's."""
     return str(answer["output"])[-LONGEST_LOG:]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from nospoon.model.resources import OwnerTag
@@ -76,7 +75,7 @@ def properties(tagged: Tagged) -> dict[str, str]:
     return {f"{PREFIX}{key}": value for key, value in said.items()} | in_pieces("note", tag.note)
 
 
-def of_properties(tagged: Mapping[str, Any]) -> Tagged | None:
+def of_properties(tagged: Mapping[str, object]) -> Tagged | None:
     """None for what nospoon did not write."""
     try:
         said = {key: str(_short(tagged[f"{PREFIX}{key}"])) for key in SAID}
@@ -94,7 +93,7 @@ def of_properties(tagged: Mapping[str, Any]) -> Tagged | None:
     return Tagged(tag, said["name"], said["more"])
 
 
-def kept(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def kept(record: Mapping[str, object], *names: str) -> dict[str, object]:
     """These values of what a cloud lists, and its tag under `TAGGED`: what stays of it may be of
     any length. A list counts as whether there is something in it.
     """
@@ -102,7 +101,7 @@ def kept(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return found | {TAGGED: of_description(record.get("description"))}
 
 
-def kept_properties(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def kept_properties(record: Mapping[str, object], *names: str) -> dict[str, object]:
     """The same of an image, with properties that nospoon writes."""
     own = [name for name in record if name.startswith(PREFIX)][:MOST_VALUES]
     return {name: _short(record[name]) for name in (*own, *names) if name in record}
@@ -120,7 +119,7 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
     return {f"{PREFIX}{name}_{number}": piece for number, piece in enumerate(pieces)}
 
 
-def whole(name: str, tagged: Mapping[str, Any]) -> str:
+def whole(name: str, tagged: Mapping[str, object]) -> str:
     """The text that was cut into pieces."""
     keys: Sequence[str] = [key for key in tagged if key.startswith(f"{PREFIX}{name}_")]
     return "".join(

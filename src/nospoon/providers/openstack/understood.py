@@ -35,7 +35,7 @@ def understood(kind: type[T]) -> type[T]:
 
 def _call(call: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(call)
-    async def guarded(*given: Any, **named: Any) -> Any:
+    async def guarded(*given: object, **named: object) -> object:
         try:
             return await call(*given, **named)
         except ODD as error:
@@ -44,9 +44,9 @@ def _call(call: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def _stream(call: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+def _stream(call: Callable[..., AsyncIterator[object]]) -> Callable[..., AsyncIterator[object]]:
     @wraps(call)
-    async def guarded(*given: Any, **named: Any) -> AsyncIterator[Any]:
+    async def guarded(*given: object, **named: object) -> AsyncIterator[object]:
         try:
             async for each in call(*given, **named):
                 yield each

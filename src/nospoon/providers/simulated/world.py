@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -165,7 +164,7 @@ _JSON = msgspec.json.Encoder()
 
 class _DumpedThing(msgspec.Struct):
     key: Key
-    shape: dict[str, Any]
+    shape: dict[str, object]
     tag: OwnerTag | None
 
 

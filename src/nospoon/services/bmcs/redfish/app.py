@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_DNS, UUID, uuid5
 from weakref import WeakValueDictionary
 
@@ -234,11 +234,11 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     return await represented(exchange, wanted, _kept_headers(response), again=again)
 
 
-async def _body_of(exchange: Exchange, response: Response) -> dict[str, Any]:
+async def _body_of(exchange: Exchange, response: Response) -> dict[str, object]:
     """What this exchange is answered with; a long list is not decoded, but made in slices."""
     if exchange.listed is not None:
         return await exchange.listed.whole(exchange.rest)
-    body: dict[str, Any] = msgspec.json.decode(response.body)
+    body: dict[str, object] = msgspec.json.decode(response.body)
     return body
 
 
@@ -246,7 +246,7 @@ def _kept_headers(response: Response) -> dict[str, str]:
     return {name: response.headers[name] for name in ("ETag", "Link") if name in response.headers}
 
 
-async def _fetch(exchange: Exchange, fetched: list[int], path: str) -> dict[str, Any] | None:
+async def _fetch(exchange: Exchange, fetched: list[int], path: str) -> dict[str, object] | None:
     """Another resource's body, for the same caller. `fetched`: counts its bytes."""
     found = find(path)
     if found is None or "GET" not in found[0].methods:

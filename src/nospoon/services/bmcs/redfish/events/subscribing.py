@@ -30,7 +30,7 @@ Read = Callable[[str, object], object]
 
 
 def _choices(*allowed: str) -> Read:
-    def read(name: str, value: Any) -> tuple[str, ...]:
+    def read(name: str, value: object) -> tuple[str, ...]:
         found = _texts(name, value)
         for each in found:
             if allowed and each not in allowed:
@@ -40,7 +40,7 @@ def _choices(*allowed: str) -> Read:
     return read
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
+def _texts(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise errors.wrong_type(name, value)
     return tuple(_few(name, value))
@@ -146,7 +146,7 @@ _REST: Mapping[str, tuple[str, Read]] = {
 }
 
 
-def subscription(id_: str, body: Mapping[str, Any]) -> Subscription:
+def subscription(id_: str, body: Mapping[str, object]) -> Subscription:
     """Raises `RedfishError`."""
     _check_size(body)
     known = {*_FILTER, *_REST, *_FIXED}
@@ -162,7 +162,7 @@ def subscription(id_: str, body: Mapping[str, Any]) -> Subscription:
     return Subscription(id_, filter=wanted, **_read(_REST, body))
 
 
-def changed(before: Subscription, body: Mapping[str, Any]) -> Subscription:
+def changed(before: Subscription, body: Mapping[str, object]) -> Subscription:
     """After a PATCH; raises `RedfishError`."""
     _check_size(body)
     for name in body:

@@ -359,7 +359,7 @@ async def linked(
     exchange: Exchange,
     path: str,
     names: Callable[[str], Iterable[str]],
-    empty: Callable[[int], dict[str, Any]],
+    empty: Callable[[int], dict[str, object]],
     place: tuple[str, ...],
 ) -> Response:
     """A resource with links, below `path`, to what all systems of the caller have; it is kept.

@@ -30,7 +30,7 @@ _ELSEWHERE = frozenset({"$expand", "$filter", "only"})
 """Those whose answer depends on other resources, too."""
 _ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
 
-Fetch = Callable[[str], Awaitable[dict[str, Any] | None]]
+Fetch = Callable[[str], Awaitable[dict[str, object] | None]]
 """The body of a resource for this caller, None when there is none."""
 
 
@@ -163,7 +163,7 @@ def _bounded(fetch: Fetch, rest: Rest, size: Callable[[], int]) -> Fetch:
     """The same, in slices, and not without an end."""
     fetched, before = itertools.count(), size()
 
-    async def found(path: str) -> dict[str, Any] | None:
+    async def found(path: str) -> dict[str, object] | None:
         await rest()
         is_full = next(fetched) >= MOST_EXPANDED or size() - before >= LONGEST_EXPANDED
         return None if is_full else await fetch(path)
@@ -187,7 +187,7 @@ async def _expanded(body: dict[str, Any], what: str, levels: int, fetch: Fetch) 
     return result
 
 
-async def _followed(value: Any, what: str, levels: int, fetch: Fetch) -> Any:
+async def _followed(value: object, what: str, levels: int, fetch: Fetch) -> object:
     if isinstance(value, list):
         return [await _followed(item, what, levels, fetch) for item in value]
     if not isinstance(value, dict) or set(value) != {"@odata.id"}:
@@ -207,7 +207,7 @@ async def _selected(body: dict[str, Any], text: str, rest: Rest) -> dict[str, An
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise _bad("$select", text, "names of properties")
-    members, are_links = list[dict[str, Any]](), True
+    members, are_links = list[dict[str, object]](), True
     for each in body.get("Members", ()):
         await rest()
         members.append(_kept(each, names))

@@ -53,7 +53,7 @@ SUBMIT = Action(
 )
 
 
-def event(body: Mapping[str, Any]) -> tuple[Happening, dict[str, Any]]:
+def event(body: Mapping[str, object]) -> tuple[Happening, dict[str, object]]:
     """What happened, for filters, and its record as it is told. Raises `RedfishError`."""
     _check_size(body)
     given = SUBMIT.read(body)

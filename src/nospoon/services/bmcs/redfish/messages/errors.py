@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -68,7 +67,7 @@ class RedfishError(Exception):
             "Resolution": self.resolution,
         }
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, object]:
         """The `error` object with its extended information."""
         extended = self.extended()
         return {

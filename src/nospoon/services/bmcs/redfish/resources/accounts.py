@@ -22,7 +22,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from starlette.responses import Response
@@ -419,7 +419,7 @@ def _truth(name: str, value: object) -> bool:
     return value
 
 
-def _name(others: AbstractSet[str], value: Any) -> str:
+def _name(others: AbstractSet[str], value: object) -> str:
     """One that nobody else has, and that basic authentication and IPMI can carry."""
     if not isinstance(value, str):
         raise errors.wrong_type("UserName", value)
@@ -466,7 +466,7 @@ async def _role(exchange: Exchange) -> Response:
     name = exchange.request.path_params["member"]
     if name not in ROLES:
         raise errors.not_found(exchange.path)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         **resource("Role", f"{SERVICE}/Roles/{name}", name, f"{name} Role"),
         "RoleId": name,
         "IsPredefined": True,

@@ -73,7 +73,7 @@ def done(answer: Answer) -> None:
         raise errors.general(status, answer.reason or str(answer.verdict), headers=headers)
 
 
-async def reset_system(service: Service, served: Served, body: dict[str, Any]) -> None:
+async def reset_system(service: Service, served: Served, body: dict[str, object]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
     kind = RESET.read(body).get("ResetType", "ForceRestart")
     asked = PowerRequested(
@@ -82,13 +82,13 @@ async def reset_system(service: Service, served: Served, body: dict[str, Any]) -
     done(await service.ask(served, lambda ticket: replace(asked, ticket=ticket)))
 
 
-async def reset_manager(service: Service, served: Served, body: dict[str, Any]) -> None:
+async def reset_manager(service: Service, served: Served, body: dict[str, object]) -> None:
     """Manager.Reset: the BMC restarts, its machine goes on."""
     RESET_MANAGER.read(body)
     done(await service.ask(served, RestartRequested))
 
 
-async def reset_to_defaults(service: Service, served: Served, body: dict[str, Any]) -> None:
+async def reset_to_defaults(service: Service, served: Served, body: dict[str, object]) -> None:
     """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
     defaults = shown.MANAGER_DEFAULTS[TO_DEFAULTS.read(body)["ResetType"]]
     done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
@@ -101,7 +101,7 @@ async def patch_system(service: Service, served: Served, body: dict[str, Any]) -
 
 
 async def patch_manager(
-    service: Service, served: Served, body: dict[str, Any], known: Mapping[str, Any]
+    service: Service, served: Served, body: dict[str, object], known: Mapping[str, object]
 ) -> None:
     """`known`: how it looks. Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a
     time until 2106.
@@ -115,7 +115,7 @@ async def patch_manager(
     await _change(service, served, [SettingsRequested(after)])
 
 
-def _time(value: Any) -> float:
+def _time(value: object) -> float:
     """Unix seconds of a date and time with its offset (RFC 3339)."""
     if not isinstance(value, str):
         raise errors.wrong_type(CLOCK, value)
@@ -142,16 +142,16 @@ async def _change(service: Service, served: Served, wanted: Iterable[_Change]) -
         done(answer)
 
 
-async def patch_chassis(service: Service, served: Served, body: dict[str, Any]) -> None:
+async def patch_chassis(service: Service, served: Served, body: dict[str, object]) -> None:
     """Its light and its tag are those of its system."""
     refuse_others(body, (*LIGHTS, "AssetTag"), partial(shown.chassis, served))
     await _change(service, served, [*_settings(served, body), *_light(body)])
 
 
 def refuse_others(
-    body: Mapping[str, Any],
+    body: Mapping[str, object],
     writable: tuple[str, ...],
-    resource: Callable[[], Mapping[str, Any]] = dict,
+    resource: Callable[[], Mapping[str, object]] = dict,
 ) -> None:
     """Raises `RedfishError` for properties that cannot be set here. `resource`: makes
     it as it is, for a client that asks for more.
@@ -167,7 +167,7 @@ _KNOWN = frozenset({"Actions", "Id", "Links", "Name", "Status"})
 """What most resources have."""
 
 
-def _settings(served: Served, body: Mapping[str, Any]) -> Iterator[SettingsRequested]:
+def _settings(served: Served, body: Mapping[str, object]) -> Iterator[SettingsRequested]:
     """Nothing when this body has nothing of them."""
     before = after = served.aggregate.runtime.settings
     if _POLICY in body:
@@ -199,13 +199,13 @@ def _asset_tag(tag: object) -> str:
     return tag
 
 
-def _light(body: Mapping[str, Any]) -> Iterator[IdentifyRequested]:
+def _light(body: Mapping[str, object]) -> Iterator[IdentifyRequested]:
     lit = _lit(body)
     if lit is not None:
         yield IdentifyRequested(lit)
 
 
-def _lit(body: Mapping[str, Any]) -> bool | None:
+def _lit(body: Mapping[str, object]) -> bool | None:
     if "LocationIndicatorActive" in body:
         active = body["LocationIndicatorActive"]
         if not isinstance(active, bool):
@@ -219,7 +219,7 @@ def _lit(body: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def _boot(served: Served, body: Mapping[str, Any]) -> Iterator[_BootChange]:
+def _boot(served: Served, body: Mapping[str, object]) -> Iterator[_BootChange]:
     boot = body.get("Boot", {})
     if not isinstance(boot, dict):
         raise errors.wrong_type("Boot", boot)
@@ -234,7 +234,7 @@ def _boot(served: Served, body: Mapping[str, Any]) -> Iterator[_BootChange]:
         yield OverrideRequested(_override(served, boot))
 
 
-def _http_boot_uri(given: Any) -> str:
+def _http_boot_uri(given: object) -> str:
     """null takes it away."""
     uri = given if given is not None else ""
     if not isinstance(uri, str):
@@ -244,7 +244,7 @@ def _http_boot_uri(given: Any) -> str:
     return uri
 
 
-def _order(served: Served, given: Any) -> tuple[BootDevice, ...]:
+def _order(served: Served, given: object) -> tuple[BootDevice, ...]:
     """Every boot option once."""
     options = {shown.boot_reference(each): each for each in served.aggregate.boot_order}
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
@@ -258,7 +258,7 @@ def _order(served: Served, given: Any) -> tuple[BootDevice, ...]:
     return tuple(options[each] for each in given)
 
 
-def _override(served: Served, boot: Mapping[str, Any]) -> BootOverride:
+def _override(served: Served, boot: Mapping[str, object]) -> BootOverride:
     """The override after this PATCH; what it leaves out stays as it is."""
     now = served.override
     target_name = _choice(boot, _TARGET, tuple(shown.TARGETS), shown.TARGET_NAMES[now.target])
@@ -270,14 +270,14 @@ def _override(served: Served, boot: Mapping[str, Any]) -> BootOverride:
     return BootOverride(target, enabled, mode)
 
 
-def _enabled_default(boot: Mapping[str, Any], now: BootOverride) -> str:
+def _enabled_default(boot: Mapping[str, object], now: BootOverride) -> str:
     """A target alone means once, where nothing else was said before."""
     if now.enabled is OverrideEnabled.DISABLED and _TARGET in boot:
         return str(OverrideEnabled.ONCE)
     return str(now.enabled)
 
 
-def _choice(boot: Mapping[str, Any], name: str, allowed: tuple[str, ...], default: str) -> str:
+def _choice(boot: Mapping[str, object], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = boot.get(name, default)
     if not isinstance(value, str):
         raise errors.wrong_type(f"Boot/{name}", value)

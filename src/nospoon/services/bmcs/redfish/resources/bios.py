@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -78,7 +78,7 @@ def _of_shape(served: Served) -> dict[str, Value]:
 
 def _settings(path: str, state: Bios) -> dict[str, object]:
     """The Settings annotation; `Time` and `Messages` once something was applied."""
-    told: dict[str, Any] = {
+    told: dict[str, object] = {
         "@odata.type": "#Settings.v1_4_0.Settings",
         "SettingsObject": ref(f"{path}/Settings"),
         "SupportedApplyTimes": [ON_RESET],

@@ -134,7 +134,7 @@ def _ids(served: Served) -> list[str]:
 
 
 def _certificate(exchange: Exchange) -> Callable[[Served, str], dict[str, object] | None]:
-    def make(served: Served, wanted: str) -> dict[str, Any] | None:
+    def make(served: Served, wanted: str) -> dict[str, object] | None:
         kept = exchange.service.listeners.certificates(served.bmc)
         if kept is None or wanted != ONLY:
             return None
@@ -178,7 +178,7 @@ def _identifier(name: x509.Name) -> dict[str, str]:
     return {word: str(values[0].value) for word, values in found if values}
 
 
-def _named(exchange: Exchange, action: Action, uri: Any, name: str, *, tail: str) -> Served:
+def _named(exchange: Exchange, action: Action, uri: object, name: str, *, tail: str) -> Served:
     """The BMC whose certificate a parameter names, when this caller may change it."""
     match uri:
         case {"@odata.id": str(path)}:

@@ -6,7 +6,7 @@ Schema versions are those of DSP8010 2024.4 that have every property used here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
 from nospoon import __version__
@@ -381,7 +381,7 @@ def session_service() -> dict[str, object]:
     }
 
 
-def session(each: RedfishSession) -> dict[str, Any]:
+def session(each: RedfishSession) -> dict[str, object]:
     """Session; the token is told once, in a header."""
     return {
         "@odata.type": "#Session.v1_7_1.Session",

@@ -71,7 +71,7 @@ _OEM = "OEM"
 def decoded(record: Record) -> dict[str, Any]:
     """The properties of a LogEntry that only the SEL has."""
     raw = encode(record)
-    told: dict[str, Any] = {"MessageId": f"0x{raw[12:16].hex()}", "SensorNumber": None}
+    told: dict[str, object] = {"MessageId": f"0x{raw[12:16].hex()}", "SensorNumber": None}
     if raw[2] != SYSTEM_EVENT:
         return told
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
@@ -188,7 +188,7 @@ def check_apply_time(body: Mapping[str, object]) -> None:
         raise errors.not_in_list(APPLY_TIME, time, (ON_RESET,))
 
 
-def _size(body: Mapping[str, Any]) -> int:
+def _size(body: Mapping[str, object]) -> int:
     """In whole MiB, rounded up."""
     if "CapacityBytes" not in body:
         raise errors.missing_property("CapacityBytes")
@@ -200,7 +200,7 @@ def _size(body: Mapping[str, Any]) -> int:
     return -(-size // MIB) * MIB
 
 
-def _name(body: Mapping[str, Any]) -> str:
+def _name(body: Mapping[str, object]) -> str:
     name = body.get("Name", body.get("DisplayName", ""))
     if not isinstance(name, str):
         raise errors.wrong_type("Name", name)
