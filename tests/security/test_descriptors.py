@@ -45,7 +45,7 @@ async def test_a_bmc_without_a_descriptor_is_a_fault_of_that_bmc(tmp_path: Path)
             failed = await daemon._restore_bmcs()
         assert len(failed) == 3
         assert all("too few descriptors are left" in why for why in failed.values())
-        observed = await daemon._drivers_of(member.host)[Kind.BMC].observe(None)
+        observed = await daemon.drivers.of(member.host)[Kind.BMC].observe(None)
         assert {each.fault for each in observed} == {
             f"not served: {why}" for why in failed.values()
         }

@@ -25,7 +25,7 @@ async def test_no_cluster_gets_the_pool_of_another_one(tmp_path: Path) -> None:
         assert refused.status == 409
         assert "which another cluster has" in refused.json["error"]["message"]
         (member,) = asked.daemon.fleet.of(OWNER)
-        driver = asked.daemon._drivers_of(member.host)[Kind.POOL]
+        driver = asked.daemon.drivers.of(member.host)[Kind.POOL]
         (pool,) = await driver.observe(MINE)
         thief = replace(pool.tag, cluster=THEIRS)
         with pytest.raises(NotOurs, match="of this cluster"):

@@ -7,10 +7,8 @@ import contextlib
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -33,14 +31,12 @@ from nospoon.control.fleet.enrolment import Enrolment
 from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.host_boots import HostBoots
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.labs.access import KnownLab, People
+from nospoon.control.labs.access import People
 from nospoon.control.labs.bmcs import RegisteredBmcs
-from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.consoles import RegisteredConsoles
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
-from nospoon.control.labs.views import notice
 from nospoon.control.labs.watch import Watch
 from nospoon.control.labs.webhooks import Webhooks
 from nospoon.control.maintenance.orphans import Orphans
@@ -61,26 +57,27 @@ from nospoon.control.planning.logins import Logins
 from nospoon.control.planning.pending import Pending
 from nospoon.control.planning.planner import Planner, pool_root
 from nospoon.daemon.bmc_state import StoredRuntime
+from nospoon.daemon.boots import Boots
 from nospoon.daemon.builds import Builds
 from nospoon.daemon.connections import Connections
+from nospoon.daemon.drivers import HostDrivers
 from nospoon.daemon.enrolling import Enrolling
 from nospoon.daemon.fenced import fenced
 from nospoon.daemon.grants import GrantsFile
+from nospoon.daemon.labs import board_over
 from nospoon.daemon.lease import Lease
 from nospoon.daemon.remote import Remote, Remotes
 from nospoon.daemon.simulation import Simulations
+from nospoon.daemon.sockets import LOOPBACK, Sockets, boot_port, other_holder
 from nospoon.daemon.stored_bmcs import StoredBmcs
 from nospoon.engine.looks import Looks
 from nospoon.errors import NospoonError
-from nospoon.lab.scheduler import Happened
-from nospoon.lab.work import RecipeSet
-from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan, next_boot
 from nospoon.model.cluster import Host
-from nospoon.model.machine import MachineEvent, PowerCommand
+from nospoon.model.machine import MachineEvent
 from nospoon.model.principal import ROOT, Administrators, OwnerId
-from nospoon.model.resources import Bmc, Kind, Machine, NetbootService, Resource
+from nospoon.model.resources import Resource
 from nospoon.plan.words import counted
-from nospoon.providers.base import Connection, Driver
+from nospoon.providers.base import Connection
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.libvirt_rights import may_manage
@@ -94,7 +91,7 @@ from nospoon.runtime.lookups import Lookups
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.udp import holder_of, listening, ports_in_use
+from nospoon.runtime.udp import listening, ports_in_use
 from nospoon.runtime.workers import Workers
 from nospoon.services.agents.service import AgentService, Bounds
 from nospoon.services.bmcs.certificates import Certificates
@@ -103,7 +100,6 @@ from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.capacity import Capacity
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.service import ConsoleService
-from nospoon.services.netboot import dnsmasq
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
@@ -118,8 +114,6 @@ from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 log = structlog.get_logger()
-LOOPBACK = "127.0.0.1"
-DISK_ALONE = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
 FIRST_LOOK = 5.0
 """Seconds for which start-up waits for its hosts, so that the first answer about power is right."""
 
@@ -132,7 +126,6 @@ class Daemon:
         self._ready = False
         self._tasks, self._heap = Tasks("daemon"), Heap(lambda: len(self.fleet))
         self._end = contextlib.AsyncExitStack()
-        self._fences: dict[Driver, Driver] = {}
         self.database = _opened(settings)
         self._end.callback(running.hold(self.database.deployment).close)
         self.cipher = Cipher.from_file(settings.state / "nospoon.key")
@@ -160,7 +153,11 @@ class Daemon:
         )
         self.superseded = ""
         self.builds = Builds(settings.cache, settings.state / "boot-iso", self._boot_http_port)
-        discs = HttpDiscs(self._http_boot_of, self.files, self.downloads)
+        discs = HttpDiscs(
+            lambda uuid: self.boots.http_uri_of(uuid),  # noqa: PLW0108  (made later)
+            self.files,
+            self.downloads,
+        )
         bounds = Bounds(
             self.reach,
             endpoint_of=lambda uuid: self.enrolment.endpoint_of(self.fleet.get(uuid)),
@@ -187,7 +184,6 @@ class Daemon:
         """Hosts, and the connections that they have."""
         settings, database = self._settings, self.database
         sockets = settings.runtime
-        self._leaving = set[UUID]()
         self.cloud_media = KeptMedia(settings.state / "cloud-media")
         self.files.space.beside = lambda owner: self.cloud_media.size(
             lambda machine: self._owner_of(machine) == owner
@@ -260,18 +256,19 @@ class Daemon:
             self._tasks,
             self.bmcs.host_seen,
             is_new=self.bmcs.is_new_boot,
-            drivers_of=self._drivers_of,
+            drivers_of=lambda host: self.drivers.of(host),  # noqa: PLW0108  (made later)
         )
 
     def _wire_boot(self) -> None:
         """Who decides what a machine boots, and what serves it."""
         settings, database = self._settings, self.database
+        self.boots = Boots(self.bmcs, self.hosts, self._tasks)
         self.authority = Authority(
-            self._boot_of,
-            self._http_boot_of,
+            self.boots.plan_of,
+            self.boots.http_uri_of,
             self.bmcs.boot_observed,
             medium_of=self.cloud_media.path,
-            start_disk=self._start_disk,
+            start_disk=self.boots.start_disk,
         )
         self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape, left=self._node_left)
         self.peers = Peers(self._owner_of)
@@ -281,7 +278,7 @@ class Daemon:
             ready=lambda: self._ready,
             lab=Callbacks(lambda: self.board, clock.unix, self.fleet.owner_of_bridge),
         )
-        self.boot_http = HttpListeners(app, port=_boot_port(settings))
+        self.boot_http = HttpListeners(app, port=boot_port(settings))
         self.netboot = NetbootDriver(
             state=settings.state / "netboot",
             deployment=database.deployment,
@@ -297,6 +294,10 @@ class Daemon:
         self.pending = Pending()
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records)
+        self.drivers = HostDrivers(
+            self.hosts, self.bmc_driver, self.netboot, self._remote, self.lease.require
+        )
+        self.sockets = Sockets(self.bmcs, self.boot_http, self.agents)
         self.ironics = Ironics(
             database.deployment,
             self.bmc_records.secrets,
@@ -333,11 +334,11 @@ class Daemon:
             seeds=self.seeds,
             hosts=self.hosts,
             looks=Looks(self._tasks),
-            drivers_of=self._drivers_of,
+            drivers_of=self.drivers.of,
             ports_in_use=lambda: ports_in_use("udp"),
             listening=listening,
-            holder_of_port=_other_holder,
-            check_sockets=self._unservable,
+            holder_of_port=other_holder,
+            check_sockets=self.sockets.violations,
             fleet=self.fleet,
             boot_port=self._boot_http_port,
             pool_root=str(settings.pools),
@@ -363,7 +364,13 @@ class Daemon:
             ended=self.consoles.node_removed,
             lacking=self.files.space.lacking,
         )
-        self.board = self._board()
+        self.board = board_over(
+            self._racks(),
+            Webhooks(self._tasks, self.reach),
+            tasks=self._tasks,
+            workers=self.lab_records,
+            clock=clock.unix,
+        )
         self.health = HealthChecks(self.hosts)
         self.memory = Memory(
             database=database,
@@ -434,17 +441,6 @@ class Daemon:
         orphans = Orphans(
             database=self.database, survey=survey, operations=self.operations, clock=clock.unix
         )
-        recovery = Recovery(
-            database=self.database,
-            cipher=self.cipher,
-            survey=survey,
-            operations=self.operations,
-            hosts=self.hosts,
-            fleet=self.fleet,
-            enrolment=self.planner.enrolment,
-            logins=self.logins,
-            clock=clock.unix,
-        )
         return Controller(
             database=self.database,
             cipher=self.cipher,
@@ -459,25 +455,11 @@ class Daemon:
             operations=self.operations,
             survey=survey,
             orphans=orphans,
-            recovery=recovery,
+            recovery=self._recovery(survey),
             snapshots=self.snapshots,
-            services=Services(
-                database=self.database,
-                planner=self.planner,
-                fleet=self.fleet,
-                nodes=self.nodes,
-                checks=self.health,
-            ),
+            services=self._services(),
             exports=self._exports(),
-            labs=Labs(
-                self.board,
-                self.people,
-                self.planner.workers,
-                clock.unix,
-                self.consoles,
-                self.registered_consoles,
-                self.nodes.console_log,
-            ),
+            labs=self._labs(),
             consoles=self.consoles,
             clock=clock.unix,
             stop=self._ending.set,
@@ -486,8 +468,41 @@ class Daemon:
             settings=self._settings.digests,
         )
 
-    def _board(self) -> Board:
-        racks = Racks(
+    def _recovery(self, survey: Survey) -> Recovery:
+        return Recovery(
+            database=self.database,
+            cipher=self.cipher,
+            survey=survey,
+            operations=self.operations,
+            hosts=self.hosts,
+            fleet=self.fleet,
+            enrolment=self.planner.enrolment,
+            logins=self.logins,
+            clock=clock.unix,
+        )
+
+    def _services(self) -> Services:
+        return Services(
+            database=self.database,
+            planner=self.planner,
+            fleet=self.fleet,
+            nodes=self.nodes,
+            checks=self.health,
+        )
+
+    def _labs(self) -> Labs:
+        return Labs(
+            self.board,
+            self.people,
+            self.planner.workers,
+            clock.unix,
+            self.consoles,
+            self.registered_consoles,
+            self.nodes.console_log,
+        )
+
+    def _racks(self) -> Racks:
+        return Racks(
             admins=self.admins,
             clusters=lambda: self.controller,
             power=self.nodes.power,
@@ -498,21 +513,15 @@ class Daemon:
             cipher=self.cipher,
             workers=self.planner.workers,
         )
-        hooks = Webhooks(self._tasks, self.reach)
 
-        def notify(known: KnownLab, found: RecipeSet, event: Happened) -> None:
-            if known.lab.webhooks:
-                sent = notice(known, found, event, clock.unix())
-                hooks.send(known.key, known.lab.webhooks, sent)
-
-        return Board(
-            database=self.database,
-            cipher=self.cipher,
-            tasks=self._tasks,
-            racks=racks,
-            workers=self.lab_records,
-            clock=clock.unix,
-            notify=notify,
+    def _watch(self) -> Watch:
+        return Watch(
+            self.board,
+            self.consoles,
+            self._machine_of,
+            self.registered_consoles,
+            self.lab_consoles,
+            clock.unix,
         )
 
     def _nodes(self) -> Nodes:
@@ -579,17 +588,7 @@ class Daemon:
         self._ready = True
         await self.board.start()
         self._tasks.start(self.memory.read_rest(), name="read the rest of the cluster files")
-        self._tasks.start(
-            Watch(
-                self.board,
-                self.consoles,
-                self._machine_of,
-                self.registered_consoles,
-                self.lab_consoles,
-                clock.unix,
-            ).keep(),
-            name="watch consoles of labs",
-        )
+        self._tasks.start(self._watch().keep(), name="watch consoles of labs")
         await self.api.start()
         self._end.callback(self.members.close)
         self._end.push_async_callback(self._stop_serving)
@@ -654,31 +653,6 @@ class Daemon:
         self.consoles.machine_event(event)
         self.host_boots.note(event)
 
-    def _boot_of(self, machine: Machine) -> BootPlan:
-        served = self.bmcs.status(machine.uuid)
-        if served is None:
-            return next_boot(machine.boot_order, NO_OVERRIDE)
-        return served.aggregate.boot
-
-    def _start_disk(self, uuid: UUID) -> None:
-        """A machine that boots by our image goes on to its disk, which that cannot boot."""
-        if uuid not in self._leaving:
-            self._leaving.add(uuid)
-            self._tasks.start(self._starting_disk(uuid), name=f"start the disk of machine {uuid}")
-
-    async def _starting_disk(self, uuid: UUID) -> None:
-        try:
-            await self.hosts.power(uuid, PowerCommand.RESET, DISK_ALONE)
-        except NospoonError as error:
-            log.warning("a machine does not start its disk", uuid=str(uuid), why=str(error))
-        finally:
-            self._leaving.discard(uuid)
-
-    def _http_boot_of(self, uuid: UUID) -> str:
-        """The URI that a machine boots now, "" when it does not boot by HTTP."""
-        served = self.bmcs.status(uuid)
-        return served.aggregate.http_boot if served is not None else ""
-
     def _connect(self, host: Host) -> Connection:
         return fenced(self.connections.connect(host), self.lease.require)
 
@@ -722,56 +696,6 @@ class Daemon:
     async def _note_media(self, uuid: UUID, name: str) -> None:
         await self.bmcs.media_changed(uuid, name)
 
-    def _drivers_of(self, host: Host) -> Mapping[Kind, Driver]:
-        """The connection's drivers, and those of services that the daemon runs itself."""
-        drivers = dict(self.hosts.use(host).connection.drivers)
-        drivers[Kind.BMC] = self._fenced(self.bmc_driver)
-        if host.declares.has_bridges:
-            drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
-        return drivers
-
-    def _unservable(
-        self, resources: Sequence[Resource], coming: Collection[str], hosts: Sequence[Host]
-    ) -> list[str]:
-        """Why sockets of these cannot be opened here; see `CheckSockets`."""
-        bmcs = [each.shape for each in resources if isinstance(each.shape, Bmc)]
-        found = self.bmcs.listeners.violations(bmcs, coming=coming)
-        boots = any(isinstance(each.shape, NetbootService) for each in resources)
-        obstacle = dnsmasq.obstacle() if boots else None
-        serving = ((each.name, each.connection.agents) for each in hosts)
-        agents = (
-            f"host {name}: {why}"
-            for name, behaviour in serving
-            if behaviour is not None
-            and behaviour.address not in coming
-            and (why := self.agents.obstacle(behaviour)) is not None
-        )
-        clouds = [
-            f"host {host.name}: boot_address: {reason}"
-            for host in hosts
-            if (address := host.connection.boot_address) and (reason := self._unanswerable(address))
-        ]
-        return [*found, *([str(obstacle)] if obstacle is not None else []), *agents, *clouds]
-
-    def _unanswerable(self, address: str) -> str:
-        """Why boot images that ask at this address cannot be answered, "" where they can."""
-        try:
-            self.boot_http.refuse(address)
-        except NospoonError as error:
-            return str(error)
-        return ""
-
-    def _fenced(self, driver: Driver) -> Driver:
-        """The same each time, for one driver serves several hosts."""
-        if driver not in self._fences:
-            self._fences[driver] = fenced(driver, self.lease.require)
-        return self._fences[driver]
-
-    def _netboot_of(self, host: Host) -> Driver:
-        if not host.ssh:
-            return self.netboot
-        return self._remote(host).netboot
-
     def _remote(self, host: Host) -> Remote:
         return self.remotes.use(host, self.hosts, self.authority, self.builds.grub)
 
@@ -792,12 +716,6 @@ class Daemon:
         await self.remotes.fetch_records(machine, hosts=self.hosts)
 
 
-def _other_holder(port: int) -> str:
-    """The program that has a UDP port, "" for this one."""
-    holder = holder_of("udp", port)
-    return "" if holder.endswith(f"(pid {os.getpid()})") else holder
-
-
 def _opened(settings: Settings) -> Database:
     """The store. Its deployment's id is kept beside it, so that a new store is the same one."""
     kept = settings.state / "deployment"
@@ -806,30 +724,6 @@ def _opened(settings: Settings) -> Database:
     )
     kept.write_text(f"{database.deployment}\n")
     return database
-
-
-def _boot_port(settings: Settings) -> int:
-    """The port for boot scripts; a free one is chosen once and kept, for dnsmasq refers to it."""
-    if settings.boot_port:
-        return settings.boot_port
-    kept: Path = settings.state / "boot-port"
-    port = int(kept.read_text()) if kept.exists() else 0
-    free = _free_port(port)
-    if free != port:
-        kept.write_text(str(free))
-    return free
-
-
-def _free_port(wanted: int) -> int:
-    """The wanted one, or any other when that is taken meanwhile."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, wanted))
-        except OSError:
-            probe.bind((LOOPBACK, 0))
-            log.warning("another boot port", taken=wanted, port=probe.getsockname()[1])
-        return int(probe.getsockname()[1])
 
 
 def _found(nodes: int, interrupted: list[str], calls: int, failed: dict[str, str]) -> str:
