@@ -80,7 +80,13 @@ async def test_a_long_kickstart_is_filled_in_with_turns_for_others() -> None:
 
     run = Run(Asked("r", kickstart=text), {}, secret="s", stage=Stage.INSTALLING)
     found = RecipeSet(
-        id="1.1", number=1, uid=1000, owner="ann", runs=(run,), labs=(), state=SetState.RUNNING
+        id="1.1",
+        number=1,
+        submitter=1000,
+        owner="ann",
+        runs=(run,),
+        labs=(),
+        state=SetState.RUNNING,
     )
     board: Any = SimpleNamespace(
         secrets={"s": ("1.1", 0)}, scheduler=SimpleNamespace(sets={"1.1": found}),

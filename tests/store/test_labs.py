@@ -21,13 +21,13 @@ async def test_sets_are_kept_changed_and_forgotten(database: Database) -> None:
     await database.call(labs.put, [ROW, second])
     assert await database.call(labs.next_numbers) == (2, 3)
     assert await database.read(labs.find, "1.2") == second
-    assert await database.read(labs.by_key, uid=1000, key="key") == [ROW]
-    assert await database.read(labs.by_key, uid=1001, key="key") == []
+    assert await database.read(labs.by_key, submitter=1000, key="key") == [ROW]
+    assert await database.read(labs.by_key, submitter=1001, key="key") == []
     ended = replace(ROW, state="ended", record=b"other")
     await database.call(labs.put, [ended])
     assert await database.call(labs.active) == [second]
-    assert await database.read(labs.newest_ended, most=9, uid=None) == [ended]
-    assert await database.read(labs.newest_ended, most=9, uid=1) == []
+    assert await database.read(labs.newest_ended, most=9, submitter=None) == [ended]
+    assert await database.read(labs.newest_ended, most=9, submitter=1) == []
     assert await database.read(labs.ended_before, 10.5, most=9) == [ended], "the other runs"
     assert await database.read(labs.ended_before, 10.0, most=9) == []
     await database.call(labs.forget, ["1.1"])

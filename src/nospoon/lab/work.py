@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from nospoon.model.principal import OwnerId
+
 
 class SetState(StrEnum):
     """QUEUED: it has nothing. STARTING: its machines are made and started. RUNNING: all of them
@@ -109,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RecipeSet:
-    """`number`: in the order of submission. `uid`: who submitted it; `owner`: who gets
+    """`number`: in the order of submission. `submitter`: who did that; `owner`: who gets
     the machines. `lab`: where it has machines, "" while it has none; `labs`: where it may have
     them. `attempts`: how often it was started. `not_before`: Unix seconds until which it is not
     started again. `result`: what it ended with.
@@ -117,7 +119,7 @@ class RecipeSet:
 
     id: str
     number: int
-    uid: int
+    submitter: OwnerId
     owner: str
     runs: tuple[Run, ...]
     priority: int = 0

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from nospoon.model.principal import OwnerId
 from nospoon.store import tables
 
 recipe_sets, lab_states = tables.recipe_sets, tables.lab_states
@@ -27,7 +28,7 @@ class SetRow:
     id: str
     request: int
     number: int
-    uid: int
+    submitter: OwnerId
     owner: str
     lab: str
     state: str
@@ -53,9 +54,11 @@ def put(connection: Connection, rows: Collection[SetRow]) -> None:
             connection.execute(insert(recipe_sets).values(values))
 
 
-def by_key(connection: Connection, *, uid: int, key: str) -> list[SetRow]:
+def by_key(connection: Connection, *, submitter: OwnerId, key: str) -> list[SetRow]:
     """Sets that a user submitted under an idempotency key."""
-    query = select(recipe_sets).where(recipe_sets.c.uid == uid, recipe_sets.c.key == key)
+    query = select(recipe_sets).where(
+        recipe_sets.c.submitter == submitter, recipe_sets.c.key == key
+    )
     return _rows(connection, query)
 
 
@@ -69,11 +72,11 @@ def find(connection: Connection, set_id: str) -> SetRow | None:
     return found[0] if found else None
 
 
-def newest_ended(connection: Connection, *, most: int, uid: int | None) -> list[SetRow]:
-    """The last ones that were submitted and have ended, oldest first; `uid`: those of a user."""
+def newest_ended(connection: Connection, *, most: int, submitter: OwnerId | None) -> list[SetRow]:
+    """The last ones that were submitted and have ended, oldest first, of a user or of all."""
     query = select(recipe_sets).where(recipe_sets.c.state == "ended")
-    if uid is not None:
-        query = query.where(recipe_sets.c.uid == uid)
+    if submitter is not None:
+        query = query.where(recipe_sets.c.submitter == submitter)
     query = query.order_by(recipe_sets.c.number.desc()).limit(most)
     return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
 
@@ -98,12 +101,12 @@ def ended_beyond(connection: Connection, kept: int, *, most: int) -> list[SetRow
     """
     ended = recipe_sets.c.state == "ended"
     amount = func.count(recipe_sets.c.id)
-    query = select(recipe_sets.c.uid, amount).where(ended).group_by(recipe_sets.c.uid)
+    query = select(recipe_sets.c.submitter, amount).where(ended).group_by(recipe_sets.c.submitter)
     found = connection.execute(query.having(amount > kept)).first()
     if found is None:
         return []
-    uid, count = found
-    of_user = select(recipe_sets).where(ended, recipe_sets.c.uid == uid)
+    submitter, count = found
+    of_user = select(recipe_sets).where(ended, recipe_sets.c.submitter == submitter)
     oldest = of_user.order_by(recipe_sets.c.number).limit(min(most, count - kept))
     return _rows(connection, oldest, ordered=True)
 
@@ -132,7 +135,7 @@ def _values(row: SetRow) -> dict[str, object]:
         "id": row.id,
         "request": row.request,
         "number": row.number,
-        "uid": row.uid,
+        "submitter": row.submitter,
         "owner": row.owner,
         "lab": row.lab,
         "state": row.state,
@@ -150,7 +153,7 @@ def _rows(connection: Connection, query: Any, *, ordered: bool = False) -> list[
             id=row.id,
             request=row.request,
             number=row.number,
-            uid=row.uid,
+            submitter=row.submitter,
             owner=row.owner,
             lab=row.lab,
             state=row.state,

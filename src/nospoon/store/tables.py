@@ -143,7 +143,7 @@ recipe_sets = Table(
     Column("id", String(32), primary_key=True),
     Column("request", Integer, nullable=False),
     Column("number", Integer, nullable=False, unique=True),
-    Column("uid", Integer, nullable=False),
+    Column("uid", Integer, key="submitter", nullable=False),
     Column("owner", String(64), nullable=False),
     Column("lab", String, nullable=False),
     Column("state", String(16), nullable=False),

@@ -216,9 +216,9 @@ class Board:
         """Where a set has its machines; the file of that lab may be gone."""
         if found.lab in self.known:
             return self.known[found.lab]
-        uid, _, rest = found.lab.partition(":")
+        owner, _, rest = found.lab.partition(":")
         cluster, _, lab = rest.partition("/")
-        return KnownLab(found.lab, int(uid), cluster, Lab(lab))
+        return KnownLab(found.lab, int(owner), cluster, Lab(lab))
 
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None:
         """Raises `Conflict` for labs of a cluster, but those that stay, that have sets."""
@@ -366,14 +366,14 @@ class Board:
     async def submit(self, new: Sequence[RecipeSet], request_key: str) -> list[RecipeSet]:
         """Sets of one request wait from now on, with ids and secrets."""
         async with self._turn:
-            uid = new[0].uid
-            if request_key and (before := await self._submitted(uid, request_key)):
+            user = new[0].submitter
+            if request_key and (before := await self._submitted(user, request_key)):
                 return before
-            self._require_room(uid, new)
+            self._require_room(user, new)
             stored_last = await self._database.read(stored.next_numbers)
             request, number = map(max, zip(stored_last, self._numbers, strict=True))
             self._numbers = (request + 1, number + len(new))
-            now, made, turn = self._clock(), list[str](), self.slices.begin(uid)
+            now, made, turn = self._clock(), list[str](), self.slices.begin(user)
             try:
                 for place, each in enumerate(new):
                     await turn.rest()
@@ -399,7 +399,7 @@ class Board:
             found = [self.scheduler.sets[each] for each in ids if each in self.scheduler.sets]
             if len(found) == len(ids):
                 return found
-        rows = await self._database.read(stored.by_key, uid=owner, key=key)
+        rows = await self._database.read(stored.by_key, submitter=owner, key=key)
         return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
 
     def _require_room(self, owner: OwnerId, new: Sequence[RecipeSet]) -> None:
@@ -474,9 +474,9 @@ class Board:
 
     def _note(self, found: RecipeSet, request: int) -> None:
         self._requests[found.id] = request
-        self._weights[found.id] = (found.uid, _weight(found))
+        self._weights[found.id] = (found.submitter, _weight(found))
         if found.key:
-            self._keys.setdefault((found.uid, found.key), []).append(found.id)
+            self._keys.setdefault((found.submitter, found.key), []).append(found.id)
         for number, run in enumerate(found.runs):
             self.secrets[run.secret] = (found.id, number)
 
@@ -487,7 +487,7 @@ class Board:
             self.asked_from.pop(run.secret, None)
         for by_id in (self._history, self._requests, self._weights):
             by_id.pop(found.id, None)
-        self._keys.pop((found.uid, found.key), None)
+        self._keys.pop((found.submitter, found.key), None)
         self.scheduler.forget_ended([found.id])
         self._ended += 1
         if self._ended == TIDY_AFTER:
@@ -616,13 +616,14 @@ class Board:
         return (self._opened(row), row.request, row.history) if row is not None else None
 
     async def rows(
-        self, most: int, sees: Callable[[RecipeSet], bool], *, owner: OwnerId | None = None
+        self, most: int, sees: Callable[[RecipeSet], bool], *, submitter: OwnerId | None = None
     ) -> list[tuple[RecipeSet, int]]:
         """The sets that were submitted last, oldest first, as they are now; of those that ended,
-        `owner`: a user's. Records of those that have not ended are not read: they have kickstarts.
+        `submitter`: a user's. Records of those that have not ended are not read: they have
+        kickstarts.
         """
         turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
-        over = await self._database.read(stored.newest_ended, most=most, uid=owner)
+        over = await self._database.read(stored.newest_ended, most=most, submitter=submitter)
         opened = await self._workers.run(0, lambda: [(self._opened(r), r.request) for r in over])
         active = [(each, self._requests.get(each.id, 0)) for each in self.scheduler.sets.values()]
         ids = {each.id for each, _ in active}
@@ -692,7 +693,7 @@ class Board:
             id=found.id,
             request=request,
             number=found.number,
-            uid=found.uid,
+            submitter=found.submitter,
             owner=found.owner,
             lab=found.lab,
             state=found.state,

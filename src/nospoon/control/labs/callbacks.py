@@ -54,7 +54,7 @@ class Callbacks:
         if found is None:
             return None
         recipe_set, number, known = found
-        turn, parts = self.board.slices.begin(recipe_set.uid), list[str]()
+        turn, parts = self.board.slices.begin(recipe_set.submitter), list[str]()
         for count, piece in enumerate(kickstart(recipe_set, number, known.lab, base)):
             if not count % PIECES:
                 await turn.rest()

@@ -172,7 +172,7 @@ class Labs:
             )
         sets = [
             RecipeSet(
-                id="", number=0, uid=caller.uid, owner=owner, runs=each.runs, labs=each.labs,
+                id="", number=0, submitter=caller.uid, owner=owner, runs=each.runs, labs=each.labs,
                 priority=min(each.asked.priority, most), whiteboard=each.asked.whiteboard,
             )
             for each in judged
@@ -192,7 +192,9 @@ class Labs:
         if everyone:
             rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
         else:
-            rows = await self.board.rows(MOST_LISTED, lambda found: found.uid == uid, owner=uid)
+            rows = await self.board.rows(
+                MOST_LISTED, lambda found: found.submitter == uid, submitter=uid
+            )
         places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
         for found, request in rows:
             await turn.rest()
@@ -346,7 +348,7 @@ class Labs:
         return known[0]
 
     def _may_see(self, person: Person, found: RecipeSet) -> bool:
-        if person.caller.owns(found.uid):
+        if person.caller.owns(found.submitter):
             return True
         keys = (found.lab,) if found.lab else found.labs
         labs = [self.board.known[key] for key in keys if key in self.board.known]

@@ -77,10 +77,10 @@ class Watch:
                 except Exception:  # whatever it is, consoles are looked at again
                     log.exception("consoles of labs are not looked at now")
                     continue
-                for uid, consoles in running.items():
-                    if uid not in pending or pending[uid].done():
-                        pending[uid] = tasks.start(self._look_at(consoles), name=f"user {uid}")
-                pending = {uid: task for uid, task in pending.items() if not task.done()}
+                for owner, consoles in running.items():
+                    if owner not in pending or pending[owner].done():
+                        pending[owner] = tasks.start(self._look_at(consoles), name=f"user {owner}")
+                pending = {owner: task for owner, task in pending.items() if not task.done()}
 
     async def look(self) -> None:
         """Once at the consoles of all recipes that run."""
