@@ -101,7 +101,7 @@ async def test_a_guest_is_off_before_its_probe_is_published() -> None:
         clock=lambda: 0.0,
     )  # fmt: skip
     machine = SimpleNamespace(arch=Arch.X86_64, ipv6=False)
-    member = SimpleNamespace(uuid=MACHINE, path="c/n", machine=machine, uid=0)
+    member = SimpleNamespace(uuid=MACHINE, path="c/n", machine=machine, owner=0)
     probe = cast("Probe", SimpleNamespace(kernel="/k", initrd="/i"))
     record = await verifier._boot(cast("Any", member), probe)
     assert record.cpus == 2

@@ -30,7 +30,7 @@ CLUSTERS = {OWNER: "first", OTHER: "second"}
 class Row:
     """As much of a cluster's row as counts here."""
 
-    uid: int
+    owner: int
     created: float
 
 
