@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import ItemsView
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -10,8 +12,13 @@ import pytest
 from sqlalchemy import Connection
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.control.operations.operations import Ended, Operations, Running
+from nospoon.runtime import paced
+from nospoon.runtime.clock import unix
+from nospoon.runtime.tasks import Tasks
 from nospoon.store import operations
 from nospoon.store.database import Database
+from nospoon.store.encoded import Encoded
 from nospoon.store.operations import KEPT_OPERATIONS, OperationRow, OperationState
 
 
@@ -21,9 +28,7 @@ def of(uid: int, created: float) -> OperationRow:
 
 def ended(connection: Connection, row: OperationRow) -> None:
     operations.begin(connection, row)
-    operations.finish(
-        connection, row.id, state=OperationState.DONE, message="", result={}, now=row.created
-    )
+    operations.finish(connection, row.id, state=OperationState.DONE, message="", now=row.created)
 
 
 async def test_a_user_s_operations_are_forgotten_by_that_user_s_own_only(tmp_path: Path) -> None:
@@ -58,7 +63,7 @@ async def test_results_of_a_user_are_bounded_and_in_no_list(
         operations.begin(connection, row)
         operations.finish(
             connection, row.id, state=OperationState.DONE, message="m",
-            result={"nodes": "x" * 1000}, now=row.created,
+            result=Encoded(json.dumps({"nodes": "x" * 1000})), now=row.created,
         )  # fmt: skip
 
     async def length(id_: UUID) -> int:
@@ -85,11 +90,12 @@ async def test_a_result_is_sent_as_it_is_stored(
 ) -> None:
     """One of 50 MB, decoded and encoded, stopped all BMCs for a second, as often as it was read."""
     row, result = of(OWNER, 1.0), {"nodes": [{"node": f"n-{n}\n"} for n in range(20_000)]}
+    text = Encoded(json.dumps(result))
 
     def end(connection: Connection) -> None:
         operations.begin(connection, row)
         operations.finish(
-            connection, row.id, state=OperationState.DONE, message="m", result=result, now=1.0
+            connection, row.id, state=OperationState.DONE, message="m", result=text, now=1.0
         )
 
     async with a_daemon(tmp_path) as asked:
@@ -102,3 +108,39 @@ async def test_a_result_is_sent_as_it_is_stored(
     assert shown.json["result"] == result
     last = json.loads(followed.body.decode().strip().rpartition("data: ")[2])
     assert last == {"state": "done", "message": "m", "result": result}
+
+
+async def test_a_result_is_encoded_while_others_have_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of `verify` of 20,000 nodes stopped all BMCs for half a second when it was stored."""
+    monkeypatch.setattr(paced, "SECONDS", 0.0)  # a turn for each piece
+    turn, seen, rows = 0, list[int](), 300
+
+    class Row(dict[str, object]):
+        """Notes the turn of the loop in which it is encoded."""
+
+        def items(self) -> ItemsView[str, object]:  # type: ignore[override]
+            seen.append(turn)
+            return super().items()
+
+    async def verify(_: Running) -> Ended:
+        found = {"nodes": [Row(node=f"n-{n}") for n in range(rows)], "other": {"a": 1}}
+        return Ended(OperationState.DONE, "m", found)
+
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    ended = asyncio.Event()
+    try:
+        async with Tasks("test") as tasks:
+            all_operations = Operations(database, tasks, unix, after=ended.set)
+            row = await all_operations.start(
+                "verify", cluster_id=uuid4(), cluster="c", uid=OWNER, work=verify
+            )
+            while not ended.is_set():
+                turn += 1
+                await asyncio.sleep(0)
+            kept = await all_operations.get(row.id)
+    finally:
+        database.close()
+    assert kept.result == {"nodes": [{"node": f"n-{n}"} for n in range(rows)], "other": {"a": 1}}
+    assert len(set(seen)) == len(seen) == rows

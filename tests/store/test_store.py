@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import stat
 import subprocess
@@ -33,6 +34,7 @@ from nospoon.store import bmcs, clusters, operations, tables, takings
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import AT_ONCE, BATCH, Database
+from nospoon.store.encoded import Encoded
 from nospoon.store.migrations.run import config, upgrade
 from nospoon.store.operations import OperationRow, OperationState
 from nospoon.store.schema import bring_up_to_date
@@ -209,9 +211,7 @@ async def test_machines_of_an_up_that_did_not_end_well_are_known_until_one_does(
             )  # fmt: skip
             await database.call(operations.conclude, entry, error="", now=created)
         if state is not OperationState.RUNNING:
-            await database.call(
-                operations.finish, row.id, state=state, message="", result={}, now=created
-            )
+            await database.call(operations.finish, row.id, state=state, message="", now=created)
         return await database.read(operations.begun_machines, CLUSTER.id)
 
     assert await begun("a", 1.0, OperationState.FAILED) == {"a"}
@@ -224,12 +224,25 @@ async def test_machines_of_an_up_that_did_not_end_well_are_known_until_one_does(
     assert await begun("g", 7.0, OperationState.DONE) == set()
 
 
+async def test_a_result_comes_encoded(database: Database) -> None:
+    row, names = operation(), ["n-0", "é", "\udcff"]
+    await database.call(operations.begin, row)
+    await database.call(
+        operations.finish, row.id, state=OperationState.DONE, message="",
+        result=Encoded(json.dumps({"nodes": names})), now=1.0,
+    )  # fmt: skip
+    kept = await database.read(operations.get, row.id)
+    assert kept is not None
+    assert kept.result == {"nodes": names}
+    assert json.loads(await database.read(operations.result_text, row.id)) == {"nodes": names}
+
+
 async def test_old_operations_are_forgotten(database: Database) -> None:
     for number in range(operations.KEPT_OPERATIONS + 5):
         row = replace(operation(), created=float(number))
         await database.call(operations.begin, row)
         await database.call(
-            operations.finish, row.id, state=OperationState.DONE, message="", result={}, now=1.0
+            operations.finish, row.id, state=OperationState.DONE, message="", now=1.0
         )
     assert len(await database.call(operations.all_operations)) <= operations.KEPT_OPERATIONS + 1
 

@@ -37,6 +37,7 @@ from sqlalchemy.sql.dml import UpdateBase
 from nospoon.errors import HostUnreachable, MissingTool, OutOfSpace, ProviderError, UsageError
 from nospoon.runtime.clock import monotonic
 from nospoon.store import leases, tables
+from nospoon.store.encoded import as_json
 from nospoon.store.schema import bring_up_to_date
 
 log = structlog.get_logger()
@@ -343,6 +344,7 @@ def _engine(url: str) -> Engine:
         engine = create_engine(
             url,
             connect_args=_connect_args(url),
+            json_serializer=as_json,
             json_deserializer=_decoded,
         )
     except (ArgumentError, NoSuchModuleError) as error:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, ins
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
+from nospoon.store.encoded import NOTHING, Encoded
 
 operations, events, journal = tables.operations, tables.events, tables.journal
 
@@ -27,7 +28,7 @@ Who verifies 20,000 nodes has 50 MB each time.
 """
 
 
-EMPTY = len("{}")
+EMPTY = len(NOTHING.text)
 
 
 class OperationState(StrEnum):
@@ -81,13 +82,13 @@ def finish(
     *,
     state: OperationState,
     message: str,
-    result: Mapping[str, Any],
+    result: Encoded = NOTHING,
     now: float,
 ) -> None:
     connection.execute(
         update(operations)
         .where(operations.c.id == str(id))
-        .values(state=state, message=message, result=dict(result), finished=now)
+        .values(state=state, message=message, result=result, finished=now)
     )
     owner = connection.scalar(select(operations.c.owner).where(operations.c.id == str(id)))
     _forget_results(connection, owner, last=str(id))
@@ -102,7 +103,9 @@ def _forget_results(connection: Connection, owner: OwnerId | None, *, last: str)
     for id_, length in connection.execute(query.order_by(operations.c.created.desc())).all():
         left -= length
         if left < 0 and length > EMPTY:
-            connection.execute(update(operations).where(operations.c.id == id_).values(result={}))
+            connection.execute(
+                update(operations).where(operations.c.id == id_).values(result=NOTHING)
+            )
 
 
 def interrupt_running(connection: Connection, *, now: float) -> list[OperationRow]:

@@ -13,15 +13,18 @@ from uuid import UUID, uuid4
 import msgspec
 import structlog
 
+from nospoon.control.operations.results import encoded
 from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.model.principal import OwnerId
 from nospoon.runtime import storage
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.freeing import free
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 from nospoon.store import operations as stored
 from nospoon.store.database import Database
+from nospoon.store.encoded import Encoded
 from nospoon.store.operations import OperationRow, OperationState
 
 log = structlog.get_logger()
@@ -53,11 +56,21 @@ COALESCED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an operation's work ended. `result` is JSON for its caller."""
+    """How an operation's work ended. `result` is JSON for its caller; its lists are freed when it
+    is stored.
+    """
 
     state: OperationState
     message: str
     result: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How it ended, as it is stored: `result` apart, so that nothing else holds it."""
+
+    ended: Ended
+    result: Encoded
 
 
 @dataclass(slots=True)
@@ -179,7 +192,11 @@ class Operations:
         running.worked = True
         keeper.cancel()
         await asyncio.wait([keeper])
-        await self._finish(running, ended)
+        end = _End(Ended(ended.state, ended.message), await encoded(ended.result))
+        held = [ended.result]
+        del ended
+        await free(held)
+        await self._finish(running, end)
 
     async def _keep(self, running: Running) -> None:
         """Store events while they come, so that a daemon's sudden end takes few of them away."""
@@ -188,25 +205,25 @@ class Operations:
             with contextlib.suppress(NospoonError):  # the next time, or the end, tells of it
                 await self._store(running)
 
-    async def _store(self, running: Running, ended: Ended | None = None) -> None:
+    async def _store(self, running: Running, end: _End | None = None) -> None:
         fresh = running.events[running.stored :]
-        if fresh or ended is not None:
+        if fresh or end is not None:
             running.stored += len(fresh)  # now: what was begun is done, also when we are cancelled
             try:
-                await self._database.call(_save, running.row.id, fresh, ended, self._clock())
+                await self._database.call(_save, running.row.id, fresh, end, self._clock())
             except NospoonError:
                 running.stored -= len(fresh)
                 raise
 
-    async def _finish(self, running: Running, ended: Ended) -> None:
+    async def _finish(self, running: Running, end: _End) -> None:
         row = running.row
         try:
-            await self._store(running, ended)
+            await self._store(running, end)
         except NospoonError as error:
             log.error("the end of an operation is not stored yet", why=str(error))
-            self._tasks.start(self._store_later(running, ended), name=f"store {row.id}")
-        running.ended = ended
-        log.info("operation ended", operation=str(row.id), kind=row.kind, state=ended.state)
+            self._tasks.start(self._store_later(running, end), name=f"store {row.id}")
+        running.ended = end.ended
+        log.info("operation ended", operation=str(row.id), kind=row.kind, state=end.ended.state)
 
     def _release(self, running: Running) -> None:
         """Whatever happened meanwhile, the cluster is free again and followers see an end."""
@@ -217,11 +234,11 @@ class Operations:
         del self._running[running.row.id], self._busy[running.row.cluster_id]
         self._after()
 
-    async def _store_later(self, running: Running, ended: Ended) -> None:
+    async def _store_later(self, running: Running, end: _End) -> None:
         while True:
             await asyncio.sleep(AGAIN)
             with contextlib.suppress(NospoonError):
-                return await self._store(running, ended)
+                return await self._store(running, end)
 
     async def follow(self, id: UUID, *, after: int = 0) -> AsyncIterator[list[Event]]:  # noqa: A002
         """Events after `after`, some at a time; the last is `{"state", "message"}`."""
@@ -300,12 +317,12 @@ class Operations:
 
 
 def _save(
-    connection: Any, operation: UUID, events: list[Event], ended: Ended | None, now: float
+    connection: Any, operation: UUID, events: list[Event], end: _End | None, now: float
 ) -> None:
     for event in events:
         stored.add_event(connection, operation, seq=event["seq"], at=now, data=event)
-    if ended is not None:
-        state, message, result = ended.state, ended.message, ended.result
+    if end is not None:
+        state, message, result = end.ended.state, end.ended.message, end.result
         stored.finish(connection, operation, state=state, message=message, result=result, now=now)
 
 
