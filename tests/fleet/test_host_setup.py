@@ -71,6 +71,36 @@ def domains(host: FarHost) -> str:
     return "".join(host.run("virsh", "dumpxml", name) for name in names)
 
 
+def test_a_host_keeps_more_neighbors_than_guests_can_be(farm: Farm) -> None:
+    """The kernel's table is shared by all networks. These hosts are network namespaces, which have
+    no limits of their own: files stand for them.
+    """
+    rack, host = farm.rack, farm.hosts["rack-b"]
+    limits = [f"/proc/sys/net/{each}/neigh/default" for each in ("ipv4", "ipv6")]
+    covered = ("/proc/sys/net", "/etc/sysctl.d")
+    for each in covered:
+        host.run("mount", "-t", "tmpfs", "tmpfs", each)
+    host.run("mkdir", "-p", *limits)
+    mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
+    file = rack.file(f"cluster: {rack.name()}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n")
+    ipv4, ipv6 = ((f"{each}/gc_thresh2", f"{each}/gc_thresh3") for each in limits)
+    try:
+        for path, value in zip((*ipv4, *ipv6), ("512", "1024", "70000", "80000"), strict=True):
+            host.run("sh", "-c", f"echo {value} >{path}")
+        rack.run("host", "setup", file)
+        assert host.run("cat", *ipv4) == "32768\n65536\n"
+        kept = host.run("sh", "-c", "cat /etc/sysctl.d/*")
+        assert "net.ipv4.neigh.default.gc_thresh3 = 65536\n" in kept
+        assert "ipv6" not in kept, "it has more"
+        assert rack.json("host", "setup", file)[0]["changed"] == 0, "a second run changes nothing"
+        rack.run("host", "setup", "--undo", file)
+        assert host.run("cat", *ipv4, *ipv6) == "512\n1024\n70000\n80000\n"
+        assert host.run("ls", "/etc/sysctl.d") == ""
+    finally:
+        for each in covered:
+            host.run("umount", each)
+
+
 def test_what_cannot_be_prepared_is_told_and_nothing_is_lost(farm: Farm) -> None:
     rack, host = farm.rack, farm.hosts["rack-b"]
     file = a_file(farm, host)

@@ -223,6 +223,9 @@ async def test_what_guests_send_from_fills_no_memory_of_the_host(
         assert limit in noting.noted
         answers = ["cat", f"/proc/sys/net/ipv4/conf/{bridge}/arp_filter"]
         assert (await runner.run(answers)).stdout == "1\n", "to addresses of the network alone"
+        assert rack.link.shape.address6 == ""
+        ipv6 = ["cat", f"/proc/sys/net/ipv6/conf/{bridge}/disable_ipv6"]
+        assert (await runner.run(ipv6)).stdout == "1\n", "it has no address, and no neighbors"
         device = ["ip", "-d", "-json", "link", "show", "dev", device_of(bridge)]
         (shown,) = json.loads((await runner.run(device)).stdout)
         assert shown["linkinfo"]["info_data"]["limit"] == MOST_LEARNED
