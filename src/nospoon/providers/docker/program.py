@@ -49,6 +49,11 @@ LONGEST = 600.0
 """Seconds for an answer: an image of gigabytes is read meanwhile."""
 SETTLES = 15.0
 """Seconds within which what was killed is gone."""
+PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before reboots of a guest that ran for less than `RUNS`, one after the other: each costs
+its host half a second of a processor.
+"""
+RUNS = 30.0
 HALT = signal.SIGRTMIN + 3
 """By which systemd halts: it blocks it and reads it from a descriptor (systemd(1), Signals)."""
 ADDED = ("SYS_ADMIN", "SYS_BOOT", "SYS_PTRACE", "NET_ADMIN", "NET_RAW", "AUDIT_WRITE", "MKNOD")
@@ -587,6 +592,7 @@ def keep(engine: Engine, directory: Path, given: dict[str, Any], console: socket
     it; the container goes on, and is asked for again.
     """
     record, name = Record(Path(given["record"])), given["container"]
+    reboots = Reboots(time.monotonic())
     while True:
         with contextlib.suppress(OSError), console:
             while piece := console.recv(PIECE):
@@ -597,13 +603,27 @@ def keep(engine: Engine, directory: Path, given: dict[str, Any], console: socket
                 continue
             if ended(engine, name) != REBOOTED:
                 break
+            time.sleep(reboots.pause(time.monotonic()))
             console = bring_up(engine, directory, given)
+            reboots.began = time.monotonic()
         except EngineError as error:
             write(directory / "log", f"{error}\n")
             if not init_of(directory):
                 break
             time.sleep(1)
     clean(directory, given)
+
+
+class Reboots:
+    """How long each waits. `began`: when the guest did, by the clock of all arguments."""
+
+    def __init__(self, began: float) -> None:
+        self.began, self._early = began, 0
+
+    def pause(self, now: float) -> float:
+        """Seconds, of the one that comes now."""
+        self._early = self._early + 1 if now - self.began < RUNS else 0
+        return PAUSES[min(self._early, len(PAUSES) - 1)]
 
 
 def lives(directory: Path) -> bool:

@@ -1,0 +1,60 @@
+"""A guest that reboots as fast as it can costs its host no processor: each reboot of a container of
+Podman is half a second of one.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import pytest
+
+from nospoon.providers.docker import program
+from nospoon.providers.docker.program import PAUSES, REBOOTED, RUNS, EngineError, Reboots
+
+
+def test_reboots_that_come_early_wait_longer_and_longer() -> None:
+    reboots, now, waited = Reboots(100.0), 100.0, []
+    for _ in range(8):
+        now += 0.1
+        waited.append(reboots.pause(now))
+        now += waited[-1]
+        reboots.began = now
+    assert waited == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+
+
+def test_a_guest_that_ran_for_a_while_reboots_at_once() -> None:
+    reboots = Reboots(0.0)
+    for _ in PAUSES:
+        reboots.pause(0.0)
+    assert reboots.pause(0.0) == max(PAUSES)
+    assert reboots.pause(RUNS) == 0.0
+
+
+def test_a_keeper_waits_before_it_starts_a_guest_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, waited = [REBOOTED] * 5 + [128 + signal.SIGKILL], list[float]()
+
+    class Closed(socket):
+        def recv(self, *_: Any) -> bytes:
+            return b""
+
+    def bring_up(*_: object) -> socket:
+        return Closed()
+
+    def ended(*_: object) -> int:
+        if not ends:
+            raise EngineError("it was asked once too often")
+        return ends.pop(0)
+
+    for name, function in (("bring_up", bring_up), ("ended", ended)):
+        monkeypatch.setattr(program, name, function)
+    monkeypatch.setattr(program, "lives", lambda _: False)
+    monkeypatch.setattr(time, "sleep", waited.append)
+    given = {"record": str(tmp_path / "console"), "container": "c", "nics": []}
+    program.keep(program.Engine("/nowhere"), tmp_path, given, Closed())
+    assert waited == [0.0, 0.0, 1.0, 2.0, 4.0]
