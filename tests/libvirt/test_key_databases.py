@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,3 +120,34 @@ async def test_what_a_firmware_is_writing_is_read_again() -> None:
     with pytest.raises(HostUnreachable):
         await nvram(away).key_databases(uuid4())
     assert away.said == [broken], "nothing is asked twice of a host that is away"
+
+
+class Held(Written):
+    """A host that shows the file of the first machine when it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.began, self.go_on = 0, asyncio.Event(), asyncio.Event()
+
+    async def run(self, argv: Sequence[str], **given: object) -> Finished:
+        self.asked += 1
+        if self.asked == 1:
+            self.began.set()
+            await self.go_on.wait()
+        return await super().run(argv, **given)
+
+
+async def test_keys_of_one_machine_are_read_once_at_a_time_and_hold_up_no_other() -> None:
+    """A client of one BMC kept those of all other machines of the host waiting."""
+    host, slow = Held(), uuid4()
+    read = nvram(host)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(read.key_databases(slow))
+        await host.began.wait()
+        second = group.create_task(read.key_databases(slow))
+        assert await read.key_databases(uuid4()) == key_databases(MICROSOFT)
+        assert host.asked == 2
+        assert not first.done()
+        assert not second.done()
+        host.go_on.set()
+    assert first.result() == second.result() == key_databases(MICROSOFT)

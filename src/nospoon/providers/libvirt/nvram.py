@@ -44,11 +44,14 @@ from nospoon.providers.libvirt.varstore import (
     entering_setup,
     with_secure_boot,
 )
+from nospoon.runtime.turns import Turns
 
 log = structlog.get_logger()
 
 AGAIN = (0.1, 0.4, 1.0)
 """Seconds until what could not be read is read again."""
+READERS = 4
+"""Machines of a host whose keys are read at a time."""
 
 
 def edits_for(known: Known, boot: BootPlan) -> list[Edit]:
@@ -88,8 +91,9 @@ class Nvram:
     flash: Flash
     adopted: AdoptedVariables
     settled: set[UUID] = field(default_factory=set)
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """BMC clients ask, as often as they like: no more than one of the threads works for them."""
+    _reading: Turns = field(default_factory=Turns)
+    """BMC clients ask, as often as they like: of each machine its keys are read once at a time."""
+    _readers: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, READERS))
 
     async def edit(self, machine: UUID, edits: list[Edit]) -> None:
         """Change the variables of a machine that is off. Raises `ProviderError`."""
@@ -124,7 +128,7 @@ class Nvram:
         return await self._read(machine)
 
     async def _read(self, machine: UUID) -> Sequence[KeyDatabase]:
-        async with self._reading:
+        async with self._reading.of(str(machine)), self._readers:
             place = await self._place(machine, "read the keys")
             flash = (
                 await self.flash.read(place.file)
