@@ -14,6 +14,7 @@ from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NotFound, UsageError
 from nospoon.model.cluster import Host
+from nospoon.testing.probed import MACHINE
 
 OWNER, OTHER = 1001, 1002
 
@@ -58,3 +59,24 @@ def test_a_node_is_found_by_its_name_path_and_uuid_alone() -> None:
         with pytest.raises(NotFound):
             fleet.find(OWNER, missing)
     assert fleet.find(OWNER, "b/m").node == fleet.find(OWNER, "m").node == "m"
+
+
+def test_the_owner_of_a_bridge_is_found_without_a_look_at_all_nodes() -> None:
+    """Whoever asks for a script from a bridge had all nodes gone through."""
+    fleet = Fleet(cast("Hosts", Nothing()), cast("Authority", Nothing()), lambda _: None)
+
+    def plugged(uid: int, *bridges: str) -> Member:
+        made = member(uid, "a", "n")
+        nics = tuple(replace(MACHINE.nics[0], bridge=each) for each in bridges)
+        return replace(made, machine=replace(made.machine, nics=nics))
+
+    one, other = plugged(OWNER, "ns1", "ns1", "ns2"), plugged(OTHER, "ns3")
+    for each in (one, plugged(OWNER, "ns1"), other):
+        fleet.put(each)
+    members, fleet._members = fleet._members, Unlisted(fleet._members)
+    found = {each: fleet.owner_of_bridge(each) for each in ("ns1", "ns2", "ns3", "ns4")}
+    assert found == {"ns1": OWNER, "ns2": OWNER, "ns3": OTHER, "ns4": None}
+    fleet._members = members
+    fleet.put(replace(other, machine=replace(other.machine, nics=())))
+    fleet.drop(one.uuid)
+    assert [fleet.owner_of_bridge(each) for each in ("ns1", "ns2", "ns3")] == [OWNER, None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -69,6 +69,8 @@ class Fleet:
         self._left = left
         self._members: dict[UUID, Member] = {}
         self._named = defaultdict[int, dict[str, tuple[UUID, ...]]](dict)
+        self._plugged = defaultdict[str, Counter[int]](Counter)
+        """Bridge -> owners of what is plugged into it, with how many NICs."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -76,7 +78,10 @@ class Fleet:
     def put(self, member: Member, *, reached: bool = True) -> None:
         """`reached` false: its owner may not use it, so that nothing connects to its host."""
         self._unname(member.uuid)
+        self._unplug(member.uuid)
         self._members[member.uuid] = member
+        for nic in member.machine.nics:
+            self._plugged[nic.bridge][member.owner] += 1
         alike = self._named[member.owner].get(member.node, ())
         self._named[member.owner][member.node] = (*alike, member.uuid)
         if reached:
@@ -110,8 +115,21 @@ class Fleet:
         if len(alike) > 1:
             self._named[known.owner][known.node] = tuple(each for each in alike if each != uuid)
 
+    def _unplug(self, uuid: UUID) -> None:
+        known = self._members.get(uuid)
+        if known is None:
+            return
+        for nic in known.machine.nics:
+            owners = self._plugged[nic.bridge]
+            owners[known.owner] -= 1
+            if not owners[known.owner]:
+                del owners[known.owner]
+            if not owners:
+                del self._plugged[nic.bridge]
+
     def drop(self, uuid: UUID) -> None:
         self._unname(uuid)
+        self._unplug(uuid)
         self._members.pop(uuid, None)
         self._hosts.forget(uuid)
         self._authority.remove(uuid)
@@ -137,10 +155,7 @@ class Fleet:
 
     def owner_of_bridge(self, bridge: str) -> int | None:
         """Whose nodes are plugged into a bridge that nospoon made."""
-        for each in self._members.values():
-            if any(nic.bridge == bridge for nic in each.machine.nics):
-                return each.owner
-        return None
+        return next(iter(self._plugged.get(bridge, ())), None)
 
     def hosts_of_others(self, owner: OwnerId, names: Collection[str]) -> Iterator[Host]:
         """Those of other users' nodes that have one of these names, once for each node."""
