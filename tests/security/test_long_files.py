@@ -38,6 +38,8 @@ async def test_lists_and_a_start_hold_one_file_at_a_time(tmp_path: Path) -> None
             with bounded(path):
                 answer = await asked.ask(OWNER, "GET", path)
             assert answer.status == 200, f"{path}: {answer.body!r}"
+        with bounded("recover"):
+            assert (await asked.ask(0, "POST", "/v1/recover", {})).status == 200
     with bounded("a start"):
         async with a_daemon(tmp_path) as asked:
             there = (await asked.ask(OWNER, "GET", "/v1/clusters")).json

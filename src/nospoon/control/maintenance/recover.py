@@ -56,7 +56,9 @@ ONLY_IN_IRONIC = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cluster of the store, before anything was looked at. `busy`: what is under way on it."""
+    """A cluster of the store, before anything was looked at. `busy`: what is under way on it.
+    `row` is without its file while all clusters are held: those of one member may have gigabytes.
+    """
 
     row: ClusterRow
     nodes: Sequence[NodeRow]
@@ -192,7 +194,7 @@ class Recovery:
     async def _known(self) -> dict[UUID, Known]:
         return {
             row.id: Known(
-                row,
+                replace(row, text="", desired=b""),
                 await self._database.read(stored.nodes_of, row.id),
                 await self._survey.hosts_of(row),
                 self._operations.current(row.id),
@@ -205,6 +207,12 @@ class Recovery:
     ) -> dict[str, Any]:
         """What is told of it; nothing where all was known."""
         busy = self._operations.current(found.id) or (known.busy if known is not None else "")
+        if known is not None:
+            whole = await self._database.read(stored.get, found.id)
+            if whole is None:  # removed meanwhile
+                return {}
+            row = replace(known.row, text=whole.text, desired=whole.desired)
+            known = replace(known, row=row)
         part = await asyncio.to_thread(self._part, found, known, of, away)
         if busy:
             return _told(found, part, 0, f"skipped: {busy} is under way") if part.anything else {}
