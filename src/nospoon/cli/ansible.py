@@ -20,6 +20,7 @@ import click
 
 import nospoon
 from nospoon.cli.echo import echo, echo_colours
+from nospoon.cli.owners import is_own, is_own_with_place
 from nospoon.errors import MissingTool, UsageError
 
 COLLECTIONS = Path(nospoon.__file__).parent
@@ -38,6 +39,11 @@ OF_SETUP = frozenset(
 """Variables of the collection, which are no settings."""
 _SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
 """What an inventory in INI has for text, and people mean otherwise."""
+TEXT_ONLY = {
+    "ANSIBLE_INVENTORY_ENABLED": "yaml,ini",
+    "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+}
+"""Environment in which Ansible neither runs an inventory nor loads a plugin that one names."""
 COUNTS = ("ok", "changed", "failed", "unreachable")
 _ODD = re.compile(r"[^a-z0-9-]+")
 """What a host of a cluster file may not have in its name."""
@@ -47,15 +53,25 @@ _COUNT = re.compile(r"(\w+)=(\d+)")
 
 def inventory(path: str, *, playbooks: str | None = None) -> Any:
     """What Ansible itself makes of an inventory (`ansible-inventory --list`). `playbooks`: a
-    directory whose host_vars and group_vars count, too.
+    directory whose host_vars and group_vars count, too. Nothing of another user's is run.
 
     Raises `MissingTool`, or `UsageError` with Ansible's own words.
     """
     argv = [_tool("ansible-inventory"), "--list", "-i", str(Path(path).absolute())]
+    if playbooks is not None and not is_own(Path(playbooks)):
+        echo(f"{playbooks} belongs to another user: variables there do not count", err=True)
+        playbooks = None
     argv += ["--playbook-dir", playbooks] if playbooks is not None else []
-    done = subprocess.run(argv, cwd=_place(), capture_output=True, text=True, check=False)
+    is_foreign = not is_own_with_place(Path(path))
+    environment = {**os.environ, **(TEXT_ONLY if is_foreign else {})}
+    done = subprocess.run(
+        argv, env=environment, cwd=_place(), capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}")
+        hint = (
+            "It is another user's: as such it may be text, but not a script." if is_foreign else ""
+        )
+        raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}", hint=hint)
     return json.loads(done.stdout)
 
 
@@ -133,8 +149,7 @@ def _place() -> str:
     another user, but for the one who calls sudo.
     """
     here = Path.cwd()
-    users = {"0", str(os.geteuid()), os.environ.get("SUDO_UID", "0")}
-    return str(here) if str(here.stat().st_uid) in users else "/"
+    return str(here) if is_own(here) else "/"
 
 
 def _end(ansible: subprocess.Popen[str]) -> None:
