@@ -78,3 +78,13 @@ def test_reasons_are_not_left_out(
 def test_what_is_no_terminal_gets_all(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(ROWS, format_="table", names=NAMES, spare=("redfish",))
     assert str(ROWS[0]["redfish"]) in capsys.readouterr().out
+
+
+def test_a_text_with_line_ends_makes_no_rows_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """BMC clients write the messages of events, and guests those of consoles."""
+    rows = [{"at": "10:00", "message": "a\n10:01  fan failed"}, {"at": "10:02", "message": "b"}]
+    print_rows(rows, format_="table", names=("at", "message"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["AT     MESSAGE", "10:00  a 10:01  fan failed", "10:02  b"]

@@ -144,7 +144,8 @@ def _table(rows: list[dict[str, object]], names: list[str]) -> None:
     if not rows:
         echo("Nothing to show.", err=True)
         return
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    # in one line each: a text of a guest or BMC client could look like rows of its own
+    cells = [[" ".join(_cell(row[name]).split("\n")) for name in names] for row in rows]
     titles = [name.replace("_", " ").upper() for name in names]
     widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(names))]
     bold = sys.stdout.isatty() and _styles(os.environ)
