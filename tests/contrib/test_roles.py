@@ -98,8 +98,12 @@ def test_a_job_of_zuul_has_its_rack_and_keeps_what_it_said(rack: Rack) -> None:
     (rack.directory / "src/nospoon").symlink_to(CONTRIB.parent)
     zuul(rack, "pre-run", **given)
     assert len(rack.bmcs(name)) == 2
+    logs, elsewhere = rack.directory / "zuul-output/logs/nospoon", rack.directory / "elsewhere"
+    for each in (logs, elsewhere):
+        each.mkdir(parents=True)
+    (logs / "nospoon-support").symlink_to(elsewhere)  # by a user whose directory it is
     zuul(rack, "post-run", **given)
-    logs = rack.directory / "zuul-output/logs/nospoon"
+    assert list(elsewhere.iterdir()) == []
     assert (logs / "nospoon-support.tar.gz").stat().st_size > 0
     (file,) = logs.rglob("cluster.yaml")
     assert name in file.read_text()
