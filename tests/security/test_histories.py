@@ -134,7 +134,7 @@ async def test_a_result_is_encoded_while_others_have_their_turns(
         async with Tasks("test") as tasks:
             all_operations = Operations(database, tasks, unix, after=ended.set)
             row = await all_operations.start(
-                "verify", cluster_id=uuid4(), cluster="c", uid=OWNER, work=verify
+                "verify", cluster_id=uuid4(), cluster="c", owner=OWNER, work=verify
             )
             while not ended.is_set():
                 turn += 1
