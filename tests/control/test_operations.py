@@ -27,7 +27,7 @@ class SlowAtTheEnd(Database):
     storing: asyncio.Event
 
     async def call(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if function.__name__ == "_save" and isinstance(args[2], Ended):
+        if function.__name__ == "_save" and args[2] is not None:
             self.storing.set()
             await asyncio.to_thread(self.go.wait, 20)
         return await super().call(function, *args, **kwargs)
