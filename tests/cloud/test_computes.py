@@ -11,7 +11,7 @@ from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 from tests.cloud.test_cloud import connection, partitioned
 
-from nospoon.testing.cloud import UP, OwnCloud
+from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
@@ -94,10 +94,3 @@ def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves
     assert "cloud-lxc" not in {each.name for each in admin.placement.resource_providers()}
     assert not list(Path("/sys/fs/cgroup").rglob("nospoon-cloud-7600-*"))
     cloud.rack.run("dev", "cloud", "status")
-
-
-@pytest.mark.timeout(300, func_only=True)
-def test_up_adds_a_compute_host_and_repairs_it(cloud: OwnCloud) -> None:
-    cloud.rack.run(*UP, "--alt", "kvm")
-    assert hypervisors(connection(cloud, "nospoon-cloud-admin"))["cloud-qemu"] == "QEMU"
-    cloud.rack.run("dev", "cloud", "compute", "leave", "cloud-qemu")

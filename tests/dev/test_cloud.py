@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator
+from configparser import ConfigParser
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -28,6 +29,7 @@ from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import INSIDE, Wanted
 from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
+from nospoon.runtime.owned import Process
 from nospoon.testing.ironic import until
 
 ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -172,13 +174,15 @@ async def test_a_compute_host_has_a_name_and_groups_of_its_own_and_leaves_nothin
     tmp_path: Path,
 ) -> None:
     added, wanted = Compute("second", Virt.LXC), Wanted(port_base=7650)
-    computes.prepare(wanted, Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path)
+    computes.prepare(
+        wanted, Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path, cache=tmp_path
+    )
     computes.record(tmp_path, [added])
     name = computes.group(wanted, added)
     async with begun(tmp_path) as made:
         for _ in range(2):  # the second time it is found
             await made.run(computes.set_up(wanted, added), ENV)
-        run = computes.programs_of(Path("/made"), added)[0].argv[:-2]
+        run = computes.programs_of(wanted, Path("/made"), added)[0].argv[:-2]
         assert (await made.run([*run, "hostname"], ENV)).strip() == "second"
         assert name not in await made.run([*run, "cat", "/proc/self/cgroup"], ENV)
         assert "nova.conf" in await made.run([*run, "ls", str(computes.STATE)], ENV)
@@ -207,11 +211,55 @@ def test_a_name_that_a_compute_host_cannot_have_is_refused(name: str) -> None:
 
 def test_a_compute_host_differs_from_the_first_in_what_nova_needs(tmp_path: Path) -> None:
     added = Compute("other", Virt.LXC)
-    computes.prepare(Wanted(), Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path)
+    computes.prepare(
+        Wanted(), Passwords("ADMIN", "SERVICE", "USER"), added, state=tmp_path, cache=tmp_path
+    )
     text = (tmp_path / "computes/other/nova.conf").read_text()
     for line in ("host = other", f"state_path = {computes.STATE}", "virt_type = lxc"):
         assert line in text.splitlines()
     assert "uid_maps = 0:100000:65536" in text, "root of a container is not the host's"
+
+
+def test_ironic_is_a_compute_host_that_uses_the_clouds_services(tmp_path: Path) -> None:
+    added, wanted = computes.chosen(Virt.IRONIC), Wanted(port_base=7650)
+    secrets = Passwords("ADMIN", "SERVICE", "USER")
+    computes.prepare(wanted, secrets, added, state=tmp_path, cache=tmp_path)
+    own = tmp_path / "computes/cloud-ironic"
+    nova, ironic = (ConfigParser(interpolation=None) for _ in range(2))
+    nova.read(own / "nova.conf")
+    ironic.read(own / "ironic.conf")
+    wanted_of_nova = {
+        "host": "cloud-ironic",
+        "state_path": str(computes.STATE),
+        "compute_driver": "ironic.IronicDriver",
+    }
+    assert wanted_of_nova.items() <= dict(nova["DEFAULT"]).items()
+    assert not nova.has_section("libvirt")
+    assert ironic["DEFAULT"]["auth_strategy"] == "keystone"
+    for file, sections in (
+        (nova, ("ironic", "placement", "neutron", "glance", "keystone_authtoken")),
+        (ironic, ("glance", "neutron", "nova", "keystone_authtoken")),
+    ):
+        assert {file[each]["password"] for each in sections} == {"SERVICE"}
+        assert {file[each]["auth_url"] for each in sections} == {"http://127.0.0.1:7650/v3"}
+    for each in ("nova.conf", "ironic.conf"):
+        assert (own / each).stat().st_mode & 0o777 == 0o600
+        assert "ADMIN" not in (own / each).read_text()
+    assert ironic["deploy"]["http_url"] == "http://172.24.4.2:7657", "machines reach it there"
+
+
+def test_bmcs_of_this_machine_are_not_reached_without_its_interface() -> None:
+    done = CliRunner().invoke(dev_cloud.command, ["up", "--ironic", "--container"])
+    assert "which a cloud with --container does not share" in str(done.exception)
+
+
+async def test_a_cloud_has_one_ironic(tmp_path: Path) -> None:
+    first, second = (computes.chosen(Virt.IRONIC, name) for name in ("first", "second"))
+    computes.record(tmp_path, [first])
+    where = Namespaces(Process(1, 1), tmp_path)
+    with pytest.raises(Conflict, match="has an Ironic already, compute host 'first'"):
+        await joining.join(Wanted(), where, Path("/cache/environments/made"), second)
+    assert computes.recorded(tmp_path) == [first]
 
 
 def test_only_a_cloud_of_this_machine_can_be_joined(tmp_path: Path) -> None:
@@ -219,4 +267,4 @@ def test_only_a_cloud_of_this_machine_can_be_joined(tmp_path: Path) -> None:
     done = CliRunner().invoke(dev_cloud.command, argv)
     assert "no cloud of `nospoon dev cloud up` is in" in str(done.exception)
     done = CliRunner().invoke(dev_cloud.command, ["compute"])
-    assert "compute needs --join CLOUDFILE and --virt lxc|qemu" in str(done.exception)
+    assert "compute needs --join CLOUDFILE and --virt lxc|qemu|ironic" in str(done.exception)

@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
-from nospoon.dev.options import rendered
+from nospoon.dev.options import Sections, rendered
 
 CLOUD = "nospoon-dev"
 """The cloud's name in clouds.yaml."""
@@ -91,7 +91,12 @@ INTERFACES: Mapping[str, str] = {
 
 
 def ironic_conf(wanted: Wanted, *, state: Path) -> str:
-    """ironic.conf, with everything of it below `state`."""
+    """ironic.conf of a standalone Ironic."""
+    return rendered(ironic_sections(wanted, state=state))
+
+
+def ironic_sections(wanted: Wanted, *, state: Path) -> Sections:
+    """What ironic.conf has, with everything of it below `state`."""
     strategy = {Auth.NONE: "noauth", Auth.HTTP_BASIC: "http_basic"}[wanted.auth]
     sections: dict[str, dict[str, object]] = {
         "DEFAULT": {
@@ -143,7 +148,7 @@ def ironic_conf(wanted: Wanted, *, state: Path) -> str:
         place, _, value = each.partition("=")
         section, _, option = place.rpartition(".")
         sections.setdefault(section or "DEFAULT", {})[option] = value
-    return rendered(sections)
+    return sections
 
 
 def clouds(wanted: Wanted, password: str) -> dict[str, Any]:

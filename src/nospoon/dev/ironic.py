@@ -36,7 +36,7 @@ TOOLS = {"ipmitool": "ipmitool"}
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 LEAVING_SECONDS = 3.0
-_DIRECTORIES = (
+DIRECTORIES = (
     "tmp", "http", "tftp", "tftp-master", "images", "master", "locks", "certificates", "bin",
 )  # fmt: skip
 LAST_PORT = 65535
@@ -79,7 +79,7 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Ironic:
 
     Raises `ProviderError` with the end of its log when it does not come up.
     """
-    _need_tools()
+    need_tools()
     _refuse_wrong(wanted)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with alone(state):
@@ -139,7 +139,8 @@ async def answers(found: Ironic) -> bool:
     return await asyncio.to_thread(_has_drivers, found)
 
 
-def _need_tools() -> None:
+def need_tools() -> None:
+    """Raises `MissingTool` for what its conductor runs."""
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if missing:
         names = " ".join(missing)
@@ -213,9 +214,9 @@ def _taken(address: str, port: int) -> str:
 
 
 async def _prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
-    for name in _DIRECTORIES:
+    for name in DIRECTORIES:
         (state / name).mkdir(exist_ok=True)
-    _name_mkisofs(state)
+    name_mkisofs(state)
     password = _password(state)
     _write(state / "ironic.conf", ironic_conf(wanted, state=state))
     _write(state / "clouds.yaml", yaml.safe_dump(clouds(wanted, password)))
@@ -266,7 +267,7 @@ def _write(path: Path, text: str) -> None:
         opened.write(text)
 
 
-def _name_mkisofs(state: Path) -> None:
+def name_mkisofs(state: Path) -> None:
     """Ironic makes virtual media by `mkisofs`, which xorriso is where it is called so."""
     named, program = state / "bin" / "mkisofs", shutil.which("xorrisofs")
     if program is not None and not named.exists():

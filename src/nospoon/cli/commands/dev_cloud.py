@@ -26,7 +26,7 @@ SMALLEST = 28
 
 @click.group("cloud")
 def command() -> None:
-    """A real OpenStack on this machine: Keystone, Glance, Placement, Neutron and Nova.
+    """A real OpenStack on this machine: Keystone, Glance, Placement, Neutron, Nova, and Ironic.
 
     It runs in namespaces of its own, with its own database, message broker, Open vSwitch and
     libvirtd. Needs root.
@@ -42,9 +42,10 @@ def command() -> None:
               help="Give this machine no interface to the provider network.")  # fmt: skip
 @click.option("--alt", type=click.Choice(list(_ALTERNATIVES)),
               help="Add a compute host for images of this type: see `compute`.")  # fmt: skip
+@click.option("--ironic", is_flag=True, help="Add Ironic, and a compute host for its nodes.")
 @output_options
 def up(
-    port_base: int, public: str, container: bool, alt: str | None, format_: str, columns: tuple[str, ...]  # noqa: E501, FBT001  (click passes options by name)
+    port_base: int, public: str, container: bool, alt: str | None, ironic: bool, format_: str, columns: tuple[str, ...]  # noqa: E501, FBT001  (click passes options by name)
 ) -> None:  # fmt: skip
     """Start it, repair it, or find it running; with other settings it is made again, empty.
 
@@ -53,12 +54,13 @@ def up(
     """
     settings = connect.current_settings()
     wanted = Wanted(port_base, _range(public), container)
-    added = computes.chosen(_ALTERNATIVES[alt]) if alt else None
-    if added is not None:
-        joining.need_driver(added.virt)
+    kinds = [*([_ALTERNATIVES[alt]] if alt else []), *([Virt.IRONIC] if ironic else [])]
+    for virt in kinds:
+        joining.need(wanted, virt)
     echo("OpenStack: environment, databases, services …", err=True)
     found = asyncio.run(cloud.up(wanted, state=settings.state / "dev/cloud", cache=settings.cache))
-    if added is not None:
+    for virt in kinds:
+        added = computes.chosen(virt)
         asyncio.run(joining.join(found.wanted, found.where, found.made, added))
     print_record(_described(found, problems=[]), format_=format_, columns=columns)
     echo(f"Use it: export OS_CLIENT_CONFIG_FILE={found.clouds_file} OS_CLOUD={CLOUD}", err=True)
@@ -97,7 +99,7 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
 @click.option(
     "--virt",
     type=click.Choice([str(each) for each in Virt]),
-    help="What it runs: containers or QEMU.",
+    help="What it runs: containers, QEMU, or Ironic for bare metal.",
 )
 @click.option("--name", default="", help="Its name in the cloud.  [default: cloud-VIRT]")
 @click.pass_context
@@ -111,7 +113,7 @@ def compute(context: click.Context, file: str | None, virt: str | None, name: st
             raise UsageError("--join, --virt and --name are of `compute` alone")
         return
     if file is None or virt is None:
-        raise UsageError("compute needs --join CLOUDFILE and --virt lxc|qemu")
+        raise UsageError("compute needs --join CLOUDFILE and --virt lxc|qemu|ironic")
     found = _running(Path(file).resolve().parent)
     added = computes.chosen(Virt(virt), name)
     asyncio.run(joining.join(found.wanted, found.where, found.made, added))
@@ -174,7 +176,7 @@ def _range(text: str) -> IPv4Network:
 
 def _described(found: Cloud, *, problems: list[str]) -> dict[str, object]:
     return {
-        **{api: found.wanted.url(api) for api in Api},
+        **{api: found.wanted.url(api) for api in found.apis},
         "works": not problems,
         "public": str(found.wanted.public),
         "interface": found.interface,

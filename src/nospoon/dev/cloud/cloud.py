@@ -18,6 +18,7 @@ from pathlib import Path
 from nospoon.dev import environment
 from nospoon.dev.alone import alone
 from nospoon.dev.cloud import (
+    baremetal,
     computes,
     interfaces,
     joining,
@@ -28,6 +29,7 @@ from nospoon.dev.cloud import (
     start,
 )
 from nospoon.dev.cloud.client import is_answering
+from nospoon.dev.cloud.computes import Virt
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import Api, Wanted
 from nospoon.errors import MissingTool, ProviderError, UsageError
@@ -59,6 +61,12 @@ class Cloud:
     def interface(self) -> str:
         """The host's, to the provider network; "" for none."""
         return "" if self.wanted.container else interfaces.link(self.wanted)
+
+    @property
+    def apis(self) -> list[Api]:
+        """What clients reach. Ironic may not be in it."""
+        has_ironic = any(each.virt is Virt.IRONIC for each in computes.recorded(self.state))
+        return [each for each in Api if has_ironic or each is not Api.IRONIC]
 
     @property
     def is_filled(self) -> bool:
@@ -93,6 +101,8 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
         kept = await schema.kept(cache, LOCK_FILE)
         try:
             added = computes.recorded(state)
+            if any(each.virt is Virt.IRONIC for each in added):
+                await baremetal.ensure(made)
             await start.complete(wanted, found.where, made, kept=kept, added=added)
         except BaseException:
             if not found.is_filled:  # the next `up` begins again; logs stay until then
@@ -137,8 +147,8 @@ async def problems(found: Cloud) -> list[str]:
     ]
     silent = [
         f"{api} does not answer"
-        for api in programs.WSGI
-        if not await asyncio.to_thread(is_answering, found.wanted, api)
+        for api in found.apis
+        if api is not Api.SERIAL and not await asyncio.to_thread(is_answering, found.wanted, api)
     ]
     missing = [] if found.is_filled else ["it did not come up completely"]
     return missing + ended + silent

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from nospoon.dev.cloud import baremetal
 from nospoon.dev.cloud.configuration import HOST, Passwords, compute
 from nospoon.dev.cloud.preparation import QEMU_CONFIGURATION, write
 from nospoon.dev.cloud.programs import COMPUTE, Program
 from nospoon.dev.cloud.wanted import INSIDE, Wanted
-from nospoon.dev.options import rendered
+from nospoon.dev.options import Sections, rendered
 from nospoon.errors import UsageError
 
 RECORD = "computes.json"
@@ -27,10 +28,11 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}\Z")
 
 
 class Virt(StrEnum):
-    """Nova's `virt_type`, and what images ask for by `img_hv_type`."""
+    """What a compute host runs: libvirt's with this `virt_type`, or Ironic."""
 
     LXC = "lxc"
     QEMU = "qemu"
+    IRONIC = "ironic"
 
 
 STATE = Path("/run/compute")
@@ -84,13 +86,31 @@ def record(state: Path, all_of_them: list[Compute]) -> None:
     write(state / RECORD, json.dumps({each.name: each.virt for each in all_of_them}))
 
 
-def prepare(wanted: Wanted, passwords: Passwords, added: Compute, *, state: Path) -> None:
+def directory(state: Path, added: Compute) -> Path:
+    """What it has, as this machine sees it."""
+    return state / "computes" / added.name
+
+
+def prepare(
+    wanted: Wanted, passwords: Passwords, added: Compute, *, state: Path, cache: Path
+) -> None:
     """Write its configuration."""
-    own = state / "computes" / added.name
+    own = directory(state, added)
     for each in ("instances", "etc/libvirt", "ns"):
         (own / each).mkdir(parents=True, exist_ok=True)
     write(own / "etc/libvirt/qemu.conf", QEMU_CONFIGURATION)
     write(own / "etc/libvirt/lxc.conf", 'security_driver = "none"\n')
+    if added.virt is Virt.IRONIC:
+        baremetal.prepare(own)
+        more = baremetal.sections(wanted, passwords, name=added.name, state=STATE, cache=cache)
+        write(own / baremetal.CONFIGURATION, rendered(more))
+        settings = baremetal.nova(wanted, passwords, name=added.name, state=STATE)
+    else:
+        settings = _of_libvirt(wanted, passwords, added)
+    write(own / "nova.conf", rendered(settings))
+
+
+def _of_libvirt(wanted: Wanted, passwords: Passwords, added: Compute) -> Sections:
     sections = compute(wanted, passwords)
     settings = {
         **sections,
@@ -99,7 +119,7 @@ def prepare(wanted: Wanted, passwords: Passwords, added: Compute, *, state: Path
     }
     if added.virt is Virt.LXC:  # Nova gives containers no serial ports
         settings["serial_console"] = {"enabled": "false"}
-    write(own / "nova.conf", rendered(settings))
+    return settings
 
 
 _IDS = "0:100000:65536"
@@ -125,19 +145,31 @@ def end(added: Compute) -> list[str]:
     return _script("end", added)
 
 
-def programs_of(made: Path, added: Compute) -> tuple[Program, ...]:
-    """Its services: libvirt's, and nova-compute. `made`: the Python environment."""
+def programs_of(wanted: Wanted, made: Path, added: Compute) -> tuple[Program, ...]:
+    """Its services, nova-compute last. `made`: the cloud's Python environment."""
     script = str(Path(__file__).with_name("nova_compute.py"))
     config = f"--config-file={STATE}/nova.conf"
-    argv: Mapping[str, tuple[str, ...]] = {
-        "virtlogd": ("virtlogd", "--pid-file=/run/libvirt/virtlogd.pid"),
-        "libvirtd": ("libvirtd", "--pid-file=/run/libvirt/libvirtd.pid"),
-        COMPUTE: (f"{made}/bin/python", "-P", script, config),
-    }
+    argv = _LIBVIRT
+    env: Mapping[str, str] = {}
+    if added.virt is Virt.IRONIC:
+        argv, env = baremetal.services(wanted, made, STATE), baremetal.variables(made, STATE)
+    of = {COMPUTE: {NETWORK_HOST: HOST}}
+    argv = {**argv, COMPUTE: (f"{made}/bin/python", "-P", script, config)}
     return tuple(
-        Program(f"{added.name}-{name}", (*_script("run", added), *each), {NETWORK_HOST: HOST})
+        Program(f"{added.name}-{name}", (*run(added), *each), of.get(name, env))
         for name, each in argv.items()
     )
+
+
+_LIBVIRT: Mapping[str, tuple[str, ...]] = {
+    "virtlogd": ("virtlogd", "--pid-file=/run/libvirt/virtlogd.pid"),
+    "libvirtd": ("libvirtd", "--pid-file=/run/libvirt/libvirtd.pid"),
+}
+
+
+def run(added: Compute) -> tuple[str, ...]:
+    """What comes before a command that runs there."""
+    return tuple(_script("run", added))
 
 
 def group(wanted: Wanted, added: Compute) -> str:
@@ -151,4 +183,4 @@ def _script(command: str, added: Compute) -> list[str]:
 
 def remove_files(gone: Compute, *, state: Path) -> None:
     """All that it has."""
-    shutil.rmtree(state / "computes" / gone.name)
+    shutil.rmtree(directory(state, gone))

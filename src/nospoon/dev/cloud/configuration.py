@@ -42,7 +42,8 @@ def database(name: str) -> str:
     return f"mysql+pymysql://root@localhost/{name}?unix_socket={DATABASE_SOCKET}"
 
 
-def _login(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
+def login(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
+    """How services reach one another."""
     return {
         "auth_type": "password",
         "auth_url": f"{wanted.url(Api.KEYSTONE)}/v3",
@@ -55,9 +56,10 @@ def _login(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
     }
 
 
-def _token(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
+def token(wanted: Wanted, passwords: Passwords) -> dict[str, object]:
+    """How they check tokens of clients."""
     return {
-        **_login(wanted, passwords),
+        **login(wanted, passwords),
         "www_authenticate_uri": wanted.url(Api.KEYSTONE),
         "service_token_roles_required": "true",
         "service_token_roles": "service",
@@ -78,7 +80,7 @@ def _keystone(wanted: Wanted, passwords: Passwords) -> Sections:
 def _placement(wanted: Wanted, passwords: Passwords) -> Sections:
     return {
         "placement_database": {"connection": database("placement")},
-        "keystone_authtoken": _token(wanted, passwords),
+        "keystone_authtoken": token(wanted, passwords),
     }
 
 
@@ -91,7 +93,7 @@ def _glance(wanted: Wanted, passwords: Passwords) -> Sections:
         "images": {"filesystem_store_datadir": work / "images"},
         "os_glance_staging_store": {"filesystem_store_datadir": work / "stage"},
         "os_glance_tasks_store": {"filesystem_store_datadir": work / "tasks"},
-        "keystone_authtoken": _token(wanted, passwords),
+        "keystone_authtoken": token(wanted, passwords),
         "paste_deploy": {"flavor": "keystone", "config_file": INSIDE / "etc/glance/paste.ini"},
         "oslo_concurrency": {"lock_path": INSIDE / "locks"},
     }
@@ -115,9 +117,9 @@ def _neutron(wanted: Wanted, passwords: Passwords) -> Sections:
             "api_paste_config": INSIDE / "etc/neutron/api-paste.ini",
         },
         "database": {"connection": database("neutron")},
-        "keystone_authtoken": _token(wanted, passwords),
-        "nova": _login(wanted, passwords),
-        "placement": _login(wanted, passwords),
+        "keystone_authtoken": token(wanted, passwords),
+        "nova": login(wanted, passwords),
+        "placement": login(wanted, passwords),
         "agent": {"root_helper": "sudo", "tunnel_types": "vxlan", "report_interval": 10},
         "oslo_concurrency": {"lock_path": INSIDE / "locks"},
         "ml2": {
@@ -156,7 +158,7 @@ def _nova(wanted: Wanted, passwords: Passwords) -> Sections:
 
 def compute(wanted: Wanted, passwords: Passwords) -> dict[str, Mapping[str, object]]:
     """Of the first compute host. Without databases: compute hosts ask the conductor."""
-    login = _login(wanted, passwords)
+    account = login(wanted, passwords)
     proxy = wanted.port(Api.SERIAL)
     return {
         "DEFAULT": {
@@ -173,12 +175,12 @@ def compute(wanted: Wanted, passwords: Passwords) -> dict[str, Mapping[str, obje
             "shutdown_timeout": 3,  # of guests that do not know ACPI; a minute otherwise
             "mkisofs_cmd": "xorrisofs",
         },
-        "keystone_authtoken": _token(wanted, passwords),
-        "service_user": {**login, "send_service_user_token": "true"},
-        "placement": login,
-        "glance": login,
-        "neutron": login,
-        "cinder": login,
+        "keystone_authtoken": token(wanted, passwords),
+        "service_user": {**account, "send_service_user_token": "true"},
+        "placement": account,
+        "glance": account,
+        "neutron": account,
+        "cinder": account,
         "wsgi": {"api_paste_config": INSIDE / "etc/nova/api-paste.ini"},
         "conductor": {"workers": 1},
         "scheduler": {"workers": 1, "discover_hosts_in_cells_interval": 3},

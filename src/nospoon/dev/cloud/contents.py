@@ -23,6 +23,9 @@ _CATALOGUE = {
     Api.NOVA: ("compute", "/v2.1"),
 }
 """Type of each service, and the path of its endpoint. Keystone makes its own."""
+_INTERFACES = "public", "internal", "admin"
+_BAREMETAL = "baremetal"
+"""The type of Ironic, which joins and leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,38 @@ async def accounts(client: Client, passwords: Passwords) -> None:
             path = f"/v3/projects/{project}/users/{user}/roles/{roles[role]}"
             await client.call("PUT", Api.KEYSTONE, path)
     for api, (kind, path) in _CATALOGUE.items():
-        service = await _identity(client, "service", {"name": api, "type": kind})
-        for interface in ("public", "internal", "admin"):
-            told = {
-                "service_id": service, "interface": interface, "region_id": REGION,
-                "url": client.wanted.url(api) + path,
-            }  # fmt: skip
-            await _identity(client, "endpoint", told)
+        await _enter(client, api, kind, client.wanted.url(api) + path)
+
+
+async def _enter(client: Client, api: Api, kind: str, url: str) -> None:
+    """An entry of the catalogue."""
+    service = await _identity(client, "service", {"name": api, "type": kind})
+    for interface in _INTERFACES:
+        told = {
+            "service_id": service, "interface": interface, "region_id": REGION, "url": url,
+        }  # fmt: skip
+        await _identity(client, "endpoint", told)
+
+
+async def enter_ironic(client: Client) -> None:
+    """Have Ironic in the catalogue."""
+    found = (await client.call("GET", Api.KEYSTONE, "/v3/endpoints"))["endpoints"]
+    known = [each["url"] for each in found]
+    if known.count(client.wanted.url(Api.IRONIC)) < len(_INTERFACES):
+        await remove_ironic(client)
+        await _enter(client, Api.IRONIC, _BAREMETAL, client.wanted.url(Api.IRONIC))
+
+
+async def remove_ironic(client: Client) -> None:
+    """Take Ironic out of the catalogue."""
+    for each in await _entries_of_ironic(client):
+        await client.call("DELETE", Api.KEYSTONE, f"/v3/services/{each}")
+
+
+async def _entries_of_ironic(client: Client) -> list[str]:
+    path = f"/v3/services?type={_BAREMETAL}"
+    listed = (await client.call("GET", Api.KEYSTONE, path))["services"]
+    return [each["id"] for each in listed]
 
 
 async def _identity(client: Client, kind: str, wanted: Mapping[str, object]) -> str:
@@ -123,7 +151,7 @@ async def networks(client: Client) -> None:
     lower, upper = client.wanted.public.subnets()
     all_may = {"shared": True, "router:external": True}
     for name, physical, owner, pool in (
-        (NETWORK, PUBLIC, all_may, (lower[2], lower[-1])),
+        (NETWORK, PUBLIC, all_may, (lower[3], lower[-1])),
         (OWN_NETWORK, RACKS, {"project_id": project}, (upper[0], upper[-2])),
     ):
         wanted = {
@@ -150,6 +178,13 @@ async def computes(client: Client) -> set[str]:
         for each in known["hypervisors"]
         if each["state"] == "up" and each["id"] in providers
     }
+
+
+async def services(client: Client) -> set[str]:
+    """Compute hosts that report. Those of Ironic have as many hypervisors as nodes, or none."""
+    path = "/v2.1/os-services?binary=nova-compute"
+    listed = (await client.call("GET", Api.NOVA, path))["services"]
+    return {each["host"] for each in listed if each["state"] == "up"}
 
 
 async def agents(client: Client) -> set[str]:

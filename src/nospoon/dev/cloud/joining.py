@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from nospoon.dev import ironic
 from nospoon.dev.alone import alone
-from nospoon.dev.cloud import computes, preparation, programs, start
+from nospoon.dev.cloud import baremetal, computes, contents, preparation, programs, start
 from nospoon.dev.cloud.client import Client, logged_in
 from nospoon.dev.cloud.computes import LXC_DRIVER, Compute, Virt
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import Api, Wanted
-from nospoon.errors import Conflict, MissingTool, NotFound
+from nospoon.errors import Conflict, MissingTool, NotFound, UsageError
 from nospoon.runtime import process
 
 SHOWN = 5
-"""Servers that a refusal names."""
+"""Servers or nodes that a refusal names."""
 
 
-def need_driver(virt: Virt) -> None:
-    """Raises `MissingTool` where libvirt has no driver for it."""
+def need(wanted: Wanted, virt: Virt) -> None:
+    """Raises `MissingTool` for what a compute host of this kind needs, `UsageError` where the cloud
+    cannot have one.
+    """
+    if virt is Virt.IRONIC and wanted.container:
+        raise UsageError(
+            "Ironic reaches BMCs of this machine by the provider network, which a cloud with "
+            "--container does not share",
+            hint="Leave out --container.",
+        )
+    if virt is Virt.IRONIC:
+        ironic.need_tools()
     program, package = LXC_DRIVER
     if virt is Virt.LXC and not program.exists():
         raise MissingTool(
@@ -35,7 +46,7 @@ async def join(wanted: Wanted, where: Namespaces, made: Path, added: Compute) ->
 
     Raises `Conflict` where another one has the name, `ProviderError` with the end of a log.
     """
-    need_driver(added.virt)
+    need(wanted, added.virt)
     with alone(where.state):
         known = {each.name: each for each in computes.recorded(where.state)}
         if known.get(added.name, added) != added:
@@ -43,8 +54,11 @@ async def join(wanted: Wanted, where: Namespaces, made: Path, added: Compute) ->
                 f"the cloud has a compute host {added.name!r} of {known[added.name].virt}",
                 hint="Choose another --name.",
             )
+        if added.virt is Virt.IRONIC:
+            _refuse_second(known.values(), added)
+            await baremetal.ensure(made)
         passwords = preparation.passwords(where.state)
-        computes.prepare(wanted, passwords, added, state=where.state)
+        computes.prepare(wanted, passwords, added, state=where.state, cache=made.parents[1])
         computes.record(where.state, [*(known | {added.name: added}).values()])
         await start.join(wanted, where, made, added)
 
@@ -58,17 +72,30 @@ async def leave(wanted: Wanted, where: Namespaces, made: Path, name: str) -> Non
             raise NotFound(f"no compute host {name!r} joined the cloud; those that did: {names}")
         client = await logged_in(wanted, preparation.passwords(where.state).admin)
         services = await _services(client, name)
-        await _refuse_servers(client, name, services)
-        await _end(where, made, known[name])
+        await _set_status(client, services, "disabled")  # nothing is scheduled to it any more
+        try:
+            await _refuse_servers(client, name)
+            if known[name].virt is Virt.IRONIC:
+                await _refuse_nodes(client)
+        except BaseException:
+            await _set_status(client, services, "enabled")
+            raise
+        await _end(wanted, where, made, known[name])
         for each in services:
             await client.call("DELETE", Api.NOVA, f"/v2.1/os-services/{each['id']}")
+        if known[name].virt is Virt.IRONIC:
+            await contents.remove_ironic(client)
         computes.record(where.state, [each for each in known.values() if each.name != name])
         computes.remove_files(known[name], state=where.state)
 
 
-async def _end(where: Namespaces, made: Path, gone: Compute) -> None:
-    names = [each.name for each in computes.programs_of(made, gone)]
-    await where.run(computes.end(gone), programs.environment(made))
+async def _end(wanted: Wanted, where: Namespaces, made: Path, gone: Compute) -> None:
+    names = [each.name for each in computes.programs_of(wanted, made, gone)]
+    env = programs.environment(made)
+    await where.run(computes.end(gone), env)
+    if gone.virt is Virt.IRONIC:
+        for argv in baremetal.tear_down():
+            await where.run(argv, env)
     await where.forget(names)
     await _clear(where.state, gone)
 
@@ -80,18 +107,37 @@ async def _services(client: Client, name: str) -> list[dict[str, object]]:
     return found
 
 
-async def _refuse_servers(client: Client, name: str, services: list[dict[str, object]]) -> None:
-    """Nothing is scheduled to it any more; but what it has may not be lost."""
-    await _set_status(client, services, "disabled")
+async def _refuse_servers(client: Client, name: str) -> None:
+    """What it has may not be lost."""
     path = f"/v2.1/servers?all_tenants=1&host={name}"
     servers = [each["name"] for each in (await client.call("GET", Api.NOVA, path))["servers"]]
     if servers:
-        await _set_status(client, services, "enabled")
-        more = f" and {len(servers) - SHOWN} more" if len(servers) > SHOWN else ""
         raise Conflict(
-            f"compute host {name!r} has servers: {', '.join(servers[:SHOWN])}{more}",
+            f"compute host {name!r} has servers: {_named(servers)}",
             hint="Delete them first.",
         )
+
+
+def _refuse_second(known: Iterable[Compute], added: Compute) -> None:
+    """Nova and the catalogue have one Ironic."""
+    for each in known:
+        if each.virt is Virt.IRONIC and each != added:
+            raise Conflict(f"the cloud has an Ironic already, compute host {each.name!r}")
+
+
+async def _refuse_nodes(client: Client) -> None:
+    """What was enrolled would be lost without a trace for who enrolled it."""
+    nodes = (await client.call("GET", Api.IRONIC, "/v1/nodes"))["nodes"]
+    if nodes:
+        names = _named(each["name"] or each["uuid"] for each in nodes)
+        raise Conflict(f"Ironic has nodes: {names}", hint="Delete them first.")
+
+
+def _named(names: Iterable[str]) -> str:
+    """The first few."""
+    known = [*names]
+    more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+    return f"{', '.join(known[:SHOWN])}{more}"
 
 
 async def _set_status(client: Client, services: list[dict[str, object]], status: str) -> None:

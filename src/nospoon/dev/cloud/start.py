@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from nospoon.dev.cloud import (
+    baremetal,
     computes,
     configuration,
     contents,
@@ -21,7 +22,7 @@ from nospoon.dev.cloud import (
 )
 from nospoon.dev.cloud import waiting as waiting_script
 from nospoon.dev.cloud.client import Client, is_answering, logged_in
-from nospoon.dev.cloud.computes import Compute
+from nospoon.dev.cloud.computes import Compute, Virt
 from nospoon.dev.cloud.configuration import HOST
 from nospoon.dev.cloud.namespaces import Namespaces, tail
 from nospoon.dev.cloud.programs import Program
@@ -60,18 +61,18 @@ async def complete(
         async with asyncio.TaskGroup() as group:
             for fill in (contents.flavors, contents.image, contents.networks):
                 group.create_task(fill(client))
-    await at.computes(added)
+    await at.computes(client, added)
     await at.wait("queue", *programs.AGENT_QUEUES, *(each.queue for each in added))
-    await at.settled(client, {HOST, *(each.name for each in added)})
+    await at.settled(client, added, hosts={HOST})
 
 
 async def join(wanted: Wanted, where: Namespaces, made: Path, added: Compute) -> None:
     """Start a compute host beside those of a cloud that runs, and wait until it is scheduled to."""
     at = _Start(wanted, where, made)
     client = await logged_in(wanted, preparation.passwords(where.state).admin)
-    await at.computes([added])
+    await at.computes(client, [added])
     await at.wait("queue", added.queue)
-    await at.settled(client, {added.name})
+    await at.settled(client, [added])
 
 
 @dataclass(slots=True)
@@ -151,18 +152,43 @@ class _Start:
             await self._alive_or_raise()
             await self._pause(end, api)
 
-    async def computes(self, wanted: Sequence[Compute]) -> None:
+    async def computes(self, client: Client, wanted: Sequence[Compute]) -> None:
         """Namespaces of each, and what runs in them."""
         for each in wanted:
             await self.where.run(computes.set_up(self.wanted, each), self.env)
-            await self.start(*computes.programs_of(self.made, each))
+            *base, nova = computes.programs_of(self.wanted, self.made, each)
+            if each.virt is Virt.IRONIC:
+                await self._ironic(client, each)
+                await self.start(*base)
+                await self.api(Api.IRONIC)
+            await self.start(*base, nova)
 
-    async def settled(self, client: Client, hosts: AbstractSet[str]) -> None:
-        """Until agents and these compute hosts report."""
+    async def _ironic(self, client: Client, added: Compute) -> None:
+        """What Ironic has before it starts: an address, tables, and entries of the catalogue and of
+        Nova's cell, which knows no host without hypervisors.
+        """
+        for argv in baremetal.set_up(self.wanted):
+            await self.where.run(argv, self.env)
+        own = computes.directory(self.where.state, added)
+        if argv := baremetal.migration(own, self.made, computes.STATE):
+            env = {**self.env, **baremetal.variables(self.made, computes.STATE)}
+            await self.where.run([*computes.run(added), *argv], env)
+            baremetal.migrated(own, self.made)
+        await contents.enter_ironic(client)
+        await schema.sql(self.where, self.env, baremetal.MAP_HOST.format(host=added.name))
+
+    async def settled(
+        self, client: Client, added: Sequence[Compute], *, hosts: AbstractSet[str] = frozenset()
+    ) -> None:
+        """Until agents, these compute hosts, and those that were added report."""
         end = clock.monotonic() + START_SECONDS
+        of_ironic = {each.name for each in added if each.virt is Virt.IRONIC}
+        hosts |= {each.name for each in added} - of_ironic
         while True:
             missing = set(programs.AGENTS) - await contents.agents(client)
             missing |= hosts - await contents.computes(client)
+            if of_ironic:
+                missing |= of_ironic - await contents.services(client)
             if not missing:
                 return
             await self._alive_or_raise()

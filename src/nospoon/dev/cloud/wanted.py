@@ -28,10 +28,12 @@ class Api(StrEnum):
     NOVA = "nova"
     SERIAL = "serial"
     """The proxy of serial consoles (WebSocket)."""
+    IRONIC = "ironic"
+    """It answers where Ironic is in the cloud."""
 
 
-LAST_BASE = 65536 - len(Api)
-"""The last one that leaves a port for each."""
+LAST_BASE = 65535 - len(Api)
+"""The last one that leaves a port for each, and one for Ironic's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +60,13 @@ class Wanted:
     def gateway(self) -> IPv4Address:
         """The first address of the provider network: the host's."""
         return self.public[1]
+
+    @property
+    def conductor(self) -> IPv4Address:
+        """The second one: Ironic's, where machines reach it."""
+        return self.public[2]
+
+    @property
+    def files_port(self) -> int:
+        """Where Ironic's files are, at its address alone."""
+        return self.port_base + len(Api)
