@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
+from keystoneauth1.exceptions import EndpointNotFound
 from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 from tests.cloud.test_cloud import connection, partitioned
@@ -107,7 +108,8 @@ def test_one_nova_serves_bare_metal_and_virtual_machines(cloud: OwnCloud, rack: 
     for host in (HOST, "cloud-qemu"):
         cloud.rack.run(*compute, "leave", host)
     assert "ironic" not in cloud.rack.json("dev", "cloud", "status")
-    assert connection(cloud).session.get_endpoint(service_type="baremetal") is None
+    with pytest.raises(EndpointNotFound):
+        connection(cloud).session.get_endpoint(service_type="baremetal")
     assert HOST not in {each.host for each in admin.compute.services()}
     assert stock(admin) == 0
     del cloud.told["ironic"]

@@ -108,6 +108,16 @@ async def remove_ironic(client: Client) -> None:
         await client.call("DELETE", Api.KEYSTONE, f"/v3/services/{each}")
 
 
+async def remove_nodes(client: Client) -> None:
+    """Take Ironic's nodes out of Placement, where only they have the names of their UUIDs. One
+    that its nova-compute was about to remove when it ended is of no host any more.
+    """
+    path = "/resource_providers"
+    for each in (await client.call("GET", Api.PLACEMENT, path))["resource_providers"]:
+        if each["name"] == each["uuid"]:
+            await client.call("DELETE", Api.PLACEMENT, f"{path}/{each['uuid']}")
+
+
 async def _entries_of_ironic(client: Client) -> list[str]:
     path = f"/v3/services?type={_BAREMETAL}"
     listed = (await client.call("GET", Api.KEYSTONE, path))["services"]

@@ -84,6 +84,7 @@ async def leave(wanted: Wanted, where: Namespaces, made: Path, name: str) -> Non
         for each in services:
             await client.call("DELETE", Api.NOVA, f"/v2.1/os-services/{each['id']}")
         if known[name].virt is Virt.IRONIC:
+            await contents.remove_nodes(client)
             await contents.remove_ironic(client)
         computes.record(where.state, [each for each in known.values() if each.name != name])
         computes.remove_files(known[name], state=where.state)
