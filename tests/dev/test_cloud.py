@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from nospoon.cli.commands import dev_cloud
 from nospoon.dev.cloud import (
+    baremetal,
     cloud,
     computes,
     configuration,
@@ -246,6 +247,20 @@ def test_ironic_is_a_compute_host_that_uses_the_clouds_services(tmp_path: Path) 
         assert (own / each).stat().st_mode & 0o777 == 0o600
         assert "ADMIN" not in (own / each).read_text()
     assert ironic["deploy"]["http_url"] == "http://172.24.4.2:7657", "machines reach it there"
+
+
+@pytest.mark.parametrize("has_program", [True, False])
+def test_ironic_changes_macs_of_ports_only_where_leases_can_be_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_program: bool
+) -> None:
+    if has_program:
+        (tmp_path / baremetal.RELEASE).write_text("")
+        (tmp_path / baremetal.RELEASE).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    secrets = Passwords("ADMIN", "SERVICE", "USER")
+    told = baremetal.sections(Wanted(), secrets, name="x", state=tmp_path, cache=tmp_path)
+    names = str(told["DEFAULT"]["enabled_network_interfaces"]).split(",")
+    assert names == ["noop", *(["flat"] if has_program else [])]
 
 
 def test_bmcs_of_this_machine_are_not_reached_without_its_interface() -> None:

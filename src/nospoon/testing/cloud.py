@@ -19,6 +19,9 @@ from nospoon.testing.trees import remove_tree
 PORTS, PUBLIC = 7600, "172.24.5.0/24"
 UP = ("dev", "cloud", "up", "--port-base", str(PORTS), "--public", PUBLIC)
 LINK = f"nscloud{PORTS}"
+"""A bridge of the host."""
+END = f"{LINK}p"
+"""What links it with the cloud."""
 INSIDE = {"br-int", "br-tun", "br-public", "br-racks"}
 """Interfaces of its Open vSwitch."""
 
@@ -85,7 +88,7 @@ def own_cloud() -> Iterator[OwnCloud]:
             yield made
             rack.run("dev", "cloud", "down")
             assert not _in_namespace(namespace)
-            assert not {LINK, *INSIDE} & interfaces()
+            assert not {LINK, END, *INSIDE} & interfaces()
             assert str(directory) not in Path("/proc/mounts").read_text()
             assert not (directory / "state/dev/cloud").exists()
             listed = subprocess.run(

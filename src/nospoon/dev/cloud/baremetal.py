@@ -7,6 +7,7 @@ address of the provider network.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,13 @@ INSERT IGNORE INTO nova_api.host_mappings (created_at, host, cell_id)
 SELECT NOW(), '{host}', id FROM nova_api.cell_mappings WHERE name = 'cell1'
 """
 """Nova's scheduler looks for hosts that have a node, and takes seconds for that."""
+RELEASE = "dhcp_release"
+"""Of Debian's package dnsmasq-utils."""
+_NETWORKS = tuple(
+    f"{what}_network"
+    for what in ("provisioning", "cleaning", "inspection", "rescuing", "servicing")
+)
+"""Options of the network interface `flat`: where an agent is while it works."""
 INTERVAL = 5
 """Seconds until Placement has a node that became available; a minute otherwise."""
 
@@ -65,7 +73,11 @@ def sections(
     )
     account = login(wanted, passwords)
     changed: Mapping[str, Mapping[str, object]] = {
-        "DEFAULT": {"auth_strategy": "keystone", "host": name},
+        "DEFAULT": {
+            "auth_strategy": "keystone",
+            "host": name,
+            "enabled_network_interfaces": ",".join(_network_interfaces()),
+        },
         "api": {"public_endpoint": ""},  # as the client reaches it: there are two addresses
         "auto_discovery": {"enabled": "false"},
         "agent": {  # virtual machines are quick
@@ -75,9 +87,17 @@ def sections(
         # the administrator of a project manages nodes, as Nova wants it for its own
         "oslo_policy": {"enforce_scope": "false", "enforce_new_defaults": "false"},
         "keystone_authtoken": token(wanted, passwords),
-        **dict.fromkeys(("glance", "neutron", "nova"), account),
+        **dict.fromkeys(("glance", "nova"), account),
+        "neutron": {**account, **dict.fromkeys(_NETWORKS, PUBLIC)},
     }
     return {part: {**alone.get(part, {}), **changed.get(part, {})} for part in {**alone, **changed}}
+
+
+def _network_interfaces() -> list[str]:
+    """`flat` gives Neutron's ports the MACs of nodes. Its DHCP server then answers only after the
+    release of the lease that Neutron has written for the MAC before (`dhcp_release`).
+    """
+    return ["noop", *(["flat"] if shutil.which(RELEASE) else [])]
 
 
 def nova(wanted: Wanted, passwords: Passwords, *, name: str, state: Path) -> Sections:

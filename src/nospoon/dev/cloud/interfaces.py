@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import fcntl
 import json
+import secrets
 import socket
 import struct
 from collections.abc import Mapping
@@ -23,8 +24,15 @@ _INNER = "host0"
 
 
 def link(wanted: Wanted) -> str:
-    """The host's interface to the provider network. Two clouds differ in their ports."""
+    """The host's bridge to the provider network, which machines of a cluster may be on. Two clouds
+    differ in their ports.
+    """
     return f"nscloud{wanted.port_base}"
+
+
+def outer(wanted: Wanted) -> str:
+    """The host's end of what links that bridge with the cloud."""
+    return f"{link(wanted)}p"
 
 
 async def refuse_overlap(wanted: Wanted) -> None:
@@ -42,9 +50,12 @@ async def refuse_overlap(wanted: Wanted) -> None:
 
 
 async def disconnect(wanted: Wanted) -> None:
-    """Remove the host's interface: the kernel does so some time after the namespace's end."""
-    if _is_there(link(wanted)):
-        await process.run(["ip", "link", "delete", link(wanted)], check=False)
+    """Remove the host's interfaces: the kernel removes the link some time after the namespace's
+    end.
+    """
+    for name in (outer(wanted), link(wanted)):
+        if _is_there(name):
+            await process.run(["ip", "link", "delete", name], check=False)
 
 
 def _is_there(name: str) -> bool:
@@ -70,13 +81,17 @@ async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> 
         await where.run(["ip", "address", "replace", address, "dev", inner], env)
         await where.run(["ip", "link", "set", inner, "up"], env)
         return
-    name = link(wanted)
-    if not _is_there(name):
+    name, end = link(wanted), outer(wanted)
+    if not _is_there(name):  # its own address, or it has the lowest of those that are plugged in
+        mac = f"02:{':'.join(f'{each:02x}' for each in secrets.token_bytes(5))}"
+        await process.run(["ip", "link", "add", name, "address", mac, "type", "bridge"])
+    if not _is_there(end):
         peer = ["type", "veth", "peer", "name", _INNER, "netns", str(where.first)]
-        await process.run(["ip", "link", "add", name, *peer])
+        await process.run(["ip", "link", "add", end, "master", name, *peer])
     await process.run(["ip", "address", "replace", address, "dev", name])
-    _fill_in_checksums(name)
-    await process.run(["ip", "link", "set", name, "up"])
+    _fill_in_checksums(end)
+    for each in (end, name):
+        await process.run(["ip", "link", "set", each, "up"])
     await where.run(["ip", "link", "set", _INNER, "up"], env)
 
 
