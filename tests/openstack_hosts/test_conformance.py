@@ -79,3 +79,12 @@ async def test_a_port_that_was_replaced_is_plugged_in_again(
     assert len(theirs) == 1
     (seen,) = await connection.drivers[Kind.MACHINE].observe(bench.cluster)
     assert seen.shape == rack.machine.shape
+
+
+async def test_a_blank_disk_has_no_boot_sector(cloud: FakeCloud, bench: Bench) -> None:
+    """Nova formats ephemeral disks, by default with VFAT, whose boot sector waits for a key."""
+    await make(bench, *any_rack(bench).all)
+    (requested,) = cloud.requested
+    devices = requested["block_device_mapping_v2"]
+    formats = [each["guest_format"] for each in devices if each["source_type"] == "blank"]
+    assert formats == ["ext4"]

@@ -55,8 +55,9 @@ class Rule:
 class FakeCloud:
     """`calls`: how often each kind of call came; `log`: all of them, in order. `rules`: faults.
 
-    `acted`: actions that were carried out on servers. `regions`: others, by the URLs of their
-    clouds. `heard`: is called with each call that was carried out and is not answered yet.
+    `acted`: actions that were carried out on servers. `requested`: servers as they were asked for.
+    `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
+    carried out and is not answered yet.
     `failing_starts`: so many leave the server off.
     """
 
@@ -73,6 +74,7 @@ class FakeCloud:
     calls: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     acted: list[str] = field(default_factory=list)
+    requested: list[Json] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     heard: Callable[[str], None] | None = None
     regions: dict[str, str] = field(default_factory=dict)
@@ -227,6 +229,7 @@ class FakeCloud:
             return JSONResponse({"conflictingRequest": {"message": f"port {taken[0]} in use"}}, 409)
         for port in ports:
             self.ports[port]["device_id"] = id_
+        self.requested.append(body)
         self.servers[id_] = {
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
             "OS-EXT-STS:task_state": "spawning", "updated": self.now(),

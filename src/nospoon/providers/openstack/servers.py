@@ -184,6 +184,7 @@ class ServerDriver:
                 "source_type": "blank",
                 "destination_type": "local",
                 "boot_index": -1,
+                "guest_format": "ext4",  # VFAT, the default, has a boot sector: it waits for a key
                 "disk_bus": disk.bus,
                 "device_type": "disk",
                 "volume_size": -(-disk.size // GIB),
