@@ -48,10 +48,11 @@ read -r cmdline </proc/cmdline
 for word in $cmdline; do
     case $word in ks=*) busybox wget -q -O /tmp/ks "${word#ks=}" ;; esac
 done
+for disk in /dev/sda /dev/vda; do [ -b $disk ] && break; done
 . /tmp/ks
 """
 INSTALL = """busybox wget -q -O - {{install_start}}
-busybox wget -q -O - {{tree}}/disk.raw >/dev/vda
+busybox wget -q -O - {{tree}}/disk.raw >$disk
 sync
 echo 'installer: written'
 busybox wget -q -O - {{install_done}}
@@ -74,8 +75,8 @@ def free_net() -> str:
 
 
 @contextmanager
-def tree(directory: Path) -> Iterator[str]:
-    """The URL of an installation tree of ours."""
+def tree(directory: Path, address: str = "") -> Iterator[str]:
+    """The URL of an installation tree of ours, at `address` or one that guests route to."""
     directory.mkdir()
     probe = asyncio.run(build(CACHE, arch=Arch.X86_64))
     (directory / "linux").write_bytes(probe.kernel.read_bytes())
@@ -84,7 +85,7 @@ def tree(directory: Path) -> Iterator[str]:
     # the kernel unpacks one archive after another, and the last file of a name stays
     (directory / "initrd").write_bytes(first + bytes(-len(first) % 4) + compress(init))
     disks.bios_disk(directory / "disk.raw")
-    with served(directory) as url:
+    with served_at(address, directory) if address else served(directory) as url:
         yield url
 
 
@@ -96,13 +97,20 @@ def served(directory: Path) -> Iterator[str]:
     try:
         ip("addr", "add", f"{address}/32", "dev", link)
         ip("link", "set", link, "up")
-        handler = partial(SimpleHTTPRequestHandler, directory=str(directory))
-        with ThreadingHTTPServer((address, 0), handler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            yield f"http://{address}:{server.server_address[1]}"
-            server.shutdown()
+        with served_at(address, directory) as url:
+            yield url
     finally:
         ip("link", "del", link)
+
+
+@contextmanager
+def served_at(address: str, directory: Path) -> Iterator[str]:
+    """Its URL at an address of this machine."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(directory))
+    with ThreadingHTTPServer((address, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{address}:{server.server_address[1]}"
+        server.shutdown()
 
 
 def free_port() -> int:

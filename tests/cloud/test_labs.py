@@ -1,0 +1,136 @@
+"""A lab on a real cloud: a server of its project and a machine known by its BMC are one set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+from tests.cloud.test_cloud import connection
+from tests.cloud.test_rack import everything
+from tests.lab.test_installers import (
+    CRASH,
+    INSTALL,
+    MAC,
+    PANIC,
+    REBOOT,
+    free_port,
+    metal,
+    tree,
+    until,
+)
+
+from nospoon.testing import disks
+from nospoon.testing.cloud import OwnCloud
+from nospoon.testing.rack import Rack, private_rack
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+FILE = """
+cluster: {name}
+{bmc}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: {gateway}}}
+    physnets: {{external: rack}}
+networks: {{external: {{physnet: external}}}}
+flavors:
+  small: {{firmware: bios, cpus: 1, memory: 512MiB, disks: [1GiB], nics: [{{network: external}}]}}
+labs:
+  east:
+    host: cloud
+    lease: 2h
+    minimum_disk: 64MiB
+    timeouts: {{panic: 20min}}
+    machines:
+      m1: {{bmc: {metal}, memory: 256MiB, macs: ["{mac}"], attributes: {{system/vendor: Acme}}}}
+    distros:
+      tiny:
+        kernel: {url}/linux
+        initrd: {url}/initrd
+        tree: {url}
+        cmdline: panic=1 virtio_net.csum=0 ks={{{{kickstart}}}}
+        kickstart: |
+          {kickstart}
+nodes: []
+"""
+REQUEST = f"""<recipeSet>
+<recipe><kickstart><![CDATA[{INSTALL + CRASH}]]></kickstart>
+<hostRequires><memory op='&gt;=' value='200'/></hostRequires></recipe>
+<recipe><hostRequires><system><vendor value='Acme'/></system></hostRequires></recipe>
+</recipeSet>"""
+
+
+@pytest.fixture
+def rack(cloud: OwnCloud) -> Iterator[Rack]:
+    """Registered machines know where the boot server is; the tree is on the provider network."""
+    settings = {
+        "OS_CLIENT_CONFIG_FILE": str(cloud.told["clouds"]),
+        "NOSPOON_BOOT_PORT": str(free_port()),
+        "NOSPOON_MEDIA_NETWORKS": f"127.0.0.0/8, ::1, 172.31.0.0/16, {cloud.told['public']}",
+    }
+    with private_rack(**settings) as made:
+        yield made
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_a_mixed_set_is_installed_in_the_cloud_panics_once_and_leaves_nothing(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    member = connection(cloud)
+    before = {**everything(member), "keys": [each.id for each in member.compute.keypairs()]}
+    here = str(next(IPv4Network(cloud.told["public"]).hosts()))
+    with tree(rack.directory / "tree", here) as url:
+        other, bmc = metal(rack)
+        name = rack.name()
+        text = FILE.format(
+            name=name,
+            bmc=rack.bmc(),
+            gateway=here,
+            metal=bmc,
+            mac=MAC,
+            url=url,
+            kickstart=(INSTALL + REBOOT).replace("\n", "\n          "),
+        )
+        rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+        submit = ("request", "submit", rack.file(REQUEST, "request.xml"), "--lab", f"{name}/east")
+        set_id = rack.json(*submit)[0]["set"]
+
+        def show() -> Any:
+            return rack.json("request", "show", set_id)
+
+        def console() -> str:
+            return rack.run("request", "console", f"{set_id}.0").stdout
+
+        def is_ready(shown: Any) -> bool:
+            assert shown["state"] != "ended", json.dumps(shown, indent=1)
+            return {each["stage"] for each in shown["leases"]} == {"ready"}
+
+        shown = until(show, is_ready)
+        assert [each["machine"] for each in shown["leases"]] == ["", "m1"]
+        (server,) = member.compute.servers()
+        assert server.name == f"lab-east-{set_id.replace('.', '-')}-recipe-0"
+        shown = until(show, lambda found: bool(found["leases"][0]["panic"]))
+        assert PANIC in shown["leases"][0]["panic"]
+        assert shown["leases"][0]["expires"] < shown["leases"][1]["expires"]
+        greeting = disks.GREETING.decode()
+        log = until(console, lambda said: greeting in said)
+        words = ("nospoon: boot image for", "installer: hello", "installer: written", PANIC)
+        places = [log.index(each) for each in (*words, greeting)]
+        assert places == sorted(places)
+        assert "something of this console is missing" not in log
+        metal_log = ("node", "console", f"{other}/m", "--log")
+        until(lambda: rack.run(*metal_log).stdout, lambda said: greeting in said)
+        assert [(each["recipe"], each["event"]) for each in show()["history"]].count(
+            (0, "panic")
+        ) == 1
+        rack.run("request", "release", set_id)
+        ended = until(show, lambda found: found["state"] == "ended")
+        assert ended["result"] == "completed"
+        now = {**everything(member), "keys": [each.id for each in member.compute.keypairs()]}
+        assert now == before
+        assert rack.json("node", "show", f"{other}/m")["power"] == "off"
+        assert console().startswith(log), "it is kept"
+        rack.run("down", "--yes", "--purge", name)
+        rack.run("down", "--yes", "--purge", other)
