@@ -321,6 +321,32 @@ def test_a_lab_follows_its_file(lab: Lab) -> None:
     assert "~ failures of lab dev: 7 -> 8" in plan
 
 
+def test_a_check_plans_a_machine_of_each_flavor(rack: Rack) -> None:
+    name, bmc = rack.name(), rack.bmc()
+
+    def findings(*, drained: bool) -> dict[str, str]:
+        text = f"""
+cluster: {name}
+hosts: {{here: {{simulated: true, drained: {str(drained).lower()}}}}}
+flavors: {{small: {{disks: [20GiB]}}, large: {{disks: [40GiB]}}}}
+labs: {{dev: {{distros: {{tiny: {{script: "http://127.0.0.1:1/"}}}}}}}}
+nodes: []
+{bmc}"""
+        rack.run("up", "--yes", rack.file(text))
+        checked = ("lab", "check", f"{name}/dev", "-f", "json")
+        rows = json.loads(rack.run(*checked, status=1 if drained else 0).stdout)
+        return {row["what"]: row["why"] for row in rows if row["state"] == "refused"}
+
+    refused = findings(drained=True)
+    assert set(refused) == {"flavor small", "flavor large"}
+    assert all(
+        "host 'here' is drained" in why or "it is drained" in why for why in refused.values()
+    )
+    assert not findings(drained=False)
+    assert not rack.json("node", "list"), "nothing was made"
+    rack.run("down", "--yes", "--purge", name)
+
+
 def test_machines_start_from_an_image_each_on_a_network_of_its_own(rack: Rack) -> None:
     name = rack.name()
     (rack.directory / "disk.raw").write_bytes(bytes(1 << 20))

@@ -56,6 +56,14 @@ async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, obj
     return await controller.labs.show(caller, lab)
 
 
+@router.get("/labs/{lab:path}/refusals")
+async def refusals(lab: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
+    """Flavors of which no machine can be made now, and why: one of each is planned. For operators;
+    empty for other users.
+    """
+    return await controller.labs.refusals(caller, lab)
+
+
 @router.post("/labs/{lab:path}/drain")
 async def drain(
     lab: str, body: DrainRequest, controller: Controlled, caller: Called

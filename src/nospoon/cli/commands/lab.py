@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -58,10 +59,12 @@ def machines(lab: str, format_: str, columns: tuple[str, ...]) -> None:
 @output_options
 def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     """List what LAB is without, and what keeps it from making or loaning machines, for which it
-    exits with 1.
+    exits with 1. For its operators a machine of each flavor is planned.
     """
-    record = connect.client().get(f"/v1/labs/{lab}/show")
-    rows = list(_findings(record))
+    client = connect.client()
+    record = client.get(f"/v1/labs/{lab}/show")
+    refused = client.get(f"/v1/labs/{lab}/refusals")
+    rows = list(_findings(record, refused))
     print_rows(rows, format_=format_, columns=columns, names=FINDINGS)
     if any(row["state"] not in ("ok", "without") for row in rows):
         sys.exit(1)
@@ -109,7 +112,7 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _findings(record: dict[str, Any]) -> Any:
+def _findings(record: dict[str, Any], refused: Sequence[dict[str, str]]) -> Any:
     lab = record["lab"]
     if record["state"] == "drained":
         yield _finding(lab, "lab", "drained", "`nospoon lab drain --undo` starts recipe sets again")
@@ -119,6 +122,8 @@ def _findings(record: dict[str, Any]) -> Any:
         yield _finding(lab, "distros", "missing", "machines are started, and nothing installs them")
     if record["flavors"] and all(not each["disk_gib"] for each in record["flavors"]):
         yield _finding(lab, "flavors", "missing", "no flavor has a disk")
+    for each in refused:
+        yield _finding(lab, f"flavor {each['flavor']}", "refused", each["why"])
     for each in record["machines"]:
         if each["broken"]:
             yield _finding(lab, f"machine {each['machine']}", "broken", each["broken"])

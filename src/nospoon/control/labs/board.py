@@ -675,6 +675,10 @@ class Board:
             return ""
         return self._racks.console_of(found, number, self.known_of(found))
 
+    async def refusals(self, known: KnownLab) -> dict[str, str]:
+        """Why no machine of a flavor can be made now, by the flavor's name."""
+        return await self._racks.refusals(known)
+
     def out(self, key: str) -> list[RecipeSet]:
         """Sets that have machines of a lab."""
         return self.scheduler.holding(key)

@@ -33,7 +33,7 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.lab.provision import cluster_name, cluster_of
-from nospoon.lab.work import RecipeSet
+from nospoon.lab.work import Asked, RecipeSet, Run, Size
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Administrators, Principal
@@ -53,6 +53,8 @@ a process.
 """
 AGAIN = 10.0
 """Seconds until a removal that failed is begun again."""
+MOST_TRIED = 32
+"""Flavors of which a lab's check plans a machine: each takes a tenth of a second and more."""
 BUSY = 1.0
 """Seconds until a cluster that another operation changes is asked for again."""
 
@@ -60,6 +62,7 @@ BUSY = 1.0
 class Clusters(Protocol):
     """The use cases of clusters."""
 
+    async def plan(self, request: Request) -> object: ...
     async def up(self, request: Request) -> tuple[object, OperationRow | None]: ...
     async def down(self, caller: Principal, name: str, how: Removal) -> OperationRow: ...
 
@@ -125,6 +128,36 @@ class Racks:
             raise NotMade(str(error), again=False) from error
         except NospoonError as error:
             raise NotMade(str(error), again=True) from error
+
+    async def refusals(self, known: KnownLab) -> dict[str, str]:
+        """Why a plan has no machine of a flavor now, by the flavor's name; nothing is made."""
+        row = await self.database.read(stored.find, owner=known.owner, name=known.cluster)
+        if row is None:
+            return {}
+        text, refused = self.cipher.decrypt(row.text.encode()), dict[str, str]()
+        for flavor in known.lab.flavors[:MOST_TRIED] if known.lab.dynamic else ():
+            size = Size(flavor.name, flavor.cpus, flavor.memory)
+            run = Run(Asked("check"), {}, size=size, node="recipe-0")
+            tried = RecipeSet(
+                id="check",
+                number=0,
+                submitter=known.owner,
+                owner="",
+                runs=(run,),
+                labs=(known.key,),
+            )
+            made = await self.workers.run(known.owner, _text_of, tried, known, text)
+            request = Request(
+                caller=self._owner_of(known),
+                file=file_of(tried, known),
+                text=made,
+                uploads=row.uploads,
+            )
+            try:
+                await self.clusters().plan(request)
+            except NospoonError as error:
+                refused[flavor.name] = str(error)
+        return refused
 
     async def remove(self, found: RecipeSet, known: KnownLab) -> str:
         """Its dynamic machines are gone afterwards. Returns why one is not, "" where all are."""

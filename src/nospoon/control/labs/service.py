@@ -91,6 +91,17 @@ class Labs:
         known, _ = await self._lab(caller, name)
         return views.lab_details(self.board, known)
 
+    async def refusals(self, caller: Principal, name: str) -> list[dict[str, object]]:
+        """A row for each flavor of which no machine can be made now, and why; none for those who
+        are not operators: the reasons are about the owner's hosts.
+        """
+        known, person = await self._lab(caller, name)
+        if not person.may_operate(known):
+            return []
+        async with self.lists.of("refusals", str(caller.uid)):
+            refused = await self.board.refusals(known)
+        return [{"flavor": flavor, "why": why} for flavor, why in refused.items()]
+
     async def drain(self, caller: Principal, name: str, *, drained: bool) -> dict[str, object]:
         """Start nothing there any more; what is leased stays."""
         known, person = await self._lab(caller, name)
