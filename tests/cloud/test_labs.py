@@ -94,6 +94,7 @@ def test_a_mixed_set_is_installed_in_the_cloud_panics_once_and_leaves_nothing(
             kickstart=(INSTALL + REBOOT).replace("\n", "\n          "),
         )
         rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+        rack.run("lab", "check", f"{name}/east")
         submit = ("request", "submit", rack.file(REQUEST, "request.xml"), "--lab", f"{name}/east")
         set_id = rack.json(*submit)[0]["set"]
 
