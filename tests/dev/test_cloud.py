@@ -32,6 +32,7 @@ from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
 from nospoon.runtime.owned import Process
 from nospoon.testing.ironic import until
+from nospoon.testing.own_network import own_network
 
 ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -133,6 +134,32 @@ async def test_a_range_that_the_host_routes_elsewhere_is_refused() -> None:
     with pytest.raises(Conflict, match=f"the host has a route to {taken}"):
         await interfaces.refuse_overlap(wanted)
     await interfaces.refuse_overlap(Wanted(public=IPv4Network(taken), container=True))
+
+
+async def test_machines_on_the_provider_network_do_not_become_the_hosts_router(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By advertisements of IPv6, nor do many askers fill the host's table of neighbors."""
+
+    async def run(where: Namespaces, argv: list[str], env: dict[str, str]) -> None:
+        del where, argv, env
+
+    monkeypatch.setattr(Namespaces, "run", run)
+    wanted = Wanted(public=IPv4Network("172.24.9.0/24"))
+    async with begun(tmp_path) as made:
+        with own_network():
+            await interfaces.connect(wanted, made, ENV)
+            listed = await process.run(["ip", "-j", "address", "show", interfaces.link(wanted)])
+            settings = [
+                Path(f"/proc/sys/net/{name}").read_text().strip()
+                for name in (
+                    f"ipv6/conf/{interfaces.link(wanted)}/disable_ipv6",
+                    f"ipv4/conf/{interfaces.link(wanted)}/arp_filter",
+                )
+            ]
+    (bridge,) = json.loads(listed.stdout)
+    assert [each["local"] for each in bridge["addr_info"]] == ["172.24.9.1"]
+    assert settings == ["1", "1"]
 
 
 def test_missing_programs_are_all_named_with_the_command() -> None:

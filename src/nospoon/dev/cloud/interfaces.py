@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import json
 import secrets
@@ -10,6 +11,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from ipaddress import IPv4Network
+from pathlib import Path
 
 from nospoon.dev.cloud.configuration import PUBLIC, RACKS, bridge
 from nospoon.dev.cloud.namespaces import Namespaces
@@ -88,11 +90,22 @@ async def connect(wanted: Wanted, where: Namespaces, env: Mapping[str, str]) -> 
     if not _is_there(end):
         peer = ["type", "veth", "peer", "name", _INNER, "netns", str(where.first)]
         await process.run(["ip", "link", "add", end, "master", name, *peer])
+    _guard(name)
     await process.run(["ip", "address", "replace", address, "dev", name])
     _fill_in_checksums(end)
     for each in (end, name):
         await process.run(["ip", "link", "set", each, "up"])
     await where.run(["ip", "link", "set", _INNER, "up"], env)
+
+
+def _guard(name: str) -> None:
+    """Machines on a bridge are not trusted. By IPv6, on which the cloud has nothing, each of them
+    could make itself the host's router (RFC 4861 §6.3.4), and reach all that listens here. The host
+    answers ARP to addresses of the bridge's own network alone: it notes who asks.
+    """
+    for family, setting in (("ipv6", "disable_ipv6"), ("ipv4", "arp_filter")):
+        with contextlib.suppress(FileNotFoundError):  # Linux without IPv6
+            Path(f"/proc/sys/net/{family}/conf/{name}/{setting}").write_text("1")
 
 
 def _fill_in_checksums(name: str) -> None:
