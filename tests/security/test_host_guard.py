@@ -27,12 +27,12 @@ sys.stdin.read()
 ASK = """
 import socket, sys
 try:
-    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20).close()
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=float(sys.argv[3])).close()
     print("reached")
 except OSError:
     print("refused")
 """
-HOST, GUEST = f"nsh{os.getpid():x}", f"nsg{os.getpid():x}"
+HOST, GUEST, INNER = (f"ns{kind}{os.getpid():x}" for kind in "hgc")
 BRIDGE = "nsguard0"
 LINK = Link(BRIDGE, "172.30.9.1/24", host_ports=(OPEN,), address6="fd00:9::1/64")
 
@@ -86,8 +86,46 @@ def host() -> Iterator[None]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def asked(address: str, port: int) -> str:
-    argv = ["ip", "netns", "exec", GUEST, sys.executable, "-c", ASK, address, str(port)]
+PUBLISHED = """
+sysctl -qw net.ipv4.ip_forward=1
+iptables -w -A FORWARD -i {bridge} -j REJECT
+for port in {ports}; do
+  iptables -w -t nat -A PREROUTING -p tcp --dport 1$port -m addrtype --dst-type LOCAL \\
+    -j DNAT --to-destination 172.30.10.2:$port
+done
+iptables -w -I FORWARD 1 ! -i inner -o inner -d 172.30.10.2 -p tcp -j ACCEPT
+"""
+"""Ports of a container, as Docker publishes them, at a host whose rules of libvirt refuse what is
+forwarded from the bridge.
+"""
+
+
+@pytest.fixture
+def container(host: None) -> Iterator[None]:  # noqa: ARG001  (made before)
+    """A namespace behind the host, with the same servers."""
+    ip("netns", "add", INNER)
+    try:
+        ip("-n", HOST, "link", "add", "inner", "type", "veth", "peer", "eth0", "netns", INNER)
+        for name, device, end in ((HOST, "inner", 1), (INNER, "eth0", 2)):
+            ip("-n", name, "addr", "add", f"172.30.10.{end}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+        for name, gateway in ((INNER, "172.30.10.1"), (GUEST, "172.30.9.1")):
+            ip("-n", name, "route", "add", "default", "via", gateway)
+        text = PUBLISHED.format(bridge=BRIDGE, ports=f"{OPEN} {SHUT}")
+        subprocess.run(["ip", "netns", "exec", HOST, "sh", "-ec", text], check=True)
+        argv = ["ip", "netns", "exec", INNER, sys.executable, "-c", LISTEN]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield
+            server.kill()
+    finally:
+        subprocess.run(["ip", "netns", "del", INNER], check=False, capture_output=True)
+
+
+def asked(address: str, port: int, seconds: float = 20) -> str:
+    words = (ASK, address, str(port), str(seconds))
+    argv = ["ip", "netns", "exec", GUEST, sys.executable, "-c", *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -115,11 +153,37 @@ async def test_guests_reach_what_is_opened_and_no_more() -> None:
     assert chain(BRIDGE) not in left.stdout
 
 
+@pytest.mark.usefixtures("container")
+async def test_guests_behind_nat_reach_what_containers_publish_at_no_address_of_the_host() -> None:
+    guard = HostGuard(Inside(), "nospoon test")
+    await guard.make(replace(LINK, nat=True))
+    assert asked("172.30.10.2", SHUT) == "reached"
+    assert asked("172.30.9.1", 10000 + SHUT, 2) == "refused"
+
+
+@pytest.mark.usefixtures("container")
+async def test_guests_do_not_reach_what_containers_publish_on_the_host() -> None:
+    guard = HostGuard(Inside(), "nospoon test")
+    assert asked("172.30.9.1", 10000 + SHUT) == "reached"
+    assert asked("172.30.10.2", SHUT) == "reached"
+    for _ in range(2):
+        await guard.make(replace(LINK, host_ports=(10000 + OPEN,)))
+    assert asked("172.30.9.1", 10000 + SHUT, 2) == "refused"
+    assert asked("172.30.10.2", SHUT, 2) == "refused"
+    assert asked("172.30.10.1", 10000 + OPEN, 2) == "refused"
+    assert asked("172.30.9.1", 10000 + OPEN) == "reached"
+    await guard.remove(BRIDGE)
+    assert asked("172.30.9.1", 10000 + SHUT) == "reached"
+    left = await Inside().run(["iptables-save"])
+    assert chain(BRIDGE) not in left.stdout
+
+
 def test_the_rules_take_away_and_allow_nothing() -> None:
     for version in (4, 6):
         text = rules(LINK, version)
         assert "ACCEPT" not in text
-        assert text.rstrip().endswith("-j REJECT\nCOMMIT")
+        assert "-j REJECT\nCOMMIT\n*mangle\n" in text
+        assert text.rstrip().endswith("-j DROP\nCOMMIT")
     assert f"-d 172.30.9.1 -p tcp --dport {OPEN} -j RETURN" in rules(LINK, 4)
     assert f"-d fd00:9::1 -p tcp --dport {OPEN} -j RETURN" in rules(LINK, 6)
     assert "--dport 67 " in rules(LINK, 4)

@@ -2,12 +2,15 @@
 
 They only take away: what is not refused here goes on to the host's other rules (RETURN, not
 ACCEPT). A daemon that may not change the host's rules makes none, and says so in its log.
+
+What engines of containers publish at the host's addresses is forwarded, and they let it pass before
+libvirt's rules refuse what leaves an isolated network: it is refused in a table that comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_interface
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 
 import structlog
 
@@ -20,25 +23,36 @@ log = structlog.get_logger()
 FAMILIES = {4: "iptables", 6: "ip6tables"}
 SERVED = {4: ("icmp", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
 """DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack)."""
+REPLIES = "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
 
 MAKE = """
-b=$1 c=$2 owner=$3
+b=$1 c=$2 owner=$3 four=$4 six=$5
 for t in iptables ip6tables; do
-  [ $t = iptables ] && rules=$4 || rules=$5
+  [ $t = iptables ] && rules=$four || rules=$six
   printf '%s' "$rules" | $t-restore -w --noflush || exit 1
-  $t -w -C INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null ||
-    $t -w -I INPUT 1 -i "$b" -m comment --comment "$owner" -j "$c" || exit 1
+  for at in "filter INPUT" "mangle FORWARD ! -o $b"; do
+    set -- $at
+    table=$1 hook=$2; shift 2
+    set -- -i "$b" "$@" -m comment --comment "$owner" -j "$c"
+    $t -w -t $table -C $hook "$@" 2>/dev/null || $t -w -t $table -I $hook 1 "$@" || exit 1
+  done
 done
 """
 REMOVE = """
 b=$1 c=$2 owner=$3
 for t in iptables ip6tables; do
   while $t -w -D INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null; do :; done
-  $t -w -F "$c" 2>/dev/null && $t -w -X "$c" 2>/dev/null
+  set -- -i "$b" ! -o "$b" -m comment --comment "$owner" -j "$c"
+  while $t -w -t mangle -D FORWARD "$@" 2>/dev/null; do :; done
+  for table in filter mangle; do
+    $t -w -t $table -F "$c" 2>/dev/null && $t -w -t $table -X "$c" 2>/dev/null
+  done
 done
 true
 """
-LOOK = "iptables -w -S INPUT && ip6tables -w -S INPUT"
+LOOK = " && ".join(
+    f"{each} -w -S INPUT && {each} -w -t mangle -S FORWARD" for each in FAMILIES.values()
+)
 
 
 class HostGuard:
@@ -72,7 +86,7 @@ class HostGuard:
         return frozenset(
             bridge
             for bridge in wanted
-            if sum(line.endswith(f"-j {chain(bridge)}") for line in lines) < len(FAMILIES)
+            if sum(line.endswith(f"-j {chain(bridge)}") for line in lines) < 2 * len(FAMILIES)
         )
 
     def _words(self, bridge: str) -> tuple[str, str, str]:
@@ -90,19 +104,35 @@ def chain(bridge: str) -> str:
 def rules(link: Link, version: int) -> str:
     """For iptables-restore(8): the chain is made, or emptied, and filled in one step."""
     head = f":{chain(link.bridge)} - [0:0]"
-    return "\n".join(("*filter", head, *_rules(link, version), "COMMIT", ""))
+    received = ("*filter", head, *_rules(link, version), "COMMIT")
+    return "\n".join((*received, "*mangle", head, *_forwarded(link, version), "COMMIT", ""))
 
 
 def _rules(link: Link, version: int) -> Iterator[str]:
     """IPv6 guests reach the host's link-local address also where the network has no IPv6."""
     add, (control, served) = f"-A {chain(link.bridge)}", SERVED[version]
-    yield f"{add} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
+    yield f"{add} {REPLIES}"
     yield f"{add} -p {control} -j RETURN"
     yield from (f"{add} -p udp --dport {port} -j RETURN" for port in served)
-    text = link.address if version == 4 else link.address6
-    if text:
-        here = ip_interface(text).ip
-        for port in link.host_ports or ():
-            for protocol in ("tcp", "udp"):
-                yield f"{add} -d {here} -p {protocol} --dport {port} -j RETURN"
+    for here, protocol, port in _opened(link, version):
+        yield f"{add} -d {here} -p {protocol} --dport {port} -j RETURN"
     yield f"{add} -j REJECT"
+
+
+def _forwarded(link: Link, version: int) -> Iterator[str]:
+    """Opened ports, too, may be those of a container, which has another address. By NAT guests
+    reach what the host does, but not by an address of the host.
+    """
+    add = f"-A {chain(link.bridge)}"
+    yield f"{add} {REPLIES}"
+    for here, protocol, port in _opened(link, version):
+        sent_to = f"--ctorigdst {here} --ctorigdstport {port}"
+        yield f"{add} -p {protocol} -m conntrack {sent_to} -j RETURN"
+    yield f"{add} -m conntrack --ctstate DNAT -j DROP" if link.nat else f"{add} -j DROP"
+
+
+def _opened(link: Link, version: int) -> Iterator[tuple[IPv4Address | IPv6Address, str, int]]:
+    text = link.address if version == 4 else link.address6
+    for port in link.host_ports or () if text else ():
+        for protocol in ("tcp", "udp"):
+            yield ip_interface(text).ip, protocol, port
