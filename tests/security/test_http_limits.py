@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from nospoon.api.client import connected
 from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
 from nospoon.model.principal import Administrators
@@ -305,6 +306,47 @@ async def test_a_slow_directory_of_users_stops_nobody_else_and_is_asked_once() -
     assert asked == [65534, 65534]  # of each once
     members.close()
     patient.close()
+
+
+async def test_who_was_refused_is_refused_at_once_and_forgotten() -> None:
+    """A user may have thousands of ids (subuid(5)): each was compared with all others."""
+    now = [100.0]
+    members = Members(
+        "lab", Administrators(), is_member=lambda _, group: group == "x", clock=lambda: now[0]
+    )
+    for uid in range(200_000, 203_000):
+        with pytest.raises(RefusedPeer):
+            await members.authorize(f"uid={uid}")
+        now[0] += 0.01
+    assert members.known <= 1001  # those of ten seconds
+    with pytest.raises(RefusedPeer, match="65534"):
+        await members.authorize("uid=65534")
+    with pytest.raises(RefusedPeer) as caught:
+        members.identify(AnotherUsers(None))  # type: ignore[arg-type]
+    assert b"user 65534 may not use this daemon" in caught.value.answer
+    now[0] += 10.1
+    assert members.identify(AnotherUsers(None)) == "uid=65534"  # type: ignore[arg-type]
+    members.close()
+
+
+def test_a_client_waits_where_many_others_connect(tmp_path: Path) -> None:
+    """The kernel refuses those who would not wait."""
+    path = tmp_path / "sock"
+
+    def accept() -> None:
+        listener.accept()[0].close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(0)
+        with connected(str(path), 60.0):
+            with pytest.raises(BlockingIOError):
+                connected(str(path), 0.01)
+            accepting = threading.Timer(0.3, accept)
+            accepting.start()
+            with connected(str(path), 60.0) as later:
+                assert later.gettimeout() == 60.0
+            accepting.join()
 
 
 class AnotherUsers:

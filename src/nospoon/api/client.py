@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import socket
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,15 +21,33 @@ Json = Any
 """Decoded JSON as the server's wire models describe it (see docs/reference/api.md)."""
 
 
+_TIMEVAL = struct.Struct("@ll")
+
+
+def connected(path: str, timeout: float | None) -> socket.socket:
+    """To a unix socket, also while so many connect to it that the kernel lets no more wait: a
+    socket with a timeout is refused then (connect(2), EAGAIN), one without waits for its turn.
+    """
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        whole, part = divmod(timeout or 0.0, 1)  # 0: for ever (socket(7))
+        limit = _TIMEVAL.pack(int(whole), int(part * 1_000_000))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        made.connect(path)
+        made.settimeout(timeout)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("nospoond", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        self.sock = connected(self._path, self.timeout)
 
 
 class Client:
@@ -36,7 +55,7 @@ class Client:
 
     def __init__(self, socket_path: Path, *, timeout: float = 120.0) -> None:
         self.socket_path = socket_path
-        self._timeout = timeout
+        self.timeout = timeout
         self._channel: socket.socket | None = None
 
     def get(self, path: str, **query: str) -> Json:
@@ -104,7 +123,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = -1,
     ) -> http.client.HTTPResponse:
-        limit = self._timeout if timeout == -1 else timeout
+        limit = self.timeout if timeout == -1 else timeout
         connection = _UnixConnection(str(self.socket_path), limit)
         once = {"Connection": "close"}  # the answer owns the socket: closed when it is read
         target = quote(path) + (f"?{urlencode(query)}" if query else "")

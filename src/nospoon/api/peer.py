@@ -16,7 +16,7 @@ from nospoon.api.errors import encode
 from nospoon.errors import Forbidden
 from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.runtime.accepting import RefusedPeer
-from nospoon.runtime.clock import monotonic
+from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.limited_http import LimitedHttp, LimitedWebSocket
 from nospoon.runtime.log_rate import RateLimitedLog
 
@@ -82,15 +82,27 @@ class Members:
         *,
         is_member: IsMember = _in_group,
         patience: float = PATIENCE,
+        clock: Clock = monotonic,
     ) -> None:
-        self._admins = admins
+        self._admins, self._clock = admins, clock
         self._group, self._is_member, self._patience = group, is_member, patience
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="members")
         self._known: dict[OwnerId, tuple[float, asyncio.Future[bool]]] = {}
 
+    @property
+    def known(self) -> int:
+        """How many users are remembered."""
+        return len(self._known)
+
     def identify(self, connection: socket.socket) -> str:
-        """Counts connections by user. See `runtime.accepting.Identify`."""
-        return _credentials(connection)[0]
+        """Counts connections by user. See `runtime.accepting.Identify`. Raises `RefusedPeer` for a
+        user who was refused a moment ago: others wait to be accepted meanwhile.
+        """
+        peer = _credentials(connection)[0]
+        caller = self._admins.principal(_uid(peer))
+        if not caller.admin and self._recent(caller.uid, self._clock()) is False:
+            raise RefusedPeer(peer, _answer(self._refusal(caller)))
+        return peer
 
     async def authorize(self, peer: str) -> None:
         """Raises `RefusedPeer` for users who may not use this daemon: before anything is read, so
@@ -105,20 +117,28 @@ class Members:
         """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
         caller = self.caller_of(scope)
         if not caller.admin and not await self._has(caller.uid):
-            raise Forbidden(
-                f"user {caller.uid} may not use this daemon",
-                hint=f"Join group {self._group!r}, or stop using root's daemon: "
-                "set NOSPOON_RUNTIME_DIR.",
-            )
+            raise self._refusal(caller)
         return caller
 
+    def _refusal(self, caller: Principal) -> Forbidden:
+        return Forbidden(
+            f"user {caller.uid} may not use this daemon",
+            hint=f"Join group {self._group!r}, or stop using root's daemon: "
+            "set NOSPOON_RUNTIME_DIR.",
+        )
+
+    def _recent(self, uid: OwnerId, now: float) -> bool | None:
+        """Whether a user is in the group; None where that is not known, or too old."""
+        asked, answer = self._known.get(uid, (0.0, None))
+        is_known = answer is not None and answer.done() and now - asked <= KEPT
+        return answer.result() if is_known and answer is not None else None
+
     async def _has(self, uid: OwnerId) -> bool:
-        now = monotonic()
-        asked, answer = self._known.get(uid, (float("-inf"), None))
-        if answer is None or (answer.done() and now - asked > KEPT):
-            for other, (then, found) in list(self._known.items()):
-                if found.done() and now - then > KEPT:
-                    del self._known[other]
+        now = self._clock()
+        _, answer = self._known.get(uid, (0.0, None))
+        if answer is None or (answer.done() and self._recent(uid, now) is None):
+            self._known.pop(uid, None)
+            self._forget(now)
             answer = asyncio.wrap_future(self._threads.submit(self._is_member, uid, self._group))
             self._known[uid] = now, answer
         await asyncio.wait([answer], timeout=self._patience)  # it goes on for those who ask next
@@ -127,6 +147,16 @@ class Members:
             return False
         return answer.result()
 
+    def _forget(self, now: float) -> None:
+        """Old answers, which come first: one user may have thousands of ids (subuid(5)), and a look
+        at all of them for each would take ever longer.
+        """
+        while self._known:
+            uid, (then, answer) = next(iter(self._known.items()))
+            if now - then <= KEPT or not answer.done():
+                return
+            del self._known[uid]
+
     def caller_of(self, scope: Mapping[str, Any]) -> Principal:
         """Who sent a request that was let in. Raises `Forbidden` without peer credentials."""
         host, _pid = scope.get("client") or ("", 0)
@@ -134,7 +164,7 @@ class Members:
             raise Forbidden(
                 "this connection carries no peer credentials", hint="Use the unix socket."
             )
-        return self._admins.principal(int(host.removeprefix("uid=")))
+        return self._admins.principal(_uid(host))
 
     def close(self) -> None:
         """What runs is not waited for."""
@@ -152,6 +182,10 @@ def _answer(error: Forbidden) -> bytes:
 
 def _peer(transport: asyncio.BaseTransport) -> tuple[str, int]:
     return _credentials(transport.get_extra_info("socket"))
+
+
+def _uid(peer: str) -> OwnerId:
+    return int(peer.removeprefix("uid="))
 
 
 def _credentials(peer: socket.socket) -> tuple[str, int]:

@@ -16,7 +16,7 @@ import click
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, unix_connect
 
-from nospoon.api.client import Client
+from nospoon.api.client import Client, connected
 from nospoon.errors import NospoonError, UsageError
 
 ESCAPE = b"\x1d"
@@ -34,8 +34,8 @@ def attach(client: Client, node: str) -> None:
     """
     client.get(f"/v1/nodes/{quote(node)}/show")
     uri = f"ws://nospoond/v1/nodes/{quote(node)}/console"
-    connected = unix_connect(str(client.socket_path), uri=uri, max_size=None)
-    with connected as socket, _raw(sys.stdin.fileno()):
+    made = connected(str(client.socket_path), client.timeout)
+    with unix_connect(uri=uri, sock=made, max_size=None) as socket, _raw(sys.stdin.fileno()):
         click.echo(f"Attached to {node}. Ctrl-] leaves.\r", err=True)
         threading.Thread(target=_type, args=(socket,), daemon=True).start()
         reason = _show(socket)

@@ -40,7 +40,7 @@ class RefusedPeer(Exception):
 
 
 Identify = Callable[[socket.socket], str]
-"""Whom a connection is counted for."""
+"""Whom a connection is counted for. Raises `RefusedPeer` where that is known at once."""
 Authorize = Callable[[str], Awaitable[None]]
 """May take a while, for it is done after the counting. Raises `RefusedPeer` with that one."""
 
@@ -112,6 +112,10 @@ class Acceptor:
         connection.setblocking(False)  # noqa: FBT003  (socket's own signature)
         try:
             peer = self._identify(connection)
+        except RefusedPeer as refused:
+            _refuse(connection, refused)
+            connection.close()
+            return
         except OSError:  # it has gone already
             connection.close()
             return
@@ -135,11 +139,7 @@ class Acceptor:
             try:
                 await self._authorize(peer)
             except RefusedPeer as refused:
-                log.warning(
-                    "connection refused", peer=refused.peer, why="may not use this listener"
-                )
-                with contextlib.suppress(OSError):
-                    connection.send(refused.answer)
+                _refuse(connection, refused)
                 return
         self._unbegun.discard(connection)
         with contextlib.suppress(OSError):  # TLS's errors are such, too
@@ -195,3 +195,9 @@ class Acceptor:
         if connection in self._unbegun:
             self._unbegun.discard(connection)
             connection.close()
+
+
+def _refuse(connection: socket.socket, refused: RefusedPeer) -> None:
+    log.warning("connection refused", peer=refused.peer, why="may not use this listener")
+    with contextlib.suppress(OSError):
+        connection.send(refused.answer)
