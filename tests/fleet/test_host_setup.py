@@ -101,6 +101,30 @@ def test_a_host_keeps_more_neighbors_than_guests_can_be(farm: Farm) -> None:
             host.run("umount", each)
 
 
+def test_containers_leave_the_hosts_root_instances_of_inotify(farm: Farm) -> None:
+    """A file stands for the kernel's limit, which is that of all hosts of this farm."""
+    rack, host = farm.rack, farm.hosts["rack-b"]
+    limit = "/proc/sys/fs/inotify/max_user_instances"
+    covered = ("/proc/sys/fs/inotify", "/etc/sysctl.d")
+    for each in covered:
+        host.run("mount", "-t", "tmpfs", "tmpfs", each)
+    mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
+    file = rack.file(f"cluster: {rack.name()}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n")
+    try:
+        host.run("sh", "-c", f"echo 128 >{limit}")
+        rack.run("host", "setup", file)
+        assert host.run("cat", limit) == "1048576\n"
+        kept = host.run("cat", "/etc/sysctl.d/90-nospoon-inotify.conf")
+        assert "fs.inotify.max_user_instances = 1048576\n" in kept
+        assert rack.json("host", "setup", file)[0]["changed"] == 0, "a second run changes nothing"
+        rack.run("host", "setup", "--undo", file)
+        assert host.run("cat", limit) == "128\n"
+        assert "inotify" not in host.run("ls", "/etc/sysctl.d")
+    finally:
+        for each in covered:
+            host.run("umount", each)
+
+
 def test_what_cannot_be_prepared_is_told_and_nothing_is_lost(farm: Farm) -> None:
     rack, host = farm.rack, farm.hosts["rack-b"]
     file = a_file(farm, host)
