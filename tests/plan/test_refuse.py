@@ -13,6 +13,7 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.connections import Libvirt
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.plan import identity
+from nospoon.plan.access import overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 
@@ -261,6 +262,18 @@ def test_a_bridge_that_is_not_of_the_kind_that_the_file_says_is_refused() -> Non
     facts = replace(facts, bridges=frozenset(), ovs_bridges=frozenset({"br0"}))
     assert reasons(ovs, facts) == []
     assert "Write `switch: ovs`" in "".join(reasons(plain, facts))
+
+
+def test_a_network_takes_over_no_address_that_the_host_uses() -> None:
+    """Its guests would answer the host in place of its server of names."""
+    used = Route(IPv4Network("10.7.0.53/32"), "eth0", used="a server of names")
+    everywhere = Route(IPv4Network("0.0.0.0/0"), "eth0", "192.0.2.1")
+    text = "networks: {a: {cidr: 10.7.0.0/24}}\nnodes: [{count: 2}]"
+    assert reasons(read(text), replace(FACTS, routes=(everywhere,))) == []
+    (reason,) = reasons(read(text), replace(FACTS, routes=(everywhere, used)))
+    assert "10.7.0.0/24 overlaps 10.7.0.53 (a server of names), which is reached through" in reason
+    (refused,) = overlapping_routes(IPv4Network("10.7.0.0/26"), (), (everywhere, used))
+    assert "bmc.pool: 10.7.0.0/26 overlaps 10.7.0.53 (a server of names)" in refused
 
 
 def test_a_route_of_ipv6_is_in_the_way_of_its_like_only() -> None:

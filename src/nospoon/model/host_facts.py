@@ -14,11 +14,23 @@ from nospoon.model.resources import ExistingVolume, Machine, OwnerTag
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A network that a host reaches through a device, by a gateway or, with "", directly."""
+    """A network that a host reaches through a device, by a gateway or, with "", directly.
+
+    `used`: it is a single address that the host uses now, and how; "" for a route of the kernel.
+    """
 
     network: IPv4Network | IPv6Network
     device: str
     gateway: str = ""
+    used: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For a message, before the host's name."""
+        if self.used:
+            address = self.network.network_address
+            return f"{address} ({self.used}), which is reached through {self.device} by the routes"
+        return f"the route {self.network} dev {self.device}"
 
 
 @dataclass(frozen=True, slots=True)

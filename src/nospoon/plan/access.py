@@ -155,7 +155,7 @@ def overlapping_routes(pool: IPv4Network, own: Iterable[str], routes: Iterable[R
     """
     mine = frozenset(own)
     return [
-        f"bmc.pool: {pool} overlaps the route {each.network} dev {each.device} of this machine, "
+        f"bmc.pool: {pool} overlaps {each.shown} of this machine, "
         "which members may not take addresses from. Choose another `bmc.pool`."
         for each in routes
         if each.network.version == 4

@@ -345,8 +345,8 @@ def _overlaps(
             continue
         if route.device != own and route.network.overlaps(cidr):
             yield (
-                f"network {name}: {cidr} overlaps the route {route.network} dev {route.device} of "
-                f"host {host}: traffic would be lost. Choose another `cidr`, or leave it out."
+                f"network {name}: {cidr} overlaps {route.shown} of host {host}: traffic would be "
+                "lost. Choose another `cidr`, or leave it out."
             )
 
 
@@ -362,10 +362,7 @@ def against_pool(
             continue
         ours = str(route.network) in allocations.cidrs.values()
         if route.network.prefixlen and route.network.subnet_of(pool) and not ours:
-            yield (
-                f"bmc.pool: {pool} holds the route {route.network} dev {route.device} of this "
-                f"machine: {mend}"
-            )
+            yield (f"bmc.pool: {pool} holds {route.shown} of this machine: {mend}")
         elif route.gateway and IPv4Address(route.gateway) in pool:
             yield (
                 f"bmc.pool: {pool} holds {route.gateway}, the gateway of this machine's route "

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from nospoon.model.host_facts import Route
 from nospoon.providers.printed import lines_of, rows_of
+from nospoon.providers.reached import used
 from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner, runner_for
 
@@ -160,8 +161,10 @@ async def _services(
 
 
 async def _routes(runner: Runner) -> tuple[Route, ...]:
+    """And single addresses that are used by a default route."""
     found = [await _routes_of(runner, family, whole) for family, whole in FAMILIES.items()]
-    return tuple(route for routes in found for route in routes)
+    routes = [route for routes in found for route in routes]
+    return (*routes, *await used(runner, routes))
 
 
 FAMILIES = {"-4": "0.0.0.0/0", "-6": "::/0"}
