@@ -338,6 +338,7 @@ class Daemon:
             ports_in_use=lambda: ports_in_use("udp"),
             listening=listening,
             holder_of_port=other_holder,
+            labs=lambda: [(each.owner, each.lab) for each in self.board.known.values()],
             check_sockets=self.sockets.violations,
             fleet=self.fleet,
             boot_port=self._boot_http_port,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Host, Node
 from nospoon.model.grants import FIRST_UNPRIVILEGED, PRIVATE, Grants
@@ -163,6 +163,28 @@ def overlapping_routes(pool: IPv4Network, own: Iterable[str], routes: Iterable[R
         and each.network.overlaps(pool)
         and str(each.network) not in mine
     ]
+
+
+def over_bmcs(
+    cidrs: Mapping[str, IPv4Network | IPv6Network], called: Iterable[str]
+) -> Iterator[str]:
+    """Networks of this machine that would take over BMCs which labs of other users call: logins,
+    with passwords, would reach guests. `called`: their addresses; names are not known.
+    """
+    spans = [(int(c[0]), int(c[-1]), c.version, name) for name, c in cidrs.items()]
+    found = set[str]()
+    for text in called if spans else ():
+        try:
+            address = ip_address(text)
+        except ValueError:
+            continue
+        number, version = int(address), address.version
+        found |= {n for low, high, v, n in spans if v == version and low <= number <= high}
+    for name in sorted(found):
+        yield (
+            f"network {name}: {cidrs[name]} has addresses of BMCs that labs of other users call "
+            "from this machine. Choose another `cidr`, or leave it out."
+        )
 
 
 def public_addresses(cluster: Cluster) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.control.fleet import usage
 from nospoon.control.fleet.hosts import Hosts
@@ -13,9 +13,10 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused
+from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.plan import identity
-from nospoon.plan.access import overlapping_routes
+from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.tunnels import against_identifiers
@@ -29,6 +30,8 @@ from nospoon.store.database import Database
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
 """Called in a thread: Linux writes a line for each socket of the machine."""
+LabsThere = Callable[[], Sequence[tuple[OwnerId, Lab]]]
+"""All that are known, with their owners."""
 
 
 class Allocating:
@@ -46,7 +49,9 @@ class Allocating:
         in_use: PortsInUse,
         listening: PortsInUse,
         holder_of_port: Callable[[int], str],
+        labs: LabsThere,
     ) -> None:
+        self._labs = labs
         self._database, self._hosts, self._access = database, hosts, access
         self._workers, self._holder_of_port = workers, holder_of_port
         self._ports_in_use, self._listening = in_use, listening
@@ -72,6 +77,13 @@ class Allocating:
         )
         reasons += await self._workers.run(
             seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+        )
+        reasons += await self._workers.run(
+            seen.owner,
+            lambda labs: list(
+                over_bmcs(_made_here(seen, allocations, before), _called(labs, seen))
+            ),
+            self._labs(),
         )
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
@@ -108,6 +120,32 @@ class Allocating:
             ),
             unseen=seen.unseen,
         )
+
+
+def _made_here(
+    seen: Seen, allocations: Allocations, before: Allocations
+) -> dict[str, IPv4Network | IPv6Network]:
+    """Networks that this machine gets. Those that it has stay, whatever labs came later."""
+    facts = seen.surveyed.facts
+    makes = any(
+        each.declares.is_real and not each.machine and facts[each.name].managed_networks
+        for each in seen.cluster.hosts
+        if each.name in facts
+    )
+    result = dict[str, IPv4Network | IPv6Network]()
+    for network in seen.cluster.networks if makes else ():
+        cidr = allocations.cidrs.get(network.name)
+        if cidr is not None and before.cidrs.get(network.name) != cidr:
+            result[network.name] = IPv4Network(cidr)
+        elif cidr is None and network.cidr6 is not None and seen.earlier is None:
+            result[network.name] = network.cidr6
+    return result
+
+
+def _called(labs: Sequence[tuple[OwnerId, Lab]], seen: Seen) -> Iterator[str]:
+    for owner, lab in labs:
+        if owner != seen.owner:
+            yield from (machine.address for machine in lab.machines)
 
 
 @dataclass(frozen=True, slots=True)

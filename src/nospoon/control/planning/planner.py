@@ -25,7 +25,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.accounts import accounts_for
-from nospoon.control.planning.allocating import Allocating, PortsInUse
+from nospoon.control.planning.allocating import Allocating, LabsThere, PortsInUse
 from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.planning.comparing import (
     all_notes,
@@ -127,6 +127,7 @@ class Planner:
         ports_in_use: PortsInUse,
         listening: PortsInUse,
         holder_of_port: Callable[[int], str],
+        labs: LabsThere,
         check_sockets: CheckSockets,
         fleet: Fleet,
         boot_port: Callable[[], int],
@@ -152,6 +153,7 @@ class Planner:
             in_use=ports_in_use,
             listening=listening,
             holder_of_port=holder_of_port,
+            labs=labs,
         )
         self._pool_root, self._default_uri = pool_root, default_uri
         self.member_nodes = member_nodes
