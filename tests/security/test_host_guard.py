@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +178,34 @@ async def test_guests_do_not_reach_what_containers_publish_on_the_host() -> None
     assert asked("172.30.9.1", 10000 + SHUT) == "reached"
     left = await Inside().run(["iptables-save"])
     assert chain(BRIDGE) not in left.stdout
+
+
+class WithoutMangle(Inside):
+    """Its kernel has no such table, and may load none."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = f"{directory}:{os.environ['PATH']}"
+        for name in ("iptables", "ip6tables"):
+            real, restore = shutil.which(name), shutil.which(f"{name}-restore")
+            for tool, text in (
+                (name, f'case " $* " in *" mangle "*) exit 3 ;; esac; exec {real} "$@"'),
+                (f"{name}-restore", f"sed '/^.mangle/,$d' | {restore} \"$@\"; exit 1"),
+            ):
+                (directory / tool).write_text(f"#!/bin/sh\n{text}\n")
+                (directory / tool).chmod(0o755)
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+    ) -> Finished:
+        return await super().run(["env", f"PATH={self._path}", *argv], stdin=stdin, check=check)
+
+
+@pytest.mark.usefixtures("host")
+async def test_a_host_that_lacks_a_table_has_the_rules_of_the_other(tmp_path: Path) -> None:
+    guard = HostGuard(WithoutMangle(tmp_path), "nospoon test")
+    await guard.make(LINK)
+    assert asked("172.30.9.1", SHUT) == "refused"
+    assert asked("172.30.9.1", OPEN) == "reached"
 
 
 def test_the_rules_take_away_and_allow_nothing() -> None:

@@ -26,17 +26,19 @@ SERVED = {4: ("icmp", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
 REPLIES = "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
 
 MAKE = """
+failed=0
 b=$1 c=$2 owner=$3 four=$4 six=$5
 for t in iptables ip6tables; do
   [ $t = iptables ] && rules=$four || rules=$six
-  printf '%s' "$rules" | $t-restore -w --noflush || exit 1
+  printf '%s' "$rules" | $t-restore -w --noflush || failed=1
   for at in "filter INPUT" "mangle FORWARD ! -o $b"; do
     set -- $at
     table=$1 hook=$2; shift 2
     set -- -i "$b" "$@" -m comment --comment "$owner" -j "$c"
-    $t -w -t $table -C $hook "$@" 2>/dev/null || $t -w -t $table -I $hook 1 "$@" || exit 1
+    $t -w -t $table -C $hook "$@" 2>/dev/null || $t -w -t $table -I $hook 1 "$@" || failed=1
   done
 done
+exit $failed
 """
 REMOVE = """
 b=$1 c=$2 owner=$3
