@@ -101,25 +101,33 @@ def test_a_host_keeps_more_neighbors_than_guests_can_be(farm: Farm) -> None:
             host.run("umount", each)
 
 
-def test_containers_leave_the_hosts_root_instances_of_inotify(farm: Farm) -> None:
+@pytest.mark.parametrize(
+    ("limit", "name", "before"),
+    [
+        ("/proc/sys/fs/inotify/max_user_instances", "fs.inotify.max_user_instances", "128"),
+        ("/proc/sys/net/netfilter/nf_conntrack_max", "net.netfilter.nf_conntrack_max", "262144"),
+    ],
+)
+def test_guests_leave_the_host_instances_of_inotify_and_connections(
+    farm: Farm, limit: str, name: str, before: str
+) -> None:
     """A file stands for the kernel's limit, which is that of all hosts of this farm."""
     rack, host = farm.rack, farm.hosts["rack-b"]
-    limit = "/proc/sys/fs/inotify/max_user_instances"
-    covered = ("/proc/sys/fs/inotify", "/etc/sysctl.d")
+    covered = (str(Path(limit).parent), "/etc/sysctl.d", "/etc/modules-load.d")
     for each in covered:
         host.run("mount", "-t", "tmpfs", "tmpfs", each)
     mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
     file = rack.file(f"cluster: {rack.name()}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n")
     try:
-        host.run("sh", "-c", f"echo 128 >{limit}")
+        host.run("sh", "-c", f"echo {before} >{limit}")
         rack.run("host", "setup", file)
         assert host.run("cat", limit) == "1048576\n"
-        kept = host.run("cat", "/etc/sysctl.d/90-nospoon-inotify.conf")
-        assert "fs.inotify.max_user_instances = 1048576\n" in kept
+        kept = host.run("sh", "-c", "cat /etc/sysctl.d/*")
+        assert f"{name} = 1048576\n" in kept
         assert rack.json("host", "setup", file)[0]["changed"] == 0, "a second run changes nothing"
         rack.run("host", "setup", "--undo", file)
-        assert host.run("cat", limit) == "128\n"
-        assert "inotify" not in host.run("ls", "/etc/sysctl.d")
+        assert host.run("cat", limit) == f"{before}\n"
+        assert host.run("ls", "/etc/sysctl.d") == ""
     finally:
         for each in covered:
             host.run("umount", each)
