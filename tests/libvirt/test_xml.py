@@ -64,7 +64,14 @@ nics = st.builds(
     switch=st.sampled_from(Switch),
     vlan=st.one_of(st.none(), st.integers(1, 100)),
     trunk=st.sets(st.integers(101, 4094), max_size=3).map(lambda ids: tuple(sorted(ids))),
-    sends_from=st.one_of(st.sampled_from((None, "")), st.ip_addresses(v=4).map(str)),
+    sends_from=st.sampled_from((None, "")),
+) | st.builds(
+    MachineNic,
+    mac=macs,
+    bridge=st.just("br0"),
+    model=st.just("virtio"),
+    sends_from=st.ip_addresses(v=4).map(str),
+    virtual_ips=st.lists(st.ip_addresses(v=4).map(str), max_size=3).map(tuple),
 )
 orders = st.permutations(list(BootDevice)).flatmap(
     lambda order: st.integers(0, len(order)).map(lambda count: tuple(order[:count]))

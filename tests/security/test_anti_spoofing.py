@@ -97,6 +97,15 @@ def test_a_nic_has_the_filter_with_its_address_where_that_is_known(
     assert rendered(replace(nic, sends_from=None)).find("devices/interface/filterref") is None
 
 
+def test_a_filter_lets_virtual_ips_through_beside_the_nics_address() -> None:
+    nic = replace(NIC, virtual_ips=("10.7.0.200", "10.7.0.201"))
+    root = rendered(nic)
+    values = [each.get("value") for each in root.iterfind("devices/interface/filterref/parameter")]
+    assert values == ["10.7.0.5", "10.7.0.200", "10.7.0.201"]
+    assert list(nics_of(root)) == [nic]
+    assert "sends only from 10.7.0.5 and 10.7.0.200 and" in field_text("nics", (nic,))
+
+
 Edit = Callable[[ET.Element], object]
 """Of a NIC's filter."""
 EDITS: tuple[Edit, ...] = (
@@ -116,7 +125,7 @@ def test_a_filter_that_somebody_edited_shows_as_another_nic(edit: Edit) -> None:
     edit(found)
     (seen,) = nics_of(root)
     assert seen != NIC
-    assert replace(seen, sends_from=NIC.sends_from) == NIC
+    assert replace(seen, sends_from=NIC.sends_from, virtual_ips=()) == NIC
     assert field_text("nics", (seen,)) != field_text("nics", (NIC,))
 
 
@@ -325,20 +334,24 @@ NODE = "{{name: {0}, firmware: bios, memory: 64MiB, disks: [16MiB], nics: [{0}],
 @pytest.mark.libvirt
 @pytest.mark.boots
 def test_what_a_guest_sends_as_another_never_reaches_the_bridge(rack: Rack) -> None:
-    """Both guests try the same, and one of them may."""
+    """All guests try the same: one of them may, and one may from a virtual IP."""
     name = rack.name()
     head = f"cluster: {name}\nid: {uuid4()}\n{rack.bmc()}"
     networks = (
         "networks: {kept: {netboot: builtin, host_ports: all, anti_spoofing: true}, "
-        "free: {netboot: builtin, host_ports: all}}\n"
+        "free: {netboot: builtin, host_ports: all}, "
+        "moved: {netboot: builtin, host_ports: all, anti_spoofing: true, cidr: 198.18.77.0/24, "
+        "virtual_ips: 198.18.77.250}}\n"
     )
-    nodes = f"nodes: [{NODE.format('kept')}, {NODE.format('free')}]\n"
-    profiles = "boot: {kept: {script: 'http://192.0.2.1/'}, free: {script: 'http://192.0.2.1/'}}\n"
+    all_ = ("kept", "free", "moved")
+    nodes = f"nodes: [{', '.join(map(NODE.format, all_))}]\n"
+    scripts = ", ".join(f"{each}: {{script: 'http://192.0.2.1/'}}" for each in all_)
+    profiles = f"boot: {{{scripts}}}\n"
     file = rack.file(head + networks + profiles + nodes)
     rack.run("up", "--yes", file)
     with ExitStack() as stack:
         asked, others = {}, {}
-        for each in ("kept", "free"):
+        for each in all_:
             host, others[each] = places_on(rack, name, each)
             texts: dict[str, str] = {}
             port, asked[each] = stack.enter_context(serving(host, texts))
@@ -353,6 +366,9 @@ def test_what_a_guest_sends_as_another_never_reaches_the_bridge(rack: Rack) -> N
     (own, _), *_ = heard["free"]
     ways = [(own, "/spoof"), (own, "/own"), (others["free"], "/ip"), (own, "/mac"), (own, "/last")]
     assert heard["free"] == ways, "without the filter it may"
+    (own, _), *_ = heard["moved"]
+    ways = [(own, "/spoof"), (own, "/own"), ("198.18.77.250", "/ip"), (own, "/last")]
+    assert (heard["moved"], others["moved"]) == (ways, "198.18.77.250")
     (domain,) = (
         each
         for each in virsh("list", "--all", "--name").split()

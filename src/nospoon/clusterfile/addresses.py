@@ -178,7 +178,8 @@ def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Comp
             continue
         nics = sum(1 for node in expansion.nodes for nic in node.nics if nic.network == name)
         within = pool is not None and pool.subnet_of(cidr)
-        room = cidr.num_addresses - NETBOOT_OVERHEAD
+        virtual = sum(1 for each in network.virtual_ips if each in cidr)
+        room = cidr.num_addresses - NETBOOT_OVERHEAD - virtual
         if pool is not None and within:
             room -= pool.num_addresses
         if room < nics:

@@ -25,6 +25,7 @@ from nospoon.clusterfile.references import (
 )
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
 from nospoon.model.connections import ConnectionKind
@@ -50,6 +51,7 @@ def check(
     if local_pair is not None:
         yield from unusable_pair(sections, local_pair)
     yield from addresses(sections, expansion)
+    yield from virtual_ips(sections, expansion)
     yield from _hosts(sections)
     yield from _labs(sections)
     yield from _hardware(sections)

@@ -268,6 +268,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             anti_spoofing=n.anti_spoofing,
             switch=n.switch,
             overlay=n.overlay,
+            virtual_ips=tuple(sorted(map(str, n.virtual_ips))),
         )
         for name, n in sections.networks.items()
     )

@@ -189,6 +189,13 @@ class NetworkSection(Section):
         "`clean-traffic`); no IPv6, VLANs, Open vSwitch or `qemu:///session`. Simulated hosts "
         "filter nothing. Default no.",
     )
+    virtual_ips: Annotated[list[Address], BeforeValidator(listed), OneOrMore()] = Field(
+        default_factory=list,
+        max_length=10,
+        description="Virtual IPs, at most 10, which nodes move between each other as keepalived "
+        "does: no node is given one, and `anti_spoofing` and a cloud's port security let each "
+        "node send from them. Default: none.",
+    )
 
     @property
     def ipv4(self) -> IPv4Network | None:

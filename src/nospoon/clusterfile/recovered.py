@@ -16,7 +16,7 @@ from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated
-from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Volume, is_adopted
+from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Port, Volume, is_adopted
 
 FILE = "(recovered)"
 """What it is called."""
@@ -42,8 +42,11 @@ def cluster_file(
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
         by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
         networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
-    for bridge in _filtered(machines.values()):
+    for bridge in _filtered(found) & set(by_bridge):
         networks[by_bridge[bridge]]["anti_spoofing"] = True
+    for bridge, addresses in _virtual_ips(found).items():
+        if bridge in by_bridge:
+            networks[by_bridge[bridge]]["virtual_ips"] = sorted(addresses)
     sections: dict[str, object] = {
         "cluster": name,
         "id": str(id_),
@@ -83,15 +86,37 @@ def _bridges(machines: Iterable[Observed]) -> Iterator[str]:
             yield from (nic.bridge for nic in each.shape.nics)
 
 
-def _filtered(machines: Iterable[Observed]) -> set[str]:
-    """Bridges on which a machine may send from its own address alone."""
-    return {
+def _filtered(found: Sequence[Observed]) -> set[str]:
+    """Bridges on which a machine may send from its own address alone; networks that nospoon made
+    in a cloud and whose ports it filters.
+    """
+    made = {each.shape.bridge for each in found if isinstance(each.shape, Link)}
+    bridges = {
         nic.bridge
-        for each in machines
-        if isinstance(each.shape, Machine)
+        for each in found
+        if isinstance(each.shape, Machine) and not each.shape.adopted
         for nic in each.shape.nics
         if nic.sends_from is not None and nic.bridge
     }
+    ports = (each.shape for each in found if isinstance(each.shape, Port))
+    return bridges | {port.network for port in ports if port.guarded and port.network in made}
+
+
+def _virtual_ips(found: Sequence[Observed]) -> dict[str, set[str]]:
+    """By the bridge, or the network of a cloud."""
+    by_bridge: dict[str, set[str]] = {}
+    for each in found:
+        match each.shape:
+            case Machine(nics=nics):
+                given = [(nic.bridge, nic.virtual_ips) for nic in nics]
+            case Port(network=network, virtual_ips=addresses):
+                given = [(network, addresses)]
+            case _:
+                continue
+        for bridge, addresses in given:
+            if addresses:
+                by_bridge.setdefault(bridge, set()).update(addresses)
+    return by_bridge
 
 
 def _hosts(

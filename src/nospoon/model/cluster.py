@@ -177,7 +177,8 @@ class Network:
     its machines have addresses of both kinds. `mtu` in bytes.
     `nat`: its guests reach what the host reaches, from the host's address. `host_ports`: ports of
     the host that they reach besides what nospoon serves; None: all.
-    `anti_spoofing`: each NIC sends from its own MAC and IPv4 address alone.
+    `anti_spoofing`: each NIC sends from its own MAC and IPv4 address alone, and from `virtual_ips`,
+    which its nodes pass on to each other and which no node is given.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Network:
     anti_spoofing: bool = False
     switch: Switch = Switch.BRIDGE
     overlay: Overlay | None = None
+    virtual_ips: tuple[str, ...] = ()
 
     @property
     def addressed(self) -> bool:

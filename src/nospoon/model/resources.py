@@ -165,12 +165,14 @@ def boot_image(host: str, firmware: Firmware) -> Key:
 class Port:
     """What a NIC of a machine plugs into where a cloud switches frames. `network`: by the name that
     we gave it, or the name or id of an existing one. `guarded`: the cloud filters what is sent and
-    received there (Neutron's port security), and gives the NIC an address.
+    received there (Neutron's port security), and gives the NIC an address. `virtual_ips`: addresses
+    that it lets through besides (Neutron's allowed address pairs), of a guarded port alone.
     """
 
     network: str
     mac: str
     guarded: bool = False
+    virtual_ips: tuple[str, ...] = ()
 
 
 class Loader(StrEnum):
@@ -280,7 +282,7 @@ class MachineNic:
     `port`: name of its port on the bridge, the same at each start; "": the host's choice.
     `vlan`: id of the VLAN that it is in, untagged; `trunk`: of those that reach it tagged.
     `sends_from`: None: whatever it likes; else its own MAC and this IPv4 address alone, "": the
-    first one that it uses.
+    first one that it uses. `virtual_ips`: besides that address, where one is given.
     """
 
     mac: str
@@ -291,6 +293,12 @@ class MachineNic:
     vlan: int | None = None
     trunk: tuple[int, ...] = ()
     sends_from: str | None = None
+    virtual_ips: tuple[str, ...] = ()
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """The addresses that a filter lets through, () for the first one that it sees."""
+        return tuple(filter(None, (self.sends_from, *self.virtual_ips)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.addresses import reserved
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.plan.addresses.notes import Noted
-from nospoon.plan.addresses.numbers import number_of, of_host
+from nospoon.plan.addresses.numbers import number_of, of_host, virtual4
 from nospoon.plan.enrollment.enrol import in_ironic
 from nospoon.plan.enrollment.nova import in_nova
 from nospoon.plan.placement.flavors import chosen
@@ -227,7 +227,7 @@ class _Resolver:
         shape = NetbootService(
             bridge=identity.bridge_name(self.id, network.name),
             address=self._host_address(host, network),
-            range=self._range(cidr) if cidr is not None and strangers else NOBODY,
+            range=self._range(cidr, network) if cidr is not None and strangers else NOBODY,
             reservations=tuple(self._reservations(host, network)),
             routed=network.nat,
             address6=self._host_address6(host, network),
@@ -251,14 +251,18 @@ class _Resolver:
             mac = node.nics[index].mac or identity.mac_address(uuid, index)
             yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
 
-    def _range(self, cidr: IPv4Network) -> tuple[str, str]:
-        """First and last address for strangers: the larger part beside the BMCs' addresses."""
-        first, last, pool = cidr[2], cidr[-2], self.cluster.addressing.pool
-        if pool is None or not pool.subnet_of(cidr):
-            return str(first), str(last)
-        below = (first, pool[0] - 1)
-        above = (pool[-1] + 1, last)
-        low, high = max(below, above, key=lambda part: int(part[1]) - int(part[0]))
+    def _range(self, cidr: IPv4Network, network: Network) -> tuple[str, str]:
+        """First and last address for strangers: the largest part beside the addresses of BMCs and
+        virtual ones.
+        """
+        pool = self.cluster.addressing.pool
+        spared = [(address, address) for address in virtual4(network) if address in cidr]
+        if pool is not None and pool.subnet_of(cidr):
+            spared.append((pool[0], pool[-1]))
+        begins = [cidr[2], *(last + 1 for _, last in sorted(spared))]
+        ends = [*(first - 1 for first, _ in sorted(spared)), cidr[-2]]
+        parts = zip(begins, ends, strict=True)
+        low, high = max(parts, key=lambda part: int(part[1]) - int(part[0]))
         return str(low), str(high)
 
     def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
@@ -311,7 +315,8 @@ class _Resolver:
             guarded = network.anti_spoofing or (network.existing and where not in own)
             needs = () if network.existing else (Key(Kind.NETWORK, host.name, name),)
             key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
-            yield Resource(key, Port(where, mac, guarded), needs, node.name)
+            virtual_ips = network.virtual_ips if guarded else ()
+            yield Resource(key, Port(where, mac, guarded, virtual_ips), needs, node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""
@@ -373,9 +378,8 @@ class _Resolver:
             pool=pool,
             disks=tuple(self._disk(node, host, uuid, i) for i in range(len(node.disks))),
             nics=tuple(
-                replace(
-                    self._machine_nic(host, nic, mac, identity.port_name(uuid, i)),
-                    sends_from=self._sends_from(host, node, i),
+                self._filtered(
+                    self._machine_nic(host, nic, mac, identity.port_name(uuid, i)), host, node, i
                 )
                 for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
             ),
@@ -411,6 +415,13 @@ class _Resolver:
             vlan=network.vlan,
             trunk=tuple(each for each in nic.trunk if each != network.vlan),
         )
+
+    def _filtered(self, made: MachineNic, host: Host, node: Node, index: int) -> MachineNic:
+        """With the addresses that it may send from."""
+        sends_from = self._sends_from(host, node, index)
+        network = self.networks[node.nics[index].network]
+        virtual_ips = network.virtual_ips if sends_from else ()
+        return replace(made, sends_from=sends_from, virtual_ips=virtual_ips)
 
     def _sends_from(self, host: Host, node: Node, index: int) -> str | None:
         """What a NIC is given by DHCP of ours, "" where another server gives it."""

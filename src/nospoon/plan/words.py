@@ -96,7 +96,7 @@ def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
             vlan = f" VLAN {part.vlan}" if part.vlan is not None else ""
             trunk = f" trunk {field_text('trunk', part.trunk)}" if part.trunk else ""
             place = f"{part.bridge or 'user-mode network'}{port}{vlan}{trunk}"
-            return f"{part.mac} on {place}, {part.model}{_sender(part.sends_from)}"
+            return f"{part.mac} on {place}, {part.model}{_sender(part)}"
         case Tunnel():
             return f"VNI {part.vni} from {part.local} to {', '.join(part.peers) or 'nobody'}"
         case Reservation():
@@ -105,10 +105,10 @@ def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
             return f"{part.hostname} {macs} {where} by {part.loader}"
 
 
-def _sender(sends_from: str | None) -> str:
-    if sends_from is None:
+def _sender(nic: MachineNic) -> str:
+    if nic.sends_from is None:
         return ""
-    return f", sends only from {sends_from or 'its first address'}"
+    return f", sends only from {' and '.join(nic.senders) or 'its first address'}"
 
 
 def _rotation(rate: int) -> str:
@@ -157,7 +157,9 @@ def _in_cloud(shape: BootImage | Port | Enrolled) -> str:
         case BootImage():
             return f"for {shape.firmware}, asks at {shape.url}"
         case Port():
-            return f"{shape.mac} on {shape.network}" + (", guarded" if shape.guarded else "")
+            also = f" with {' and '.join(shape.virtual_ips)}" if shape.virtual_ips else ""
+            guarded = f", guarded{also}" if shape.guarded else ""
+            return f"{shape.mac} on {shape.network}{guarded}"
         case _:
             return _enrolled(shape)
 

@@ -191,6 +191,7 @@ def allocate(
     given = numbers(cluster, cidrs, had, ends, standing=earlier.hosts, held=held)
     reasons += (
         *_hosts_left_out(cluster, cidrs, ends),
+        *_virtual_of_hosts(cluster, cidrs, ends),
         *_nics_left_out(cluster, cidrs, given, placed),
     )
     return (
@@ -253,6 +254,24 @@ def _hosts_left_out(cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumber
                         f"network {network.name}: {cidr} has no address left for host "
                         f"{host.name}. Take a larger `cidr`."
                     )
+
+
+def _virtual_of_hosts(
+    cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers
+) -> Iterator[str]:
+    """Virtual IPs of the file that are a host's own address."""
+    for network in cluster.networks:
+        if not network.virtual_ips or not network.addressed or network.name not in cidrs:
+            continue
+        cidr = IPv4Network(cidrs[network.name])
+        for host in cluster.hosts:
+            address = str(of_host(cluster, network, cidr, ends, host.name))
+            if address in network.virtual_ips:
+                yield (
+                    f"network {network.name}: {address} is the address of host {host.name} there. "
+                    "Take another of its `virtual_ips`."
+                )
+                break
 
 
 def _networks(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from itertools import chain, count, islice, takewhile
 
 from nospoon.model.cluster import Cluster, Netboot, Network, Node
@@ -230,12 +230,18 @@ def _of_leavers(cluster: Cluster, network: Network, earlier: NumberOf) -> set[in
 def _free_of_hosts(
     cluster: Cluster, network: Network, cidr: IPv4Network, hosts: HostNumbers
 ) -> Iterator[int]:
-    """Numbers of machines that stand for an address which no host has."""
+    """Numbers of machines that stand for an address which no host has, and which is not virtual."""
     names = hosts.of if network.overlay is not None else ()
     taken = {of_host(cluster, network, cidr, hosts, name) for name in names}
+    taken |= {*virtual4(network)}
     for number, address in enumerate(of_machines(cluster, network, cidr, hosts)):
         if address not in taken:
             yield number
+
+
+def virtual4(network: Network) -> Iterator[IPv4Address]:
+    """Virtual addresses of IPv4."""
+    yield from (each for each in map(ip_address, network.virtual_ips) if each.version == 4)
 
 
 def of_machines(

@@ -131,6 +131,8 @@ def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> It
                 "install libvirt-clients and libvirt-daemon-config-nwfilter, leave `anti_spoofing` "
                 "out, or give containers a network of their own."
             )
+        if network.name in wanted:
+            yield from (f"network {network.name}: {why}" for why in _against_virtual(network))
 
 
 def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
@@ -155,8 +157,21 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
             "works. Install libvirt-daemon-config-nwfilter there and restart libvirtd (see "
             "`virsh nwfilter-list`), or leave `anti_spoofing` out."
         )
+    elif host.declares.is_real:
+        yield from _against_virtual(network)
     if network.existing:
         yield from _against_bridge(network, host, facts)
+
+
+def _against_virtual(network: Network) -> Iterator[str]:
+    """Why nodes of a network with a filter cannot send from its virtual IPs."""
+    known = network.netboot is Netboot.BUILTIN and not network.existing
+    if network.anti_spoofing and network.virtual_ips and not known:
+        yield (
+            "with `anti_spoofing`, `virtual_ips` need `netboot: builtin`. "
+            "The filter lets virtual IPs through beside an address that nospoon gives, not beside "
+            "the first one that a guest uses."
+        )
 
 
 def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:

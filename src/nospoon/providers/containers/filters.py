@@ -74,8 +74,8 @@ def render(machine: Machine, name: str, nic: MachineNic) -> bytes:
     ET.SubElement(binding, "portdev", name=nic.port)
     ET.SubElement(binding, "mac", address=nic.mac)
     chosen = ET.SubElement(binding, "filterref", filter=CLEAN_TRAFFIC)
-    if nic.sends_from:
-        ET.SubElement(chosen, "parameter", name="IP", value=nic.sends_from)
+    for each in nic.senders:
+        ET.SubElement(chosen, "parameter", name="IP", value=each)
     return ET.tostring(binding)
 
 
@@ -100,5 +100,8 @@ def _as_filtered(observed: Observed, there: Mapping[str, str]) -> Observed:
     has = observed.live or observed.shape
     if not lost or not isinstance(has, Machine):
         return observed
-    nics = tuple(replace(nic, sends_from=None) if nic.port in lost else nic for nic in has.nics)
+    nics = tuple(
+        replace(nic, sends_from=None, virtual_ips=()) if nic.port in lost else nic
+        for nic in has.nics
+    )
     return replace(observed, live=replace(has, nics=nics))

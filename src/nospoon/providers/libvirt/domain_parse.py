@@ -156,6 +156,7 @@ def _volume(disk: ET.Element, pool: str, pool_path: str) -> str:
 def nics_of(root: ET.Element) -> Iterator[MachineNic]:
     """Its interfaces, in their order."""
     for nic in root.iterfind("devices/interface"):
+        sends_from, virtual_ips = _filter(nic)
         source = nic.find("source")
         bridge = "" if source is None else source.get("bridge") or source.get("network") or "?"
         yield MachineNic(
@@ -166,23 +167,28 @@ def nics_of(root: ET.Element) -> Iterator[MachineNic]:
             switch=_switch(nic),
             vlan=_access_vlan(nic),
             trunk=_trunk(nic),
-            sends_from=_sends_from(nic),
+            sends_from=sends_from,
+            virtual_ips=virtual_ips,
         )
 
 
-def _sends_from(nic: ET.Element) -> str | None:
-    """By its filter; of one that we would not write, its name and what it is told."""
+def _filter(nic: ET.Element) -> tuple[str | None, tuple[str, ...]]:
+    """From which address it may send, and from which others; of a filter that we would not write,
+    its name and parameters, and no others.
+    """
     found = nic.find("filterref")
     if found is None:
-        return None
+        return None, ()
     told = [(each.get("name", ""), each.get("value", "")) for each in found.iterfind("parameter")]
     match found.get("filter", ""), told:
         case (str(name), []) if name == CLEAN_TRAFFIC:
-            return ""
-        case (str(name), [("IP", address)]) if name == CLEAN_TRAFFIC and address:
-            return address
+            return "", ()
+        case (str(name), [("IP", address), *others]) if name == CLEAN_TRAFFIC and all(
+            what == "IP" and value for what, value in told
+        ):
+            return address, tuple(value for _, value in others)
         case (name, _):
-            return f"{name}({', '.join(f'{what}={value}' for what, value in told)})"
+            return f"{name}({', '.join(f'{what}={value}' for what, value in told)})", ()
 
 
 def _switch(nic: ET.Element) -> Switch:

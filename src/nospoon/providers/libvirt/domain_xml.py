@@ -269,8 +269,8 @@ def _filter(nic: MachineNic) -> ET.Element | None:
     """
     if nic.sends_from is None:
         return None
-    told = element("parameter", name="IP", value=nic.sends_from) if nic.sends_from else None
-    return element("filterref", told, filter=CLEAN_TRAFFIC)
+    told = [element("parameter", name="IP", value=each) for each in nic.senders]
+    return element("filterref", *told, filter=CLEAN_TRAFFIC)
 
 
 def _vlan(nic: MachineNic) -> ET.Element | None:

@@ -21,6 +21,12 @@ BuildImage = Callable[[str], Awaitable[Path]]
 """URL that it asks at -> path of a boot image."""
 
 
+PAIRS = "allowed_address_pairs"
+"""Addresses besides its own from which a port may send, where Neutron has the extension of that
+name (https://docs.openstack.org/api-ref/network/v2/#allowed-address-pairs).
+"""
+MOST_PAIRS, LONGEST_PAIR = 64, 64
+"""Pairs of a port that are looked at, and characters of each part."""
 AtHome = Callable[[UUID], bool]
 """Whether a machine is one of a node's that is on this host."""
 
@@ -101,7 +107,18 @@ class Around:
 def port(record: Mapping[str, object]) -> Mapping[str, object]:
     """What is needed of a port."""
     names = ("id", "network_id", "mac_address", "device_id", "port_security_enabled")
-    return kept(record, *names)
+    pairs = record.get(PAIRS) or []
+    if not isinstance(pairs, list):
+        raise TypeError("pairs are not a list")
+    mac = str(record["mac_address"]).lower()
+    allowed = tuple(sorted(_allowed(each, mac) for each in pairs[:MOST_PAIRS]))
+    return kept(record, *names) | {PAIRS: allowed}
+
+
+def _allowed(pair: Mapping[str, object], mac: str) -> str:
+    """Its address; of one that nospoon would not write, with its MAC."""
+    address, own = str(pair["ip_address"])[:LONGEST_PAIR], str(pair.get("mac_address", mac))
+    return address if own.lower() == mac else f"{address} from {own[:LONGEST_PAIR]}"
 
 
 def _network(record: Mapping[str, object]) -> Mapping[str, object]:

@@ -40,6 +40,7 @@ from nospoon.runtime.tasks import Tasks
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {"mtu": ChangeRule.LIVE},
+    Kind.PORT: {"virtual_ips": ChangeRule.LIVE},
     Kind.MACHINE: dict.fromkeys(("boot_iso", "boot_order", "ipv6", "nics"), ChangeRule.LIVE),
 }
 GIB, MIB = 1 << 30, 1 << 20

@@ -11,7 +11,7 @@ from uuid import UUID
 from nospoon.errors import Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, port, tag_of
+from nospoon.providers.openstack.around import PAIRS, Around, port, tag_of
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
 
@@ -36,7 +36,7 @@ class PortDriver:
             id_ = str(record["network_id"])
             network = id_ if tagged.more == BY_ID else names.get(id_, id_)
             guarded = bool(record.get("port_security_enabled", True))
-            shape = Port(network, str(record["mac_address"]), guarded)
+            shape = Port(network, str(record["mac_address"]), guarded, tuple(record[PAIRS]))
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
@@ -53,15 +53,23 @@ class PortDriver:
             "name": f"{tag.name}-{resource.key.name}",
             "description": described(Tagged(tag, resource.key.name, by_id)),
             "port_security_enabled": shape.guarded,
+            **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
             # without an address on networks of nospoon, which Nova takes by `ip_allocation: none`
             **({"fixed_ips": []} if tag_of(network) is not None else {}),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        """Nothing of a port can change: it is replaced."""
-        del observed
-        await self.create(desired, tag)
+        """Its virtual IPs; with any other change it is replaced."""
+        shape = _port(desired)
+        network = await self._around.network(shape.network)
+        records = await self._with(shape.mac, network["id"])
+        if not records:
+            raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
+        for record in records:
+            self._around.refuse_others(desired.key, tag_of(record), tag)
+            body = {"port": {PAIRS: _pairs(shape)}}
+            await self._around.api.call(Service.NEUTRON, "PUT", f"/ports/{record['id']}", body)
 
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
@@ -79,6 +87,11 @@ class PortDriver:
         query = {"mac_address": mac, "network_id": network}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]
+
+
+def _pairs(shape: Port) -> list[dict[str, str]]:
+    """With the port's own MAC, which Neutron takes where none is given."""
+    return [{"ip_address": each} for each in shape.virtual_ips]
 
 
 def _port(resource: Resource) -> Port:
