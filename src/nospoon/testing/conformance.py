@@ -388,6 +388,19 @@ class DriverPromises:
             await driver.change(await found(bench, rack.blank), smaller, bench.tag)
         assert (await found(bench, rack.blank)).shape == rack.blank.shape
 
+    async def test_virtual_ips_of_a_port_change_in_place(self, bench: Bench, rack: AnyRack) -> None:
+        port = next((each for each in rack.all if isinstance(each.shape, Port)), None)
+        if port is None or rack.link is None:
+            return
+        assert isinstance(port.shape, Port)
+        shape = replace(port.shape, guarded=True)
+        await make(bench, rack.link, replace(port, shape=shape))
+        driver = bench.connection.drivers[Kind.PORT]
+        for addresses in (("192.0.2.8", "192.0.2.9"), ("192.0.2.9",), ()):
+            other = replace(port, shape=replace(shape, virtual_ips=addresses))
+            await driver.change(await found(bench, port), other, bench.tag)
+            assert (await found(bench, port)).shape == other.shape
+
     async def test_a_disk_is_not_removed_from_a_machine_that_runs_with_it(
         self, bench: Bench, rack: AnyRack
     ) -> None:
