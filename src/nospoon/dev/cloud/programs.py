@@ -143,11 +143,12 @@ def agents(made: Path) -> tuple[Program, ...]:
 
 
 AGENT_QUEUES = tuple(
-    f"{topic}.{HOST}" for topic in ("compute", "dhcp_agent", "q-agent-notifier-tunnel-update")
+    f"{topic}.{HOST}"
+    for topic in ("compute", "dhcp_agent", "l3_agent", "q-agent-notifier-tunnel-update")
 )
 """What `agents` take messages from. One that was killed counts as alive for a minute."""
 COMPUTE = "nova-compute"
-AGENTS = ("neutron-openvswitch-agent", "neutron-dhcp-agent")
+AGENTS = ("neutron-openvswitch-agent", "neutron-dhcp-agent", "neutron-l3-agent")
 
 
 def _worker(made: Path, name: str) -> Program:
