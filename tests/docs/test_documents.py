@@ -151,11 +151,15 @@ def test_wrong_commands_are_found() -> None:
     assert [bool(why) for why in found] == [True, True, True]
 
 
+CLOUDS = "undercloud", "nospoon-cloud", "nospoon-cloud-admin"
+"""That the documents name."""
+
+
 @pytest.mark.filterwarnings("ignore:Support for InfluxDB")
 def test_every_cluster_file_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clouds = tmp_path / "clouds.yaml"
     auth = "{auth_url: https://cloud.example:5000, username: u, password: p}"
-    named = ", ".join(f"{name}: {{auth: {auth}}}" for name in ("undercloud", "nospoon-cloud"))
+    named = ", ".join(f"{name}: {{auth: {auth}}}" for name in CLOUDS)
     clouds.write_text(f"clouds: {{{named}}}\n")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
     wrong = []
