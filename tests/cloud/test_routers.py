@@ -1,15 +1,19 @@
-"""Routers and floating IPs of the development cloud."""
+"""Routers of the development cloud, and floating IPs of nodes."""
 
 from __future__ import annotations
 
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
-from tests.cloud.test_virtual_ips import connection, plugged
+from openstack.connection import Connection
+from openstack.network.v2.network import Network
+from tests.cloud.test_virtual_ips import connection, plugged, ports_of
 
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.ironic import until
+from nospoon.testing.rack import Rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 
@@ -20,11 +24,9 @@ def pings(address: str) -> bool:
     return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
 
-@pytest.mark.timeout(300, func_only=True)
-def test_a_router_leads_out_of_a_projects_network_and_a_floating_ip_leads_in(
-    cloud: OwnCloud,
-) -> None:
-    member, admin = connection(cloud), connection(cloud, "nospoon-cloud-admin")
+@contextmanager
+def routed(member: Connection) -> Iterator[Network]:
+    """A network of the project with a router to the outside."""
     outside = next(member.network.networks(name="public"))
     network = member.network.create_network(name="routed")
     subnet = member.network.create_subnet(
@@ -34,18 +36,53 @@ def test_a_router_leads_out_of_a_projects_network_and_a_floating_ip_leads_in(
         name="routed", external_gateway_info={"network_id": outside.id}
     )
     member.network.add_interface_to_router(router, subnet=subnet.id)
-    port = member.network.create_port(network_id=network.id, port_security_enabled=False)
-    agents = admin.network.agents(binary="neutron-openvswitch-agent")
-    admin.network.update_port(port.id, binding_host_id=next(agents).host)
-    with ExitStack() as stack:
-        guest = stack.enter_context(plugged(cloud, "routed0", port))
-        guest.run("ip", "route", "add", "default", "via", "10.77.0.1")
-        until(lambda: guest.pings("172.24.5.1"), 90)
-        floating = member.network.create_ip(floating_network_id=outside.id, port_id=port.id)
-        until(lambda: pings(floating.floating_ip_address), 60)
-        member.network.delete_ip(floating)
-        until(lambda: not pings(floating.floating_ip_address), 60)
-    member.network.delete_port(port)
+    yield network
     member.network.remove_interface_from_router(router, subnet=subnet.id)
     member.network.delete_router(router)
     member.network.delete_network(network)
+
+
+FILE = """
+cluster: {name}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: 172.24.5.1}}
+    physnets: {{routed: routed}}
+networks: {{lan: {{physnet: routed}}}}
+nodes:
+  - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+     nics: [{{network: lan{floating}}}]}}
+"""
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_a_floating_ip_leads_to_a_node_and_goes_with_its_line(cloud: OwnCloud, rack: Rack) -> None:
+    member, name = connection(cloud), rack.name()
+    with routed(member), ExitStack() as stack:
+        text = FILE.format(name=name, floating=", floating_ip: public") + rack.bmc()
+        file = rack.file(text)
+        rack.run("up", file, "--yes")
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        (port,) = ports_of(member, [f"{name}-n"])
+        (floating,) = member.network.ips()
+        assert floating.port_id == port.id
+        (row,) = rack.json("status", name)
+        assert row["floating_ips"] == [floating.floating_ip_address]
+        guest = stack.enter_context(plugged(cloud, "routed0", port))
+        guest.run("ip", "route", "add", "default", "via", "10.77.0.1")
+        until(lambda: guest.pings("172.24.5.1"), 90)
+        until(lambda: pings(floating.floating_ip_address), 60)
+
+        member.network.update_ip(floating, port_id=None)
+        (step,) = rack.json("plan", file)["steps"]
+        assert (step["action"], step["kind"]) == ("change", "floating-ip")
+        rack.run("up", file, "--yes")
+        until(lambda: pings(floating.floating_ip_address), 60)
+
+        rack.file(text.replace(", floating_ip: public", ""))
+        rack.run("up", file, "--yes")
+        assert list(member.network.ips()) == []
+        rack.file(text)
+        rack.run("up", file, "--yes")
+        rack.run("down", name, "--yes")
+        assert list(member.network.ips()) == []

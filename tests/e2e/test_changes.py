@@ -102,6 +102,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(section, name): LABS for section in OF_LABS for name in section.model_fields},
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
+    (NicSection, "floating_ip"): CLOUDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
     (HardwareSection, "rollback"): "tests/e2e/test_kinds.py::"
     "test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back",

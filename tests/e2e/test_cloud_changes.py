@@ -21,13 +21,14 @@ hosts:
     physnets: {{external: external}}
 networks: {{external: {{physnet: external}}}}
 nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
-  nics: [{{network: external}}]}}]
+  nics: [{{network: external{nic}}}]}}]
 """
 
 
 def text(cloud: FakeCloud, **changes: str) -> str:
     settings = json.dumps({"name": "mine", **cloud.settings})
     usual = {"settings": settings, "flavor": "metal.512", "address": "127.0.0.1", "more": ""}
+    usual["nic"] = ""
     return CLUSTER.format(**{**usual, **changes})
 
 
@@ -61,6 +62,7 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             assert await plan(address="127.0.0.2") == {"boot-image": "replace"}
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
+            assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))

@@ -294,6 +294,7 @@ def _nic(section: NicSection) -> Nic:
         trunk=tuple(sorted(set(section.trunk))),
         pxe=section.pxe,
         address=section.address or "",
+        floating_ip=section.floating_ip,
     )
 
 

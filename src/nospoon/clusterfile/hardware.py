@@ -116,6 +116,11 @@ class NicSection(Section):
         description="Of a VM or container: `dhcp`, or an address of its own; default "
         "`dhcp`, and none on a network of nospoon's without `netboot`.",
     )
+    floating_ip: Annotated[Text, Field(max_length=255)] = Field(
+        "",
+        description="In a cloud: an external network, by name or id; an address of it, a floating "
+        "IP, leads to the NIC. Default: none.",
+    )
 
     @model_validator(mode="before")
     @classmethod

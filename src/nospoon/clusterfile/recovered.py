@@ -16,7 +16,16 @@ from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated
-from nospoon.model.resources import Link, Machine, MachineDisk, Observed, Port, Volume, is_adopted
+from nospoon.model.resources import (
+    FloatingIp,
+    Link,
+    Machine,
+    MachineDisk,
+    Observed,
+    Port,
+    Volume,
+    is_adopted,
+)
 
 FILE = "(recovered)"
 """What it is called."""
@@ -37,6 +46,7 @@ def cluster_file(
     nodes = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
     machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
+    floating = {o.shape.mac: o.shape.network for o in found if isinstance(o.shape, FloatingIp)}
     by_bridge = {link.bridge: network for network, link in links.items()}
     networks: dict[str, Any] = {network: _network(link) for network, link in links.items()}
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
@@ -53,7 +63,11 @@ def cluster_file(
         "hosts": _hosts(hosts, settings),
         "networks": networks,
         "nodes": [
-            {"name": node, "host": seen.key.host, **_machine(seen.shape, volumes, by_bridge)}
+            {
+                "name": node,
+                "host": seen.key.host,
+                **_machine(seen.shape, volumes, by_bridge, floating),
+            }
             for node, seen in sorted(nodes.items())
             if isinstance(seen.shape, Machine)
         ],
@@ -164,16 +178,22 @@ def _network(link: Link) -> dict[str, object]:
 
 
 def _machine(
-    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+    machine: Machine,
+    volumes: dict[str, Volume],
+    by_bridge: dict[str, str],
+    floating: dict[str, str],
 ) -> dict[str, object]:
     """One that somebody else made has the shape that its owner gives it."""
     if machine.adopted:
         return {"adopt": str(machine.uuid)}
-    return _hardware(machine, volumes, by_bridge)
+    return _hardware(machine, volumes, by_bridge, floating)
 
 
 def _hardware(
-    machine: Machine, volumes: dict[str, Volume], by_bridge: dict[str, str]
+    machine: Machine,
+    volumes: dict[str, Volume],
+    by_bridge: dict[str, str],
+    floating: dict[str, str],
 ) -> dict[str, object]:
     return {
         "cpus": machine.cpus,
@@ -187,7 +207,12 @@ def _hardware(
             if disk.existing or disk.volume in volumes or disk.size
         ],
         "nics": [
-            {"network": by_bridge[nic.bridge], "mac": nic.mac, "model": nic.model}
+            {
+                "network": by_bridge[nic.bridge],
+                "mac": nic.mac,
+                "model": nic.model,
+                **({"floating_ip": floating[nic.mac]} if nic.mac in floating else {}),
+            }
             for nic in machine.nics
         ],
         "boot_order": [str(device) for device in machine.boot_order],

@@ -246,12 +246,13 @@ class Controller:
             prepared = [await self._looked_at(row)]
         except (ProviderError, PlanRefused, SpecError) as error:
             return self._unknown(row, str(error))
-        states, broken, bonds, rest = await self.planner.workers.run(
+        states, broken, bonds, floating, rest = await self.planner.workers.run(
             caller.uid,
             lambda: (
                 shown.node_states(prepared[0]),
                 shown.faults(prepared[0]),
                 shown.portgroups(prepared[0]),
+                shown.floating_ips(prepared[0]),
                 shown.other_drift(prepared[0]),
             ),
         )
@@ -261,10 +262,11 @@ class Controller:
             {
                 **self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
                 "portgroups": bonds.get(node, []),
+                "floating_ips": floating.get(node, []),
             }
             async for node, (state, drift) in paced(states.items())
         ]
-        await free([states, broken, bonds])
+        await free([states, broken, bonds, floating])
         return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": rest}
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:

@@ -244,7 +244,8 @@ class Nic:
 
     `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q). `pxe`: whether Ironic
     boots from it; None: if its network has network boot or is that of the first NIC. `address`: of
-    a VM or container, in CIDR form; "dhcp"; "": by DHCP where there may be some.
+    a VM or container, in CIDR form; "dhcp"; "": by DHCP where there may be some. `floating_ip`: the
+    external network of a cloud from which an address leads to it, "" for none.
     """
 
     network: str
@@ -254,6 +255,7 @@ class Nic:
     trunk: tuple[int, ...] = ()
     pxe: bool | None = None
     address: str = ""
+    floating_ip: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     VOLUME = "volume"
     BOOT_IMAGE = "boot-image"
     PORT = "port"
+    FLOATING_IP = "floating-ip"
     NETBOOT = "netboot"
     MACHINE = "machine"
     BMC = "bmc"
@@ -173,6 +174,17 @@ class Port:
     mac: str
     guarded: bool = False
     virtual_ips: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FloatingIp:
+    """An address of an external network of a cloud that leads to a port. `network`: by name or id;
+    `mac`: of the port, "" where it leads nowhere. `address`: the cloud's choice.
+    """
+
+    network: str
+    mac: str
+    address: str = field(default="", compare=False)
 
 
 class Loader(StrEnum):
@@ -443,7 +455,7 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-OnHost = Pool | Image | Volume | Link | BootImage | Port | NetbootService | Machine
+OnHost = Pool | Image | Volume | Link | BootImage | Port | FloatingIp | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 
 

@@ -27,6 +27,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
     BootImage,
+    FloatingIp,
     Image,
     Key,
     Kind,
@@ -278,7 +279,7 @@ class _Resolver:
             if not disk.volume and host.declares.has_pools
         ]
         ports = list(self._ports(node, host)) if host.declares.has_ports else []
-        yield from (*volumes, *ports)
+        yield from (*volumes, *ports, *self._floating_ips(node, host))
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*volumes, *ports)]
         if _has_image(node, host):
@@ -317,6 +318,14 @@ class _Resolver:
             key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
             virtual_ips = network.virtual_ips if guarded else ()
             yield Resource(key, Port(where, mac, guarded, virtual_ips), needs, node.name)
+
+    def _floating_ips(self, node: Node, host: Host) -> Iterator[Resource]:
+        """Of NICs that have one, beside their ports."""
+        for index, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True)):
+            if nic.floating_ip and host.declares.has_ports:
+                name = f"{node.name}-{index}"
+                key, port = (Key(each, host.name, name) for each in (Kind.FLOATING_IP, Kind.PORT))
+                yield Resource(key, FloatingIp(nic.floating_ip, mac), (port,), node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""

@@ -22,6 +22,7 @@ from nospoon.model.resources import (
     Bmc,
     BootImage,
     Enrolled,
+    FloatingIp,
     Image,
     Link,
     Machine,
@@ -152,8 +153,10 @@ def describe(shape: Shape) -> str:
             return _in_cloud(shape)
 
 
-def _in_cloud(shape: BootImage | Port | Enrolled) -> str:
+def _in_cloud(shape: BootImage | Port | FloatingIp | Enrolled) -> str:
     match shape:
+        case FloatingIp():
+            return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
         case BootImage():
             return f"for {shape.firmware}, asks at {shape.url}"
         case Port():

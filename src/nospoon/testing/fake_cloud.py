@@ -67,6 +67,7 @@ class FakeCloud:
     networks: dict[str, Json] = field(default_factory=dict)
     subnets: dict[str, Json] = field(default_factory=dict)
     ports: dict[str, Json] = field(default_factory=dict)
+    floatingips: dict[str, Json] = field(default_factory=dict)
     images: dict[str, Json] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
     limits: Json = field(default_factory=dict)
@@ -113,7 +114,7 @@ class FakeCloud:
     def everything(self) -> dict[str, list[str]]:
         return {
             kind: sorted(getattr(self, kind))
-            for kind in ("servers", "networks", "subnets", "ports", "images")
+            for kind in ("servers", "networks", "subnets", "ports", "floatingips", "images")
         }
 
     def now(self) -> str:
@@ -323,7 +324,7 @@ class FakeCloud:
             links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
             return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
-            case "GET", [kind] if kind in {"networks", "ports", "subnets"}:
+            case "GET", [kind] if kind in {"networks", "ports", "subnets", "floatingips"}:
                 found = list(getattr(self, kind).values())
                 for name in ("mac_address", "network_id"):
                     if (wanted := request.query_params.get(name)) is not None:
@@ -335,6 +336,7 @@ class FakeCloud:
                 all_usual: dict[str, Json] = {
                     "networks": {"subnets": [], "mtu": 1500, "project_id": PROJECT},
                     "ports": {"device_id": "", "fixed_ips": [{"ip_address": "192.0.2.9"}]},
+                    "floatingips": {"floating_ip_address": "203.0.113.7"},
                 }
                 made = {"id": id_, **all_usual.get(kind, {}), **body}
                 getattr(self, kind)[id_] = made
@@ -356,6 +358,9 @@ class FakeCloud:
                 return JSONResponse({"NeutronError": {"message": message}}, 409)
             for subnet in self.networks[id_]["subnets"]:
                 self.subnets.pop(subnet, None)
+        for each in self.floatingips.values():
+            if kind == "ports" and each["port_id"] == id_:
+                each["port_id"] = None
         del getattr(self, kind)[id_]
         return Response(status_code=204)
 

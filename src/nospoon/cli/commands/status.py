@@ -12,7 +12,7 @@ from nospoon.cli.output import output_options, print_rows
 
 CLUSTER_COLUMNS = ("name", "nodes", "on", "id", "file", "operation")
 NODE_COLUMNS = ("node", "host", "state", "power", "boot", "bmc", "drift")
-WITH_NESTED = (*NODE_COLUMNS, "portgroups")
+WITH_NESTED = (*NODE_COLUMNS, "portgroups", "floating_ips")
 NESTING = frozenset({"json", "yaml"})
 """Formats that have room for what is no single value."""
 

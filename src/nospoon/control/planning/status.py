@@ -10,11 +10,11 @@ from uuid import UUID
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
 from nospoon.model.cluster import Adopted
-from nospoon.model.resources import Bmc, Kind, Machine
+from nospoon.model.resources import Bmc, FloatingIp, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff.adoption import changed_by_owners
 from nospoon.plan.diff.diff import waiting
-from nospoon.plan.order.kinds import KINDS
+from nospoon.plan.order.kinds import KINDS, whose
 from nospoon.plan.order.steps import Action, Step
 from nospoon.plan.words import unreachable
 
@@ -159,6 +159,15 @@ def portgroups(prepared: Prepared) -> dict[str, list[dict[str, object]]]:
         for node in prepared.seen.cluster.nodes
         if node.name in machines
     }
+
+
+def floating_ips(prepared: Prepared) -> dict[str, list[str]]:
+    """Node -> addresses of external networks that lead to it, as they were found."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in prepared.seen.observed:
+        if isinstance(each.shape, FloatingIp) and each.shape.mac:
+            found[whose(each.key)].append(each.shape.address)
+    return found
 
 
 def shape_json(machine: Machine, host: str) -> dict[str, object]:

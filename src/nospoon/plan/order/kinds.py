@@ -19,6 +19,7 @@ from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources import (
     Bmc,
     BootImage,
+    FloatingIp,
     Image,
     Key,
     Kind,
@@ -85,6 +86,7 @@ KINDS: Mapping[Kind, Row] = {
     ),
     Kind.BOOT_IMAGE: Row(shape=BootImage, repaired=True),
     Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
+    Kind.FLOATING_IP: Row(shape=FloatingIp, named=Named.NUMBERED, moves=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(
         shape=Machine,

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 from uuid import UUID
 
 from nospoon.model.cluster import BESIDES
@@ -33,6 +34,7 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.resources import (
     Bmc,
+    FloatingIp,
     Image,
     Key,
     Kind,
@@ -42,6 +44,7 @@ from nospoon.model.resources import (
     NetbootService,
     Observed,
     Port,
+    Shape,
     Volume,
     boot_image,
 )
@@ -233,6 +236,13 @@ def bridges(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
     }
 
 
+T = TypeVar("T")
+
+
+def _there(keys: Mapping[T, Key], name: T) -> list[Key]:
+    return [keys[name]] if name in keys else []
+
+
 def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     """What is needed -> who needs it, read from the shapes as they were found."""
     links = bridges(observed)
@@ -260,22 +270,31 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
             case NetbootService(bridge=bridge) | Port(network=bridge):
-                needs = [links[host, bridge]] if (host, bridge) in links else []
+                needs = _there(links, (host, bridge))
+            case FloatingIp(mac=mac):
+                needs = _there(ports, (host, mac))
             case Bmc(uuid=uuid):
-                needs = [machines[uuid]] if uuid in machines else []
+                needs = _there(machines, uuid)
             case IronicNode(uuid=uuid):
-                needs = [bmcs[uuid]] if uuid in bmcs else []
-            case IronicPortgroup(node=node) | IronicConnector(node=node) | IronicTarget(node=node):
-                needs = [enrolled[node]] if node in enrolled else []
-            case IronicPort(node=node, portgroup=group):
-                needs = [enrolled[id_] for id_ in (node, group) if id_ in enrolled]
+                needs = _there(bmcs, uuid)
             case IronicStanding(node=node):
                 needs = parts[node]
             case _:
-                needs = []
+                needs = _of_ironic(each.shape, enrolled)
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+def _of_ironic(shape: Shape, enrolled: Mapping[UUID | None, Key]) -> list[Key]:
+    """What parts of a node in Ironic need there."""
+    match shape:
+        case IronicPortgroup(node=node) | IronicConnector(node=node) | IronicTarget(node=node):
+            return _there(enrolled, node)
+        case IronicPort(node=node, portgroup=group):
+            return [enrolled[id_] for id_ in (node, group) if id_ in enrolled]
+        case _:
+            return []
 
 
 def _networks(

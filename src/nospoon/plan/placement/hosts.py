@@ -120,6 +120,19 @@ def against_networks(
                 yield network.name, why
 
 
+def against_floating_ips(node: Node, cluster: Cluster, host: Host) -> Iterator[str]:
+    """Why no floating IP can lead to a NIC of a node there."""
+    made = {each.name for each in cluster.networks if not each.existing}
+    for network in dict.fromkeys(nic.network for nic in node.nics if nic.floating_ip):
+        if not host.declares.has_ports:
+            yield f"network {network}: floating IPs are of clouds. Leave `floating_ip` out."
+        elif network in made:
+            yield (
+                f"network {network}: nospoon makes it, so that its NICs have no address to which a "
+                "floating IP could lead. Take a network of the cloud (`physnet`) that has a router."
+            )
+
+
 def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> Iterator[str]:
     """Why a place that plugs into another's bridges cannot: what it does by itself."""
     wanted = {nic.network for nic in node.nics}

@@ -16,6 +16,7 @@ from nospoon.model.cluster import Cluster, Host, Node, Strategy
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.hosts import (
     against_filters,
+    against_floating_ips,
     against_host,
     against_images,
     against_networks,
@@ -236,6 +237,7 @@ class Rooms:
         if place.host.drained and node.adopted is None:
             yield "it is drained."
         yield from against_host(node, place.host)
+        yield from against_floating_ips(node, self._cluster, place.host)
         yield from against_images(node, place.host, (each.host for each in self.places.values()))
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"

@@ -28,6 +28,7 @@ from nospoon.providers.openstack.around import (
     tag_of,
 )
 from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
@@ -41,6 +42,7 @@ from nospoon.runtime.tasks import Tasks
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {"mtu": ChangeRule.LIVE},
     Kind.PORT: {"virtual_ips": ChangeRule.LIVE},
+    Kind.FLOATING_IP: {"mac": ChangeRule.LIVE},
     Kind.MACHINE: dict.fromkeys(("boot_iso", "boot_order", "ipv6", "nics"), ChangeRule.LIVE),
 }
 GIB, MIB = 1 << 30, 1 << 20
@@ -80,6 +82,7 @@ class OpenStackConnection:
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
+            Kind.FLOATING_IP: FloatingIpDriver(self._around),
             Kind.BOOT_IMAGE: BootImageDriver(self._around),
             Kind.MACHINE: self._machines,
         }
