@@ -58,6 +58,17 @@ class Guest:
         done = subprocess.run(self.command(*argv), check=True, capture_output=True, text=True)
         return done.stdout
 
+    def is_filtered(self) -> bool:
+        """Whether the agent has set up port security: until then everything passes."""
+        get = [*inside(self.cloud), "ovs-vsctl", "get", "Interface", self.link, "ofport"]
+        number = subprocess.run(get, check=True, capture_output=True, text=True).stdout.strip()
+        dump = [*inside(self.cloud), "ovs-ofctl", "--no-names", "dump-flows", "br-int", "table=71"]
+        flows = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
+        return any(
+            f"in_port={number}," in each and f"arp_spa={self.address} " in each
+            for each in flows.splitlines()
+        )
+
     def pings(self, address: str) -> bool:
         """Whether one of three echoes is answered."""
         ping = self.command("busybox", "ping", "-q", "-c", "3", "-A", "-W", "1", address)
@@ -101,7 +112,8 @@ def inside(cloud: OwnCloud) -> list[str]:
 @contextmanager
 def plugged(cloud: OwnCloud, link: str, port: Port) -> Iterator[Guest]:
     """A namespace with an interface of Open vSwitch, which Neutron's agent takes for the port. The
-    tap that Nova keeps for a server that is off goes: the agent knows one interface of a port.
+    tap that Nova keeps for a server that is off goes first: the agent knows one interface of a
+    port, and removes its port security with any.
     """
 
     def run(*argv: str) -> None:
@@ -110,9 +122,11 @@ def plugged(cloud: OwnCloud, link: str, port: Port) -> Iterator[Guest]:
     (fixed,) = port.fixed_ips
     run("ip", "netns", "add", link)
     ids = [f"iface-id={port.id}", f"attached-mac={port.mac_address}", "iface-status=active"]
+    run("ovs-vsctl", "--if-exists", "del-port", "br-int", f"tap{port.id[:11]}")
+    member = connection(cloud)
+    until(lambda: member.network.get_port(port.id).status == "DOWN", 60)
     run(
-        "ovs-vsctl", "--if-exists", "del-port", "br-int", f"tap{port.id[:11]}",
-        "--", "add-port", "br-int", link, "--", "set", "Interface", link, "type=internal",
+        "ovs-vsctl", "add-port", "br-int", link, "--", "set", "Interface", link, "type=internal",
         *(f"external_ids:{each}" for each in ids),
     )  # fmt: skip
     try:
@@ -158,6 +172,7 @@ def test_keepalived_moves_a_virtual_ip_that_the_file_names(cloud: OwnCloud, rack
         first, second, watcher = (
             stack.enter_context(plugged(cloud, *each)) for each in links.items()
         )
+        until(lambda: all(each.is_filtered() for each in (first, second, watcher)), 60)
         until(lambda: all(map(watcher.pings, (first.address, second.address))), 60)
         stack.enter_context(first.keepalived(150, second))
         stack.enter_context(second.keepalived(100, first))
