@@ -30,7 +30,7 @@ hosts:
 networks: {{external: {{physnet: external}}, provision: {{}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
-     nics: [{{network: external}}, {{network: provision}}]}}
+     nics: [{{network: external, floating_ip: external}}, {{network: provision}}]}}
 """
 CHANGES = ("POST", "PUT", "DELETE")
 
@@ -76,12 +76,13 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             plan = await asyncio.to_thread(rack.run, "plan", file)
             assert "Nothing to do" in plan.stdout
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
-                "servers": 1, "networks": 2, "subnets": 1, "ports": 2, "images": 1,
+                "servers": 1, "networks": 2, "subnets": 1, "ports": 2, "floatingips": 1,
+                "images": 1,
             }  # fmt: skip
             assert [each["status"] for each in cloud.servers.values()] == ["SHUTOFF"]
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
-        assert killed >= 6, "an image and its data, a network, a subnet, two ports, a server"
+        assert killed >= 7, "an image and its data, a network, a subnet, two ports, an IP, a server"
         number = 1
         await asyncio.to_thread(rack.run, "up", file, "--yes")
         while await dying(cloud, rack, number, "down", "crash", "--yes"):
