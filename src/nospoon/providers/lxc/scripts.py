@@ -210,15 +210,21 @@ for turn in $(seq 100); do
   [ "$turn" -lt 20 ] || kill -9 $left 2>/dev/null || :
   sleep 0.05
 done
-for kind in payload monitor; do
-  for each in /sys/fs/cgroup/lxc.$kind.$name /sys/fs/cgroup/*/lxc.$kind.$name; do
-    [ ! -d "$each" ] || find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || :
+for turn in $(seq 100); do
+  left=
+  for each in /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
+    /sys/fs/cgroup/lxc.monitor.$name /sys/fs/cgroup/*/lxc.monitor.$name; do
+    [ ! -d "$each" ] || find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || left=$each
   done
+  [ -n "$left" ] || break
+  sleep 0.05
 done
 rm -f "$directory/pid" "$directory/live.json"
 """
 """Shell: end a container, and return when its monitor has ended, and with it mounts and links. Of
 one whose monitor was killed, control groups are left, which go as well, with the processes in them:
 init can take back that it is to end with its monitor (PR_SET_PDEATHSIG), and a container that no
-one sees would go on. A monitor whose start failed, or was not seen, gets a second to end by itself.
+one sees would go on. A group is busy until its last process has wholly ended, some time after it is
+not listed there any more. A monitor whose start failed, or was not seen, gets a second to end by
+itself.
 """
