@@ -15,6 +15,7 @@ from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
+from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 SAYS = "container-up"
@@ -92,5 +93,5 @@ def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves
     assert cloud.rack.json(*compute, "list") == []
     assert "cloud-lxc" not in hypervisors(admin)
     assert "cloud-lxc" not in {each.name for each in admin.placement.resource_providers()}
-    assert not list(Path("/sys/fs/cgroup").rglob("nospoon-cloud-7600-*"))
+    assert not control_groups("nospoon-cloud-7600-")
     cloud.rack.run("dev", "cloud", "status")

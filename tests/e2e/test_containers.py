@@ -19,6 +19,7 @@ from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import HostSection
 from nospoon.testing.container_root import INIT, busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
 
@@ -110,8 +111,7 @@ def environment(rack: Rack, name: str) -> dict[str, str]:
 def left(rack: Rack, name: str) -> list[str]:
     """What of a cluster is on the host."""
     found = [str(path) for path in (rack.directory / "pool").rglob("*") if name in path.name]
-    groups = (group for _, some, _ in os.walk("/sys/fs/cgroup") for group in some)
-    found += [group for group in groups if group.startswith("lxc.") and name in group]
+    found += [each.name for each in control_groups(name) if each.name.startswith("lxc.")]
     for argv in (["losetup", "-a"], ["ip", "link"], ["findmnt", "-l"]):
         said = subprocess.run(argv, text=True, capture_output=True, check=True).stdout
         found += [line for line in said.splitlines() if name in line]

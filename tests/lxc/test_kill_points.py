@@ -9,7 +9,6 @@ so of a connection by ssh that is cut, too.
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from nospoon.providers.lxc import LxcConnection, scripts
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import MEBI, PLAN, Bench, observe_all, rack_for, remove_all
+from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.lxc
 
@@ -158,10 +158,9 @@ class Ground:
     def left(self) -> list[str]:
         name = f"kit-{self.cluster.hex[:8]}"
         done = subprocess.run(["losetup", "-a"], text=True, capture_output=True, check=True)
-        groups = [each for _, some, _ in os.walk("/sys/fs/cgroup") for each in some if name in each]
         files = (self.directory / "pools").rglob("*")
         loops = (line for line in done.stdout.splitlines() if str(self.directory) in line)
-        return [*map(str, (*groups, *files)), *loops]
+        return [*map(str, (*control_groups(name), *files)), *loops]
 
 
 Act = Callable[[Daemon], Awaitable[None]]

@@ -32,6 +32,7 @@ from nospoon.testing.conformance import (
     until,
 )
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.lxc
 
@@ -53,8 +54,8 @@ def monitors(place: Path) -> list[int]:
 def left(place: Path, bench: Bench) -> list[str]:
     name = f"kit-{bench.cluster.hex[:8]}"
     losetup = subprocess.run(["losetup", "-a"], text=True, capture_output=True, check=True)
-    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/lxc.*{name}*")]
-    return cgroups + [line for line in losetup.stdout.splitlines() if str(place) in line]
+    groups = [str(path) for path in control_groups(name)]
+    return groups + [line for line in losetup.stdout.splitlines() if str(place) in line]
 
 
 async def test_a_container_ends_with_its_monitor_and_starts_again(

@@ -11,6 +11,7 @@ import pytest
 from nospoon.providers.lxc.config import PIDS, RECORD
 from nospoon.testing.container_root import busybox_root
 from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
 
@@ -157,7 +158,7 @@ def test_a_container_takes_no_more_than_its_own(rack: Rack, name: str) -> None:
     attached(rack, name, "a", "/bin/busybox yes | /bin/busybox head -c 9000000 >/dev/console")
     records = [each.stat() for each in rack.directory.glob("state/consoles/*.log*")]
     assert max(each.st_size for each in records) <= RECORD
-    groups = list(Path("/sys/fs/cgroup").glob(f"**/lxc.payload.{directory(rack, name, 'a').name}"))
+    groups = control_groups(f"lxc.payload.{directory(rack, name, 'a').name}")
     limits = [found.read_text() for each in groups for found in each.glob("pids.max")]
     assert set(map(int, limits)) == {PIDS}
     assert attached(rack, name, "b", "echo there").stdout == "there\n"
