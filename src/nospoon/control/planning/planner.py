@@ -222,11 +222,10 @@ class Planner:
             await self._refuse_one_more(cluster_id, request.caller)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
-        before = earlier.uploads if earlier is not None else {}
         known = await self.hosts_of(earlier) if earlier is not None else ()
         known = with_new_logins(known, cluster.hosts)
         self.access.check_hosts(request.caller, known)
-        uploads, images = await self._named.of(cluster, request, before)
+        uploads, images = await self._named.of(cluster, request, earlier.uploads if earlier else {})
         said = cluster
         cluster = await self.workers.run(request.caller.uid, with_image_types, cluster, images)
         ask = partial(
