@@ -146,13 +146,7 @@ class Racks:
                 runs=(run,),
                 labs=(known.key,),
             )
-            made = await self.workers.run(known.owner, _text_of, tried, known, text)
-            request = Request(
-                caller=self._owner_of(known),
-                file=file_of(tried, known),
-                text=made,
-                uploads=row.uploads,
-            )
+            request = await self._request(tried, known, text, row.uploads)
             try:
                 await self.clusters().plan(request)
             except NospoonError as error:
@@ -198,6 +192,14 @@ class Racks:
                 await self.machines.start(machine, owner=known.owner, installs=False)
         return "done"
 
+    async def _request(
+        self, found: RecipeSet, known: KnownLab, text: str, uploads: Mapping[str, str]
+    ) -> Request:
+        """For a set's machines. `text`: of the lab's file; `uploads`: what was sent with it."""
+        made = await self.workers.run(known.owner, _text_of, found, known, text)
+        caller = self._owner_of(known)
+        return Request(caller=caller, file=file_of(found, known), text=made, uploads=uploads)
+
     def _owner_of(self, known: KnownLab) -> Principal:
         return self.admins.principal(known.owner)
 
@@ -221,14 +223,7 @@ class Racks:
             raise NotFound(f"cluster {known.cluster} of lab {known.lab.name} is gone")
         await self._require_own(found, known)
         text = self.cipher.decrypt(row.text.encode())
-        made = await self.workers.run(known.owner, _text_of, found, known, text)
-        request = Request(
-            caller=self._owner_of(known),
-            file=file_of(found, known),
-            text=made,
-            uploads=row.uploads,
-        )
-        operation = await self._begun(request)
+        operation = await self._begun(await self._request(found, known, text, row.uploads))
         if operation is not None:
             state, message = await self._ended(operation.id)
             if state != OperationState.DONE:
