@@ -55,6 +55,52 @@ async def test_somebody_elses_bridge_is_refused_and_left_alone(
         await runner.run(["ip", "link", "del", bridge])
 
 
+async def left_behind(bridge: str, runner: Runner, virsh: Sequence[str], address: str) -> None:
+    """As a libvirtd that is killed while it starts a network leaves it: a bridge, and no state."""
+    await runner.run([*virsh, "net-destroy", bridge])
+    await runner.run(["ip", "link", "add", bridge, "address", address, "type", "bridge"])
+
+
+async def test_a_bridge_that_a_killed_libvirtd_left_is_made_anew_and_removed(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    bridge, virsh = rack.link.shape.bridge, ["virsh", "-c", own_libvirt.uri]
+    driver = connection.drivers[Kind.NETWORK]
+    await make(bench, rack.link)
+    (made,) = json.loads((await runner.run(["ip", "-json", "link", "show", bridge])).stdout)
+    await left_behind(bridge, runner, virsh, made["address"])
+    seen = await found(bench, rack.link)
+    assert seen.fault == "the network is not started"
+    await driver.change(seen, rack.link, bench.tag)
+    assert (await found(bench, rack.link)).fault == ""
+    (made,) = json.loads((await runner.run(["ip", "-json", "link", "show", bridge])).stdout)
+    await left_behind(bridge, runner, virsh, made["address"])
+    await driver.delete(await found(bench, rack.link))
+    assert (await runner.run(["ip", "link", "show", bridge], check=False)).status != 0
+
+
+async def test_a_bridge_of_others_in_place_of_a_stopped_network_is_refused_and_left_alone(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    bridge, virsh = rack.link.shape.bridge, ["virsh", "-c", own_libvirt.uri]
+    driver = connection.drivers[Kind.NETWORK]
+    await make(bench, rack.link)
+    await left_behind(bridge, runner, virsh, "02:00:00:00:00:77")
+    try:
+        seen = await found(bench, rack.link)
+        with pytest.raises(NotOurs, match=rf"bridge {bridge}.*ip link show {bridge}"):
+            await driver.change(seen, rack.link, bench.tag)
+        await driver.delete(seen)
+        assert (await runner.run(["ip", "link", "show", bridge])).status == 0
+        assert rack.link.key not in await observe_all(bench)
+    finally:
+        await runner.run(["ip", "link", "delete", bridge])
+
+
 async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_in_again(
     bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner
 ) -> None:

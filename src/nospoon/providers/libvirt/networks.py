@@ -142,6 +142,8 @@ class NetworkDriver:
             await self._refuse_bridge(link, name)
         await self._guard.make(link)  # before a guest can be there
         ports = await self._ports(link.bridge)
+        if exists and await self._drop_remnant(link.bridge):
+            await self._refuse_bridge(link, name)
         stands = exists and not await self._gone([link.bridge])
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
@@ -189,6 +191,30 @@ class NetworkDriver:
                 hint=f"See `ip link show {link.bridge}`; remove it, or say `bridge: {link.bridge}` "
                 "in the file to plug into it as it is.",
             )
+
+    async def _drop_remnant(self, bridge: str) -> bool:
+        """Remove the bridge of our network that is not running: a libvirtd that was killed while it
+        started or stopped the network left it, and the next one can neither use nor remove it. Ours
+        has the MAC address that the network had when it was defined. Whether the network is idle.
+        """
+        address = await self._hypervisor.ask(
+            lambda connect: self._idle_address(connect, bridge), f"look at network {bridge}"
+        )
+        for link in await self._links("type", "bridge") if address else []:
+            if link["ifname"] == bridge and link.get("address") == address:
+                await self._runner.run(["ip", "link", "delete", "dev", bridge, "type", "bridge"])
+        return address is not None
+
+    def _idle_address(self, connect: Connect, bridge: str) -> str | None:
+        """The MAC address of the bridge of our network while it is not running; "" without one."""
+        network = self._find(connect, bridge)
+        if network is None or network.isActive():
+            return None
+        root = parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
+        owner = owner_in(root)
+        if owner is None or owner.tag.deployment != self._deployment:
+            return None
+        return attribute_of(root, "mac", "address")
 
     def _make(self, connect: Connect, link: Link, owner: Owner, *, stands: bool) -> None:
         """`stands`: its bridge is there."""
@@ -244,6 +270,7 @@ class NetworkDriver:
         await self._guard.remove(bridge)
         if observed.shape.tunnel is not None:
             await self._tunnels.remove(bridge)
+        await self._drop_remnant(bridge)
         await self._hypervisor.work(
             lambda connect: self._remove(connect, bridge, observed.tag),
             f"remove network {observed.key.name}",
