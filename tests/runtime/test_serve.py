@@ -22,10 +22,10 @@ async def hello(scope: Any, receive: object, send: Callable[[Any], Awaitable[Non
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[int]:
+async def serving(app: Any = hello, **config: Any) -> AsyncIterator[int]:
     """On a port of loopback."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, [listener])
+    server = HttpServer(app, [listener], **config)
     port: int = listener.getsockname()[1]
     await server.start()
     try:
@@ -84,3 +84,30 @@ async def test_who_is_connected_is_let_go_at_the_end() -> None:
         await asked(reader, writer)
     assert await reader.read() == b""
     writer.close()
+
+
+async def test_what_is_cut_off_at_the_end_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """No error of the server (500), and nothing of it in the log; half an answer just ends."""
+    begun = asyncio.Semaphore(0)
+
+    async def endless(scope: Any, receive: object, send: Callable[[Any], Awaitable[None]]) -> None:
+        del receive
+        if scope["path"] == "/half":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        begun.release()
+        await asyncio.Event().wait()
+
+    async with serving(endless, timeout_graceful_shutdown=0) as port:
+        asking = []
+        for path in ("/none", "/half"):
+            asking.append(await asyncio.open_connection("127.0.0.1", port))
+            asking[-1][1].write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            await begun.acquire()
+    none, half = [await reader.read() for reader, _ in asking]
+    assert none.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert b"\r\nretry-after: 1\r\n" in none
+    assert half.endswith(b"\r\n\r\n4\r\nhalf\r\n"), "no end of its body"
+    assert "Exception in ASGI application" not in caplog.text
+    for _, writer in asking:
+        writer.close()

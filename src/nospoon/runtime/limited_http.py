@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from email.utils import formatdate
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -44,15 +45,18 @@ MOST_FRAMES = 1024
 INVALID = "Invalid HTTP request received."
 _LOGGED_IN = "nospoon.logged_in"
 
+Header = tuple[bytes, bytes]
+Scope = MutableMapping[str, object]
+Send = Callable[[Scope], Awaitable[None]]
+Application = Callable[[Scope, object, Send], Awaitable[None]]
+"""ASGI 3: what a request is, how its body is received, and how it is answered."""
+
 log = RateLimitedLog()
 
 
-def logged_in(scope: MutableMapping[str, object], account: Hashable) -> None:
+def logged_in(scope: Scope, account: Hashable) -> None:
     """The client of this request (ASGI's scope of it) is known, by this account."""
     scope[_LOGGED_IN] = account
-
-
-Header = tuple[bytes, bytes]
 
 
 class LimitedState(ServerState):
@@ -187,7 +191,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, partial(_answered, cycle, app))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -470,6 +474,24 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().data_received(data)
         if self.transport.get_write_buffer_size() > MOST_UNREAD or len(self.frames) > MOST_FRAMES:
             self.transport.abort()  # of answers to pings, and of a message in fragments
+
+
+async def _answered(
+    cycle: RequestResponseCycle, app: Application, scope: Scope, receive: object, send: Send
+) -> None:
+    """What is cut off because its listener ends is no fault of the server (500, with a traceback
+    in the log): it may be asked again soon (RFC 9110 §15.6.4). Half an answer ends here.
+    """
+    try:
+        await app(scope, receive, send)
+    except asyncio.CancelledError:
+        if cycle.response_started:
+            cycle.transport.close()
+            cycle.disconnected = True
+            return
+        headers = [(b"retry-after", b"1"), (b"connection", b"close"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _nothing() -> None:

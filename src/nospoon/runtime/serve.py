@@ -159,10 +159,11 @@ class HttpServer:
             "access_log": False,
             "http": LimitedHttp,
             "timeout_keep_alive": limits.keep_alive,
+            "timeout_graceful_shutdown": 1,
             "proxy_headers": False,  # nobody stands between, who could say who asks
         }
         self._server = _Server(
-            uvicorn.Config(app, timeout_graceful_shutdown=1, **{**settings, **config}),
+            uvicorn.Config(app, **{**settings, **config}),
             limits,
             Connections(limits) if connections is None else connections,
             identify,
