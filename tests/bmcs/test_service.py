@@ -83,10 +83,14 @@ async def power_status(each: BmcConfig) -> tuple[int, bytes]:
 
 @asynccontextmanager
 async def service_with(
-    machines: MemoryMachines, store: MemoryStore, *, save_again: float = 30.0
+    machines: MemoryMachines,
+    store: MemoryStore,
+    *,
+    save_within: float = 5.0,
+    save_again: float = 30.0,
 ) -> AsyncIterator[BmcService]:
     async with Tasks("test") as tasks:
-        service = BmcService(machines, store, tasks, save_again=save_again)
+        service = BmcService(machines, store, tasks, save_within=save_within, save_again=save_again)
         machines.service = service
         try:
             yield service
@@ -287,6 +291,31 @@ async def test_what_machines_did_is_answered_and_holds_where_it_cannot_be_stored
         store.full = False
         await until(lambda: bool(store.saved) and store.saved[-1][1].on)
         assert store.saved[-1][1] == served.aggregate.runtime
+
+
+async def test_a_store_that_hangs_keeps_no_client_waiting_and_has_in_the_end_what_holds() -> None:
+    """A server of PostgreSQL that was stopped: `power on` had no answer, and went on for good."""
+    store = MemoryStore()
+    async with (
+        asyncio.timeout(20),
+        service_with(MemoryMachines(), store, save_within=0.02, save_again=0.05) as service,
+    ):
+        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+        await service.put(each)
+        served = service.status(each.bmc.uuid)
+        assert served is not None
+        store.hung = []
+        for command in (PowerCommand.ON, PowerCommand.RESET, PowerCommand.CYCLE):
+            assert await service.power(each.bmc.uuid, command) in {"done", "accepted"}
+        with pytest.raises(ProviderError, match=r"could not be stored.*does the database answer"):
+            await service.set_override(each.bmc.uuid, ONCE)
+        assert not served.override.active
+        assert any(runtime.override == ONCE for _, runtime in store.hung), "it is done later"
+        store.go_on()
+        await until(lambda: store.saved[-1][1] == served.aggregate.runtime)
+        assert store.saved[-1][1].on
+        await service.set_override(each.bmc.uuid, ONCE)
+        assert served.override == ONCE
 
 
 @dataclass

@@ -192,18 +192,30 @@ _OUTCOMES = {
 
 @dataclass
 class MemoryStore:
-    """Remembers runtime state in the order in which it was saved, and none while it is `full`."""
+    """Remembers runtime state in the order in which it was saved, and none while it is `full`. What
+    is asked while it hangs is done when it goes on, whether its caller waits still or not.
+    """
 
     saved: list[tuple[UUID, Runtime]] = field(default_factory=list)
     records: list[tuple[UUID, Record]] = field(default_factory=list)
     event_settings: dict[tuple[str, str], EventSettings] = field(default_factory=dict)
     full: bool = False
+    hung: list[tuple[UUID, Runtime]] | None = None
+    """What waits for it, where it hangs."""
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
         await asyncio.sleep(0)
         if self.full:
             raise OSError("disk full")
+        if self.hung is not None:
+            self.hung.append((machine, runtime))
+            await asyncio.Event().wait()
         self.saved.append((machine, runtime))
+
+    def go_on(self) -> None:
+        """What was asked of it while it hung is done, in that order."""
+        self.saved += self.hung or ()
+        self.hung = None
 
     def append(self, machine: UUID, record: Record) -> None:
         self.records.append((machine, record))

@@ -53,6 +53,10 @@ Saved = Callable[[Served, Runtime], None]
 """Told after runtime state was saved, with what it was before."""
 End = Callable[[Served], None]
 """Ends all sessions of a BMC."""
+SAVE_WITHIN = 5.0
+"""Seconds that a client is kept waiting for a store that does not answer (ipmitool(1) gives up
+after ten).
+"""
 SAVE_AGAIN = 30.0
 """Seconds until what happened is stored that could not be."""
 WAITING = 256
@@ -73,11 +77,14 @@ class Effects:
         saved: Saved,
         noted: Noted,
         end: End,
+        save_within: float = SAVE_WITHIN,
         save_again: float = SAVE_AGAIN,
     ) -> None:
         self._machines, self._store, self._tasks = machines, store, tasks
         self._saved, self._noted = saved, noted
-        self._end_sessions, self._save_again = end, save_again
+        self._end_sessions = end
+        self._save_within, self._save_again = save_within, save_again
+        self._hangs = False
         self._waiting: dict[int, Resolve] = {}
         self._tickets = 0
 
@@ -149,29 +156,38 @@ class Effects:
                 self._at_once(served, effect)
 
     async def _persist(self, served: Served, effect: Persist) -> None:
-        """What was asked for and could not be made durable is not acknowledged, and not so."""
+        """What was asked for and could not be made durable is not acknowledged, and not so. A store
+        that hangs may do so later: then what holds is saved once more.
+        """
+        if effect.happened and self._hangs and served.again is not None:
+            self._holds(served, effect.runtime)
+            return
         try:
-            await self._store.save(served.bmc.uuid, effect.runtime)
-        except Exception:
+            async with asyncio.timeout(self._save_within):
+                await self._store.save(served.bmc.uuid, effect.runtime)
+        except Exception as error:
             log.exception(
                 "BMC state not saved",
                 node=served.config.node,
                 machine=str(served.config.machine.uuid),
             )
+            self._hangs = isinstance(error, TimeoutError)
             if effect.happened:
                 self._holds(served, effect.runtime)
                 self._save_later(served)
                 return
             served.aggregate.revert(served.saved)
-            reason = (
-                "the state could not be stored: is the disk full? The daemon's log has the cause"
-            )
+            if self._hangs:
+                self._save_later(served)
+            cause = "does the database answer" if self._hangs else "is the disk full"
+            reason = f"the state could not be stored: {cause}? The daemon's log has the cause"
             served.effects = deque(
                 Answer(each.ticket, Verdict.FAILED, reason) if isinstance(each, Answer) else each
                 for each in served.effects
                 if not isinstance(each, Persist | SetBoot)
             )
         else:
+            self._hangs = False
             if served.again is not None:
                 served.again.cancel()
                 served.again = None

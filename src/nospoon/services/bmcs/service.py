@@ -57,7 +57,7 @@ from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
-from nospoon.services.bmcs.effects import SAVE_AGAIN, Effects
+from nospoon.services.bmcs.effects import SAVE_AGAIN, SAVE_WITHIN, Effects
 from nospoon.services.bmcs.listeners import Listeners
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
@@ -100,6 +100,7 @@ class BmcService:
         media: Media | None = None,
         certificates: Certificates | None = None,
         restart_seconds: float = RESTART_SECONDS,
+        save_within: float = SAVE_WITHIN,
         save_again: float = SAVE_AGAIN,
         account_key: bytes = b"",
         reach: Reach = ANYWHERE,
@@ -116,6 +117,7 @@ class BmcService:
             saved=self._saved,
             noted=self._noted,
             end=self._end_sessions,
+            save_within=save_within,
             save_again=save_again,
         )
         self._sol = SolLines(consoles, tasks) if consoles is not None else None
