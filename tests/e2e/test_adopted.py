@@ -19,6 +19,7 @@ import pytest
 import sushy
 
 from nospoon.model.cluster import Firmware
+from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.testing import guests
 from nospoon.testing.bench import free_port
 from nospoon.testing.ironic import until
@@ -208,6 +209,9 @@ BY_CLASS = f"""<domain type='qemu'><name>{{name}}</name><uuid>{{uuid}}</uuid>
 {SERIAL}
 </devices></domain>"""
 """BIOS, no CD drive, no metadata, boot order by class of device."""
+WITH_METADATA = BY_CLASS.replace(
+    "</uuid>", "</uuid><metadata><a:of xmlns:a='urn:own'/></metadata>", 1
+)
 BY_DEVICE = f"""<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
 <name>{{name}}</name><uuid>{{uuid}}</uuid>
 <metadata><own:note xmlns:own='http://example.org/own'>mine</own:note></metadata>
@@ -333,6 +337,44 @@ def test_a_domain_that_its_owner_removes_is_told_and_nothing_else_is_removed(
     assert row["power"] == "off"
     rack.run("down", "--yes", name)
     assert domain.xml == before
+
+
+@pytest.mark.libvirt
+def test_a_domain_that_runs_and_has_no_definition_any_more_obeys_until_it_is_off(
+    rack: Rack, domain: Domain
+) -> None:
+    """libvirt keeps it as a transient domain. Its BMC answered that it was gone."""
+    domain.define(WITH_METADATA, guests.speaking_disk())
+    virsh("start", domain.name)
+    name, file = cluster(rack, f"nodes: [{{adopt: '{domain.uuid}', name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    bmc = rack.bmcs(name)["vm"]
+    virsh("undefine", domain.name)
+    for _ in range(2):
+        (shown,) = rack.json("status", name)
+        assert f"its owner removed {domain.name}: it is transient" in shown["drift"]
+        assert rack.ipmitool(bmc, "chassis", "power", "status").strip() == "Chassis Power is on"
+        rack.run("daemon", "stop")  # the next one knows it, too
+    rack.run("daemon", "start")
+    rack.ipmitool(bmc, "chassis", "power", "off")
+    until(lambda: domain.name not in virsh("list", "--all", "--name"))
+    until(lambda: [row["power"] for row in rack.json("node", "list")] == ["absent"])
+
+
+@pytest.mark.libvirt
+@pytest.mark.parametrize("metadata", [False, True], ids=["without metadata", "with metadata"])
+def test_a_running_domain_is_given_back_as_it_was(
+    rack: Rack, domain: Domain, *, metadata: bool
+) -> None:
+    domain.define(WITH_METADATA if metadata else BY_CLASS, guests.speaking_disk())
+    virsh("start", domain.name)
+    before = domain.xml, virsh("dumpxml", "--security-info", domain.name)
+    name, file = cluster(rack, f"nodes: [{{adopt: '{domain.uuid}', name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    assert NAMESPACE in domain.xml
+    assert (NAMESPACE in virsh("dumpxml", domain.name)) == metadata
+    rack.run("down", "--yes", name)
+    assert (domain.xml, virsh("dumpxml", "--security-info", domain.name)) == before
 
 
 @pytest.mark.libvirt

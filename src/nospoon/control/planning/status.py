@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
 from nospoon.model.cluster import Adopted
+from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Bmc, FloatingIp, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.diff.adoption import changed_by_owners
@@ -47,17 +47,20 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     return states
 
 
-def _on_hosts(prepared: Prepared) -> frozenset[UUID]:
-    """UUIDs of the machines that are there, tagged or not."""
-    return frozenset(
-        each.machine.uuid
+def _on_hosts(prepared: Prepared) -> Mapping[UUID, Adoptable]:
+    """The machines that are there, tagged or not, by UUID."""
+    return {
+        each.machine.uuid: each
         for facts in prepared.seen.surveyed.facts.values()
         for each in facts.machines or ()
-    )
+    }
 
 
-def _lost(machine: Adopted, there: AbstractSet[UUID]) -> str:
-    if machine.uuid in there:
+def _lost(machine: Adopted, there: Mapping[UUID, Adoptable]) -> str:
+    found = there.get(machine.uuid)
+    if found is not None and found.hindrance:
+        return f"its owner removed {machine.name}: {found.hindrance.rstrip('.')}"
+    if found is not None:
         return f"its owner defined {machine.name} again, without nospoon's tag"
     return f"its owner removed {machine.name}"
 

@@ -21,7 +21,7 @@ from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.elements import attribute_of, parsed, written
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA, OPERATION_INVALID
 from nospoon.providers.libvirt.hypervisor import Connect, ignoring
 from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import (
@@ -39,7 +39,8 @@ QEMU = frozenset({"qemu", "kvm"})
 _NOBODY = Owner(OwnerTag("", UUID(int=0)), "", adopted=True)
 SETTLE_SECONDS = 0.2
 """Longer than a claim takes from reading that there is no tag to writing its own: milliseconds."""
-CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT
+CONFIG, LIVE = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_AFFECT_LIVE
+ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 
 
 def of_its_owner(node: str, what: str) -> ProviderError:
@@ -99,12 +100,18 @@ def _hindrance(domain: Domain, kind: tuple[str, str], owner: Owner | None, deplo
 
 
 def claim(connect: Connect, machine: Machine, owner: Owner) -> bool:
-    """Tag it; whether it had no tag before. Raises `Gone`, `NotOurs`, `ProviderError`."""
+    """Tag it; whether it had no tag before. Raises `Gone`, `NotOurs`, `ProviderError`.
+
+    One that runs is tagged as it runs, too: it is known by that where its owner removes its
+    definition. Not one without metadata, of which libvirt would leave an empty element.
+    """
     domain, known = _tagged(connect, machine)
     _check_claimed(domain, known, owner.tag)
-    domain.setMetadata(
-        ELEMENT, written(owner_element(owner, "owner")), "nospoon", NAMESPACE, CONFIG
-    )
+    tag = written(owner_element(owner, "owner"))
+    domain.setMetadata(ELEMENT, tag, "nospoon", NAMESPACE, CONFIG)
+    if domain.isActive() and parsed(domain.XMLDesc(0)).find("metadata") is not None:
+        with ignoring(OPERATION_INVALID):  # it went off
+            domain.setMetadata(ELEMENT, tag, "nospoon", NAMESPACE, LIVE)
     return known is None
 
 
@@ -153,11 +160,12 @@ def release(connect: Connect, machine: Machine, deployment: str) -> None:
         return
     if not owner.adopted or owner.tag.deployment != deployment:
         raise NotOurs(f"the domain {domain.name()} is not adopted any more: it is not changed")
-    where = CONFIG if domain.isPersistent() else libvirt.VIR_DOMAIN_AFFECT_LIVE
-    for namespace in (NAMESPACE, BOOT, CDROM, VARIABLES):
-        with ignoring(NO_DOMAIN_METADATA):
-            domain.setMetadata(ELEMENT, None, "nospoon", namespace, where)
-    if where != CONFIG:
+    persistent = domain.isPersistent()
+    for where in (LIVE, CONFIG) if persistent else (LIVE,):
+        for namespace in (NAMESPACE, BOOT, CDROM, VARIABLES):
+            with ignoring(NO_DOMAIN_METADATA, OPERATION_INVALID):  # of none that is off
+                domain.setMetadata(ELEMENT, None, "nospoon", namespace, where)
+    if not persistent:
         return
     left = domain.XMLDesc(flags)
     metadata = parsed(left).find("metadata")

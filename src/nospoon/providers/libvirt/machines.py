@@ -183,8 +183,8 @@ class MachineDriver:
                 return None
             raise
         owner = owner_in(root)
-        if owner is None:
-            return None
+        if owner is None or (owner.adopted and not domain.isPersistent()):
+            return None  # what is left of it goes with its power
         path = paths.get(owner.pool, "")
         boot_iso = f"{path}/{iso}" if iso else ""
         shape = parse_domain(root, owner, pool_path=path, boot_iso=boot_iso)

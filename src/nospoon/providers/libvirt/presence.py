@@ -251,9 +251,10 @@ class Presence:
             case libvirt.VIR_DOMAIN_EVENT_DEFINED:
                 await self.tell_looked(raw.uuid, MachineChange.DEFINED)
             case libvirt.VIR_DOMAIN_EVENT_UNDEFINED:
-                self._roster.forget(raw.uuid)
-                _cancel(self._settling, raw.uuid)
-                self.publish(raw.uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
+                if await self._runs(raw.uuid):
+                    self._roster.lost_definition(raw.uuid)
+                else:
+                    self._gone(raw.uuid)
             case libvirt.VIR_DOMAIN_EVENT_STARTED:
                 restored = raw.detail == libvirt.VIR_DOMAIN_EVENT_STARTED_RESTORED
                 change = MachineChange.OBSERVED if restored else MachineChange.STARTED
@@ -265,12 +266,31 @@ class Presence:
                 _cancel(self._settling, raw.uuid)
                 change, why = STOPPED.get(raw.detail, (MachineChange.STOPPED, ""))
                 self.publish(raw.uuid, change, PowerState.OFF, why)
+                known = self._roster.known(raw.uuid)
+                if known is not None and known.transient:
+                    self._gone(raw.uuid)
             case libvirt.VIR_DOMAIN_EVENT_SUSPENDED | libvirt.VIR_DOMAIN_EVENT_RESUMED:
                 await self.tell_looked(raw.uuid, MachineChange.OBSERVED)
             case libvirt.VIR_DOMAIN_EVENT_CRASHED:
                 self.publish(
                     raw.uuid, MachineChange.CRASHED, PowerState.FAILED, "the guest panicked"
                 )
+
+    async def _runs(self, uuid: UUID) -> bool:
+        """Whether a domain is running, with a definition or without (a transient one)."""
+
+        def look(connect: Connect) -> bool:
+            try:
+                return bool(connect.lookupByUUID(uuid.bytes).isActive())
+            except libvirt.libvirtError:
+                return False
+
+        return await self._hypervisor.ask(look, f"look at domain {uuid}")
+
+    def _gone(self, uuid: UUID) -> None:
+        self._roster.forget(uuid)
+        _cancel(self._settling, uuid)
+        self.publish(uuid, MachineChange.UNDEFINED, PowerState.ABSENT)
 
     async def tell_looked(self, uuid: UUID, change: MachineChange) -> None:
         """Look at a machine, and tell its power as this event."""

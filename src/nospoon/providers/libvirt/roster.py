@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import libvirt
@@ -23,7 +23,8 @@ class Known:
     """What is remembered of a domain of ours. `order`: its persistent boot order.
 
     `script`: it boots our ISO first, always, so that its order is never told to QEMU. `variables`:
-    the path of its UEFI variables, "" where its definition has none.
+    the path of its UEFI variables, "" where its definition has none. `transient`: it runs, and has
+    no definition any more.
     """
 
     owner: Owner
@@ -31,6 +32,7 @@ class Known:
     order: tuple[BootDevice, ...]
     script: bool
     variables: str = ""
+    transient: bool = False
 
 
 class Roster:
@@ -55,7 +57,8 @@ class Roster:
             return None
         order, script = boot_order(root, owner), has_boot_iso(root)
         variables = text_of(root, "os/nvram")
-        return Known(owner, parse_firmware(root), order, script, variables)
+        transient = owner.adopted and not domain.isPersistent()
+        return Known(owner, parse_firmware(root), order, script, variables, transient)
 
     def ours(self) -> list[UUID]:
         return [uuid for uuid, known in list(self._known.items()) if known is not None]
@@ -70,6 +73,12 @@ class Roster:
 
     def forget(self, uuid: UUID) -> Known | None:
         return self._known.pop(uuid, None)
+
+    def lost_definition(self, uuid: UUID) -> None:
+        """It is known as long as it runs."""
+        known = self._known.get(uuid)
+        if known is not None:
+            self._known[uuid] = replace(known, transient=True)
 
     def clear(self) -> None:
         self._known.clear()
