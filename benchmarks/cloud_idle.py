@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import requests
@@ -30,6 +30,7 @@ from nospoon.providers.openstack.actions import RESTLESS
 from nospoon.providers.openstack.records import LONGEST_PAUSE
 from nospoon.providers.openstack.roster import metadata, read
 from nospoon.providers.openstack.servers import SELDOM
+from nospoon.providers.openstack.shown import ServerShown
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.conformance import Bench, any_rack, make
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
@@ -72,7 +73,7 @@ async def _serve(pipe: Connection, count: int) -> None:
 def _multiply(cloud: FakeCloud, count: int) -> None:
     """As many servers as the one that is there, each of a node of its own."""
     (first,) = cloud.servers.values()
-    known = read(first, lambda server: server)
+    known = read(cast("ServerShown", first), lambda server: server)
     assert known is not None, "it was made by nospoon"
     for number in range(1, count):
         id_, name = str(uuid4()), f"m{number}"

@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
+import requests
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, ProviderError
-from nospoon.providers.answers import judged
+from nospoon.providers.answers import Answered, decoded, judged
 from nospoon.providers.ironic.errors import is_full
 
 
-@dataclass
-class Answer:
-    status_code: int
-    text: str
-
-    def json(self) -> Any:
-        return json.loads(self.text)
+def answer(status: int, text: str) -> Answered:
+    found = requests.Response()
+    found.status_code, found._content = status, text.encode()
+    return decoded(found)
 
 
 def test_what_is_answered_is_decoded() -> None:
-    assert judged(Answer(200, '{"a": 1}'), "GET /", said=str) == {"a": 1}
-    assert judged(Answer(204, ""), "DELETE /", said=str) is None
+    assert judged(answer(200, '{"a": 1}'), "GET /", said=str) == {"a": 1}
+    assert judged(answer(204, ""), "DELETE /", said=str) is None
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "told"),
+    ("answered", "error", "told"),
     [
         (
-            Answer(200, "<html>please\n log in</html>"),
+            answer(200, "<html>please\n log in</html>"),
             HostUnreachable,
             "no JSON: '<html>please log",
         ),
-        (Answer(404, "none"), Gone, "404: none"),
-        (Answer(409, "taken"), Conflict, "409: taken"),
-        (Answer(503, "later"), HostUnreachable, "503: later"),
-        (Answer(400, "bad"), ProviderError, "400: bad"),
+        (answer(404, "none"), Gone, "404: none"),
+        (answer(409, "taken"), Conflict, "409: taken"),
+        (answer(503, "later"), HostUnreachable, "503: later"),
+        (answer(400, "bad"), ProviderError, "400: bad"),
     ],
 )
-def test_each_refusal_is_an_error(answer: Answer, error: type[NospoonError], told: str) -> None:
+def test_each_refusal_is_an_error(answered: Answered, error: type[NospoonError], told: str) -> None:
     with pytest.raises(error) as raised:
-        judged(answer, "GET /", said=str)
+        judged(answered, "GET /", said=str)
     assert type(raised.value) is error
     assert told in str(raised.value)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import json.scanner
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.runtime.reasons import reason
+
+if TYPE_CHECKING:
+    import requests
 
 PATIENCE = 60.0
 """Seconds until somebody who says nothing is away; Ironic's API itself waits so long for its
@@ -49,19 +52,29 @@ class Answered:
     wrong: str = ""
     values: int = 0
 
-    def json(self) -> Any:
-        """Raises `ValueError` for what is no JSON."""
-        if self.wrong:
-            raise ValueError(self.wrong)
-        return self.value
+
+class Adapter(Protocol):
+    """What is used of a `keystoneauth1.adapter.Adapter`."""
+
+    def request(self, url: str, method: str, **how: object) -> requests.Response: ...
 
 
-def answered(adapter: object, path: str, method: str, **how: object) -> Answered:
+class How(TypedDict, total=False):
+    """How keystoneauth is to ask."""
+
+    headers: Mapping[str, str]
+    microversion: str
+    data: bytes
+    json: object
+    status_code_retries: int
+
+
+def answered(adapter: Adapter, path: str, method: str, **how: Unpack[How]) -> Answered:
     """What an adapter of keystoneauth's is answered, decoded. Run it in a thread."""
     return decoded(received(adapter, path, method, **how))
 
 
-def received(adapter: Any, path: str, method: str, **how: Any) -> Any:
+def received(adapter: Adapter, path: str, method: str, **how: Unpack[How]) -> requests.Response:
     """The answer of requests. A connection that was kept may be closed by the other end at any
     time: who only looks asks once more. Run it in a thread.
     """
@@ -69,11 +82,11 @@ def received(adapter: Any, path: str, method: str, **how: Any) -> Any:
 
     how["headers"] = {**how.get("headers", {}), LONG: "yes"}
     try:
-        return adapter.request(path, method, **how)
+        return adapter.request(path, method, raise_exc=False, **how)
     except exceptions.ConnectFailure:
         if method != "GET":
             raise
-        return adapter.request(path, method, **how)
+        return adapter.request(path, method, raise_exc=False, **how)
 
 
 def refusal(error: Exception) -> str:
@@ -88,7 +101,7 @@ def refusal(error: Exception) -> str:
     return reason(error)
 
 
-def decoded(answer: Any) -> Answered:
+def decoded(answer: requests.Response) -> Answered:
     """Of an answer of requests, whose decoding may take a while."""
     status, body = answer.status_code, answer.content
     text = body[:MAX_TEXT].decode(errors="replace")
@@ -170,7 +183,7 @@ def words_of(text: str) -> str:
     return str(inner)[:MAX_TOLD]
 
 
-def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
+def judged(answer: Answered, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;
     `said` finds the words in the body of a refusal. Raises `Gone` (404), `Conflict` (409),
     `HostUnreachable` (502 to 504, which those in between answer; or what is no JSON: somebody else
@@ -178,7 +191,10 @@ def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
     """
     status = answer.status_code
     if status < 400:
-        return _body(answer, call) if answer.text else None
+        if answer.wrong:
+            told = " ".join(answer.text[:MAX_TOLD].split())[:60]
+            raise HostUnreachable(f"{call} was answered with no JSON: {told!r}")
+        return answer.value
     message = f"{call} was refused with {status}: {said(answer.text)}"
     match status:
         case 404:
@@ -189,11 +205,3 @@ def judged(answer: Any, call: str, *, said: Callable[[str], str]) -> Any:
             raise HostUnreachable(message)
         case _:
             raise ProviderError(message)
-
-
-def _body(answer: Any, call: str) -> Any:
-    try:
-        return answer.json()
-    except ValueError as error:
-        told = " ".join(answer.text[:MAX_TOLD].split())[:60]
-        raise HostUnreachable(f"{call} was answered with no JSON: {told!r}") from error

@@ -12,11 +12,12 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import urllib3
-from typing_extensions import override
+from typing_extensions import Buffer, override
 
 from nospoon.errors import ProviderError, Unfetchable
 from nospoon.providers.cloud_calls import patience
@@ -32,7 +33,7 @@ class _Reading(socket.SocketIO):
         self._line, self._silence = line, silence
 
     @override
-    def readinto(self, buffer: Any) -> int | None:
+    def readinto(self, buffer: Buffer) -> int | None:
         self._line.settimeout(patience(self._silence))
         return super().readinto(buffer)
 
@@ -49,24 +50,20 @@ class _Line:
         return io.BufferedReader(_Reading(self._line, self._silence))
 
 
-def _answer(silence: object, line: socket.socket, **how: Any) -> http.client.HTTPResponse:
-    return http.client.HTTPResponse(_Line(line, silence), **how)  # type: ignore[arg-type]
+def _answer(
+    silence: object, line: socket.socket, method: str | None = None
+) -> http.client.HTTPResponse:
+    return http.client.HTTPResponse(_Line(line, silence), method=method)  # type: ignore[arg-type]
 
 
-class _Ending:
-    """Mixed into a connection: what it sends and reads ends with the call."""
-
-    host: str
-    port: int
-    timeout: Any
-    socket_options: Any
-    sock: Any
-    response_class: Any
+class Plain(urllib3.connection.HTTPConnection):
+    """http: what it sends and reads ends with the call."""
 
     def __init__(self, *args: Any, reach: Reach, **how: Any) -> None:
         self._reach = reach
         super().__init__(*args, **how)
 
+    @override
     def _new_conn(self) -> socket.socket:
         silence = patience(self.timeout)
         try:
@@ -81,34 +78,36 @@ class _Ending:
         line.settimeout(silence)
         return line
 
+    @override
     def request(self, *args: Any, **how: Any) -> None:
         if self.sock is not None:  # it was kept, with what the last call had left
             self.sock.settimeout(patience(self.timeout))
-        super().request(*args, **how)  # type: ignore[misc]
+        super().request(*args, **how)
 
-    def getresponse(self) -> Any:
-        self.response_class = partial(_answer, self.timeout)
-        return super().getresponse()  # type: ignore[misc]
-
-
-class Plain(_Ending, urllib3.connection.HTTPConnection):
-    """http."""
+    @override
+    def getresponse(self) -> urllib3.response.HTTPResponse:  # type: ignore[override]  # as theirs
+        self.response_class = partial(_answer, self.timeout)  # type: ignore[assignment]
+        return super().getresponse()
 
 
-class Secure(_Ending, urllib3.connection.HTTPSConnection):
+class Secure(Plain, urllib3.connection.HTTPSConnection):
     """https."""
 
 
-def _pool(kind: Any, connection: Any, /, *args: Any, **how: Any) -> Any:
+Pool = urllib3.HTTPConnectionPool
+Connect = Callable[..., Plain]
+
+
+def _pool(kind: type[Pool], connect: Connect, /, *args: Any, **how: Any) -> Pool:
     made = kind(*args, **how)
-    made.ConnectionCls = connection
+    made.ConnectionCls = connect  # type: ignore[assignment]
     return made
 
 
 def bound(manager: urllib3.PoolManager, reach: Reach) -> None:
     """Let all connections of a manager be such ones."""
-    made: Any = {
-        "http": partial(_pool, urllib3.HTTPConnectionPool, partial(Plain, reach=reach)),
+    made = {
+        "http": partial(_pool, Pool, partial(Plain, reach=reach)),
         "https": partial(_pool, urllib3.HTTPSConnectionPool, partial(Secure, reach=reach)),
     }
-    manager.pool_classes_by_scheme = made
+    manager.pool_classes_by_scheme = made  # type: ignore[assignment]  # it calls them only

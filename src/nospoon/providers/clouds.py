@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from nospoon.errors import HostUnreachable, MissingTool, ProviderError
 from nospoon.model.cloud import refused
@@ -13,13 +14,18 @@ from nospoon.providers.answers import PATIENCE, refusal
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import reason
 
+if TYPE_CHECKING:
+    import requests
+    from keystoneauth1.discover import Discover
+    from openstack.connection import Connection
+
 FEW = 4
 """Services of one cloud whose versions are remembered."""
 
 
-def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE) -> Any:
-    """An `openstack.connection.Connection`. The daemon's own environment, clouds.yaml, netrc and
-    files are not used. Raises `ProviderError` for settings that are not on the list, which a store
+def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE) -> Connection:
+    """The daemon's own environment, clouds.yaml, netrc and files are not used.
+    Raises `ProviderError` for settings that are not on the list, which a store
     of an earlier version may have, and `MissingTool`.
     """
     try:
@@ -35,13 +41,13 @@ def connection(told: Mapping[str, Any], *, purpose: str, reach: Reach = ANYWHERE
     if made.session.verify is True:  # requests' own way to trust an authority of the site's
         made.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
     _bound(made.session.session, reach)
-    keepers: tuple[Any, ...] = (made.session, made.session.auth)
-    for keeper in keepers:
-        keeper._discovery_cache = _Few()  # noqa: SLF001  (keystoneauth's, one for each URL it saw)
+    for keeper in (made.session, made.session.auth):
+        if keeper is not None:  # keystoneauth's, one for each URL it saw
+            keeper._discovery_cache = _Few()  # noqa: SLF001
     return made
 
 
-def login_errors(purpose: str) -> Any:
+def login_errors(purpose: str) -> ModuleType:
     """The module of keystoneauth's exceptions, which comes with the extra. Raises `MissingTool`."""
     try:
         from keystoneauth1 import exceptions  # noqa: PLC0415  (an extra)
@@ -74,7 +80,7 @@ def _missing(purpose: str) -> MissingTool:
     )
 
 
-def _bound(session: Any, reach: Reach) -> None:
+def _bound(session: requests.Session, reach: Reach) -> None:
     """Whoever wrote the file chose the server: it is sent nothing of the daemon's environment
     (proxies, netrc), its answers are bounded, and each of its addresses is judged.
     """
@@ -87,15 +93,15 @@ def _bound(session: Any, reach: Reach) -> None:
         session.mount(scheme, BoundedAdapter(reach, marked=True))
 
 
-class _Few(dict[str, Any]):
+class _Few(dict[str, "Discover"]):
     """Keeps the last ones: a catalog that changes with each login names URLs without an end."""
 
-    def __setitem__(self, name: str, value: object) -> None:
+    def __setitem__(self, name: str, value: Discover) -> None:
         self.pop(name, None)
         super().__setitem__(name, value)
         while len(self) > FEW:
             del self[next(iter(self))]
 
 
-def _as_it_is(request: object) -> object:
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request

@@ -10,19 +10,23 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import Answered, answered, judged, refusal
+from nospoon.providers.answers import Answered, How, answered, judged, refusal
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, login_errors
 from nospoon.providers.ironic.errors import Crowded, is_full
 from nospoon.providers.ironic.errors import said as words
+from nospoon.providers.ironic.records import Record
 from nospoon.runtime import clock
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.telling import is_heard, tell
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
 
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
@@ -55,13 +59,13 @@ class Api:
     def __init__(self, place: IronicPlace, means: Means, *, patience: float = 0.0) -> None:
         self.place, self.patience, self._reach = place, patience, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
-        self._adapter: Any = None
+        self._adapter: Adapter | None = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
         self._tries = 0
         self._refused: NospoonError | None = None
 
-    async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
+    async def listed(self, what: str, *, query: str = "") -> Sequence[Record]:
         """Everything of one kind (`nodes`, `ports`, `volume/targets` …), page by page; from the
         beginning again where the last one of a page went before the next was asked for.
         """
@@ -72,8 +76,8 @@ class Api:
                 gone = error
         raise gone
 
-    async def _listed(self, what: str, query: str) -> Sequence[Mapping[str, object]]:
-        found: list[Mapping[str, object]] = []
+    async def _listed(self, what: str, query: str) -> Sequence[Record]:
+        found: list[Record] = []
         marker, size, values = "", 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
@@ -94,10 +98,10 @@ class Api:
             f"{MAX_LISTED_VALUES} values and {MAX_PAGES} pages, got more"
         )
 
-    async def get(self, path: str) -> Mapping[str, Any]:
+    async def get(self, path: str) -> Record:
         return self._object(path, await self._call("GET", path, None))
 
-    def _object(self, path: str, answer: object) -> Mapping[str, object]:
+    def _object(self, path: str, answer: object) -> Record:
         if not isinstance(answer, dict):
             raise self._somebody_else(path, answer)
         return answer
@@ -194,9 +198,11 @@ class Api:
 
     def _meet(self) -> tuple[str, str]:
         """Where the API's version 1 is, and the newest minor version that both know."""
-        base = str(self._adapter.get_endpoint() or self.place.endpoint).rstrip("/")
+        adapter = self._adapter
+        assert adapter is not None, "it is connected first"
+        base = str(adapter.get_endpoint() or self.place.endpoint).rstrip("/")
         base = base if base.endswith("/v1") else f"{base}/v1"
-        answer = self._adapter.get(base, raise_exc=False)
+        answer = adapter.get(base, raise_exc=False)
         newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "1.80")
         found = _VERSION.fullmatch(newest)
         if found is None:
@@ -205,13 +211,13 @@ class Api:
         return base, f"{known[0]}.{known[1]}"
 
     def _send(self, method: str, path: str, body: object) -> Answered:
-        headers = {"X-OpenStack-Ironic-API-Version": self._version}
-        more = {} if body is None else {"json": body}
+        how: How = {"headers": {"X-OpenStack-Ironic-API-Version": self._version}}
+        if body is not None:
+            how["json"] = body
         if method == "PUT":  # keystoneauth would repeat it, and keep a thread for many seconds
-            more["status_code_retries"] = 0
-        return answered(
-            self._adapter, f"{self._base}{path}", method, headers=headers, raise_exc=False, **more
-        )
+            how["status_code_retries"] = 0
+        assert self._adapter is not None, "it is connected first"
+        return answered(self._adapter, f"{self._base}{path}", method, **how)
 
 
 def _is_record(entry: object) -> bool:
@@ -228,14 +234,15 @@ class _Away(Exception):
     """Nobody answers; carried out of a thread."""
 
 
-def _adapter(place: IronicPlace, reach: Reach) -> object:
+def _adapter(place: IronicPlace, reach: Reach) -> Adapter:
     auth = {"endpoint": place.endpoint}
     if place.username:
         auth |= {"username": place.username, "password": place.password}
-    told = {
+    told: Mapping[str, object] = {
         "auth_type": str(place.auth),
         "auth": auth,
         "baremetal_endpoint_override": place.endpoint,
     }
     told = json.loads(place.cloud) if place.cloud else told
-    return connection(told, purpose=PURPOSE, reach=reach).baremetal
+    found: Adapter = connection(told, purpose=PURPOSE, reach=reach).baremetal
+    return found

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
@@ -103,7 +102,7 @@ class _Records:
         return Observed(key, shape, tag)
 
     async def _make(
-        self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], **notes: Any
+        self, resource: Resource, tag: OwnerTag, more: Mapping[str, object], **notes: object
     ) -> None:
         """Post it; one of ours that is there already is brought to the shape."""
         shape = _of_a_record(resource.shape)
@@ -115,8 +114,9 @@ class _Records:
             await self._take_over(resource, tag, more, str(error), **notes)
 
     async def _take_over(
-        self, resource: Resource, tag: OwnerTag, more: Mapping[str, Any], why: str, **notes: Any
-    ) -> None:
+        self, resource: Resource, tag: OwnerTag, more: Mapping[str, object], why: str,
+        **notes: object,
+    ) -> None:  # fmt: skip
         shape = _of_a_record(resource.shape)
         try:
             there = await self._record(shape.uuid)
@@ -162,8 +162,7 @@ class _Records:
             )
 
     async def _record(self, uuid: UUID) -> Record:
-        record: Record = await self._api.get(f"/{self.collection.path}/{uuid}")
-        return record
+        return await self._api.get(f"/{self.collection.path}/{uuid}")
 
     async def delete(self, observed: Observed) -> None:
         uuid = _of_a_record(observed.shape).uuid

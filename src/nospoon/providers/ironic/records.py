@@ -28,7 +28,7 @@ SECRETS = (
 )  # fmt: skip
 """What `plan.enrollment.enrol.login` tells drivers: another one has no need of it."""
 Record = Mapping[str, Any]
-Operation = dict[str, object]
+Operation = Mapping[str, object]
 
 
 def tag_of(record: Record) -> OwnerTag | None:

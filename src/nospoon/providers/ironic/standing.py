@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -28,7 +27,7 @@ from nospoon.providers.ironic.drivers import (
     left_in_maintenance,
 )
 from nospoon.providers.ironic.errors import Crowded
-from nospoon.providers.ironic.records import Record
+from nospoon.providers.ironic.records import Operation, Record
 from nospoon.providers.looking import LEAST, rest_after
 from nospoon.runtime import clock
 from nospoon.runtime.tasks import Tasks
@@ -371,7 +370,7 @@ def _told(record: Record) -> Settings:
     return settings({name: told[name] for name in names if name in told})
 
 
-def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[dict[str, Any]]:
+def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[Operation]:
     """JSON Patch that notes how far the node is to be, and tells what to deploy. `stale`: it has
     something else now, which is to be known also if we end before it is deployed again.
     """

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import answered, judged, words_of
+from nospoon.providers.answers import Adapter, Answered, How, answered, judged, words_of
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.reach import Reach
@@ -42,24 +42,24 @@ class Api:
     def __init__(self, place: IronicPlace, means: Means, *, service: Service = NOVA) -> None:
         self.place, self.service, self._reach = place, service, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
-        self._adapter: object = None
+        self._adapter: Adapter | None = None
 
-    async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """What it answers, decoded; None for nothing."""
         answer = await self._calls.run(partial(self._guarded, method, path, body))
         return judged(answer, f"{self.service.name}'s {method} {path}", said=words_of)
 
-    def _guarded(self, method: str, path: str, body: Mapping[str, object] | None) -> object:
+    def _guarded(self, method: str, path: str, body: Mapping[str, object] | None) -> Answered:
         with failures_of(f"{self.service.name} of {self.place}", PURPOSE):
             if self._adapter is None:
                 self._adapter = _adapter(self.place, self.service, self._reach)
-            more = {} if body is None else {"json": body}
-            version = self.service.microversion
-            return answered(
-                self._adapter, path, method, microversion=version, raise_exc=False, **more
-            )
+            how: How = {"microversion": self.service.microversion}
+            if body is not None:
+                how["json"] = body
+            return answered(self._adapter, path, method, **how)
 
 
-def _adapter(place: IronicPlace, service: Service, reach: Reach) -> object:
+def _adapter(place: IronicPlace, service: Service, reach: Reach) -> Adapter:
     told = json.loads(place.cloud)
-    return getattr(connection(told, purpose=PURPOSE, reach=reach), service.proxy)
+    found: Adapter = getattr(connection(told, purpose=PURPOSE, reach=reach), service.proxy)
+    return found

@@ -6,7 +6,7 @@ A flavor's id is ours: derived from the cluster's, so that a create whose answer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
@@ -16,6 +16,19 @@ from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.nova.api import Api
 
 TAG = "nospoon:"
+FlavorShown = TypedDict(
+    "FlavorShown",
+    {
+        "id": str,
+        "name": str,
+        "vcpus": int,
+        "ram": int,
+        "disk": int,
+        "os-flavor-access:is_public": bool,
+        "extra_specs": Mapping[str, str],
+    },
+)
+"""As Nova's API shows one."""
 
 
 class FlavorDriver:
@@ -38,11 +51,11 @@ class FlavorDriver:
                 found.append(Observed(key, shape_of(record), tag))
         return found
 
-    async def _listed(self) -> list[Mapping[str, object]]:
+    async def _listed(self) -> list[FlavorShown]:
         """All of them, public or not; Nova gives what its `max_limit` lets it, and says if there
         are more.
         """
-        found: list[Mapping[str, object]] = []
+        found: list[FlavorShown] = []
         marker = ""
         while True:
             path = f"/flavors/detail?is_public=None&limit=1000{marker}"
@@ -113,7 +126,7 @@ class FlavorDriver:
             )
 
 
-def tag_of(record: Mapping[str, Any]) -> OwnerTag | None:
+def tag_of(record: FlavorShown) -> OwnerTag | None:
     """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
     specs = record.get("extra_specs") or {}
     try:
@@ -142,7 +155,7 @@ def tag_specs(tag: OwnerTag) -> dict[str, str]:
     return {f"{TAG}{name}": value for name, value in told.items()}
 
 
-def shape_of(record: Mapping[str, Any]) -> NovaFlavor:
+def shape_of(record: FlavorShown) -> NovaFlavor:
     """Of a flavor with our tag: its id is a UUID."""
     specs = {n: v for n, v in record["extra_specs"].items() if not n.startswith(TAG)}
     return NovaFlavor(

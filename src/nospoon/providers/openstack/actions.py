@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Unpack
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
+from nospoon.providers.answers import How
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.roster import Roster, Server
@@ -56,7 +57,7 @@ class Actions:
         """Whether servers may still change after a command."""
         return clock.monotonic() < self._restless
 
-    async def act(self, machine: UUID, action: Mapping[str, Any], **how: Any) -> None:
+    async def act(self, machine: UUID, action: Mapping[str, object], **how: Unpack[How]) -> None:
         """One action; it waits while Nova is doing another. `how`: as `Api.call` has it."""
         self.stir()
         server = await self.must(machine)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Gone, NotOurs, ProviderError
@@ -27,6 +26,7 @@ from nospoon.providers.openstack.roster import (
     owners_sizes,
     read,
 )
+from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.tags import LONGEST_VALUE
 
 FIRMWARE = "hw_firmware_type"
@@ -71,19 +71,22 @@ class OwnersServers:
         self._ids = {each.shape.uuid: each.id for each in found}
         return found
 
-    def _listed(self, record: Mapping[str, Any]) -> _Listed | None:
+    def _listed(self, record: ServerShown) -> _Listed | None:
         status = str(record["status"])
         if status in GONE:
             return None
-        image = record.get("image") or {}
+        image = record.get("image")
         return _Listed(
             id=UUID(record["id"]),
             server=read(record, self._around.machine_of),
             shape=owners_machine(record, Firmware.BIOS, self._around.machine_of),
             sizes=owners_sizes(record),
-            image=str(image.get("id", ""))[:LONGEST_VALUE],
+            image=str(image["id"])[:LONGEST_VALUE] if image else "",
             status=status,
         )
+
+    def _shown(self, answer: Mapping[str, ServerShown]) -> _Listed | None:
+        return self._listed(answer["server"])
 
     def _adoptable(
         self,
@@ -140,9 +143,7 @@ class OwnersServers:
 
     async def _check(self, path: str, machine: Machine, tag: OwnerTag) -> None:
         """Raises `Gone`, or `NotOurs` where another cluster has it."""
-        found: _Listed | None = await self._around.api.get(
-            Service.NOVA, path, read=lambda answer: self._listed(answer["server"])
-        )
+        found = await self._around.api.get(Service.NOVA, path, read=self._shown)
         if found is None:
             raise Gone(f"there is no server {machine.adopted} any more")
         if found.server is not None and not self._around.is_own(found.server.tagged, tag.cluster):
@@ -166,8 +167,8 @@ async def nics(around: Around) -> Mapping[UUID, Sequence[MachineNic]]:
     found: dict[UUID, list[MachineNic]] = {}
     async for each in around.api.listed(Service.NEUTRON, "/ports", read=port):
         with contextlib.suppress(ValueError):  # of no server
-            nic = MachineNic(str(each["mac_address"]), str(each["network_id"]), NIC)
-            found.setdefault(UUID(str(each["device_id"])), []).append(nic)
+            nic = MachineNic(each.mac, each.network, NIC)
+            found.setdefault(UUID(each.device), []).append(nic)
     return {key: sorted(some, key=lambda nic: nic.mac) for key, some in found.items()}
 
 

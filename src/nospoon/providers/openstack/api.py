@@ -11,14 +11,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from urllib.parse import urlencode
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.providers.answers import decoded, judged, received, words_of
+from nospoon.providers.answers import Adapter, How, decoded, judged, received, words_of
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
+
+if TYPE_CHECKING:
+    import requests
+    from openstack.connection import Connection
+
+A = TypeVar("A")
+"""What the API says that an answer is: a class of `nospoon.providers.openstack.shown`."""
+R = TypeVar("R")
 
 PARALLEL = 8
 PURPOSE = "use a cloud"
@@ -51,13 +59,13 @@ CALLED = {Service.NOVA: "Nova", Service.NEUTRON: "Neutron", Service.GLANCE: "Gla
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Generic[R]):
     """`count`: of things in it; `values`: of those that count. `marker`: of the next one, or "".
     `size`: bytes of its answer.
     """
 
     count: int
-    values: list[object]
+    values: list[R]
     marker: str
     size: int = 0
 
@@ -66,7 +74,7 @@ def _as_it_is(value: object) -> object:
     return value
 
 
-def _page(name: str, read: Callable[[Any], Any], answer: Any) -> _Page:
+def _page(name: str, read: Callable[[A], R | None], answer: Any) -> _Page[R]:
     things = answer[name]
     if len(things) > PAGE:
         raise ProviderError(f"a page of {name} has {len(things)} of them: {PAGE} were asked for")
@@ -85,8 +93,30 @@ class Api:
         self.name = name
         self._settings, self._reach = settings, means.reach
         self._calls = Calls(means.threads, parallel=PARALLEL)
-        self._connection: Any = None
+        self._connection: Connection | None = None
         self._decoding = Lock()  # an answer takes many times its size until it is read
+
+    @overload
+    async def call(
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        read: Callable[[A], R],
+        **how: Unpack[How],
+    ) -> R: ...
+
+    @overload
+    async def call(
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        **how: Unpack[How],
+    ) -> object: ...
 
     async def call(
         self,
@@ -95,9 +125,9 @@ class Api:
         path: str,
         body: Mapping[str, object] | None = None,
         *,
-        read: Callable[[Any], Any] = _as_it_is,
-        **how: object,
-    ) -> Any:
+        read: Callable[[Any], object] = _as_it_is,
+        **how: Unpack[How],
+    ) -> object:
         """What `read` makes of the decoded answer, None for nothing, in the call's thread; without
         it an answer of at most `LARGEST` bytes. What the cloud puts off is asked again, as late as
         it says. `how`: more for requests.
@@ -116,16 +146,15 @@ class Api:
         path: str,
         query: Mapping[str, object] | None = None,
         *,
-        read: Callable[[Any], Any],
-    ) -> AsyncIterator[Any]:
+        read: Callable[[A], R | None],
+    ) -> AsyncIterator[R]:
         """What `read` makes of each thing of a collection, None left out, page by page: it should
         keep little. Raises `ProviderError` for one without an end.
         """
         name = path.strip("/").partition("/")[0]
         marker, found, size = "", 0, 0
         for _ in range(MOST_PAGES):
-            parameters: dict[str, Any] = {"limit": PAGE, **(query or {})}
-            parameters |= {"marker": marker} if marker else {}
+            parameters = {"limit": PAGE, **(query or {}), **({"marker": marker} if marker else {})}
             page = await self.call(
                 service, "GET", f"{path}?{urlencode(parameters)}", read=partial(_page, name, read)
             )
@@ -143,7 +172,7 @@ class Api:
             f"{MOST_LISTED}, or {LARGEST_LIST >> 20} MiB"
         )
 
-    async def get(self, service: Service, path: str, *, read: Callable[[Any], Any]) -> Any:
+    async def get(self, service: Service, path: str, *, read: Callable[[A], R]) -> R | None:
         """What `read` makes of it, None for what is not there."""
         try:
             return await self.call(service, "GET", path, read=read)
@@ -156,8 +185,7 @@ class Api:
 
     def _project(self) -> str:
         with failures_of(f"Keystone of cloud {self.name}", PURPOSE):
-            self._adapter(Service.NOVA)
-            return str(self._connection.session.get_project_id() or "")
+            return str(self._connected().session.get_project_id() or "")
 
     def _asked(
         self,
@@ -165,19 +193,21 @@ class Api:
         method: str,
         path: str,
         body: Mapping[str, object] | None,
-        how: Mapping[str, object],
-        read: Callable[[object], object],
+        how: How,
+        read: Callable[[Any], object],
         *,
         last: bool,
     ) -> tuple[object, float | None]:
         """An answer as it was read, and after how many seconds to ask again; None: not any more."""
-        more: dict[str, object] = {} if body is None else {"json": body}
+        asked = how.copy()
+        if body is not None:
+            asked["json"] = body
         if service is Service.NOVA:
-            more["microversion"] = how.get("microversion", MICROVERSION)
+            asked.setdefault("microversion", MICROVERSION)
         called, rests = CALLED[service], list[float]()
         with failures_of(f"{called} of cloud {self.name}", PURPOSE):
-            watched = _Watched(self._adapter(service), rests)
-            raw = received(watched, path, method, raise_exc=False, **{**how, **more})
+            adapter: Adapter = getattr(self._connected(), service)
+            raw = received(_Watched(adapter, rests), path, method, **asked)
         put_off = raw.status_code == TOO_MANY or (
             raw.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )
@@ -192,20 +222,20 @@ class Api:
             value = read(judged(decoded(raw), said, said=words_of))
         return (replace(value, size=size) if isinstance(value, _Page) else value), None
 
-    def _adapter(self, service: Service) -> object:
+    def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = connection(self._settings(), purpose=PURPOSE, reach=self._reach)
-        return getattr(self._connection, service)
+        return self._connection
 
 
 class _Watched:
     """An adapter whose answers' Retry-After is noted (RFC 9110 §10.2.3), in seconds."""
 
-    def __init__(self, adapter: Any, rests: list[float]) -> None:
+    def __init__(self, adapter: Adapter, rests: list[float]) -> None:
         self._adapter, self._rests = adapter, rests
 
-    def request(self, path: str, method: str, **how: object) -> object:
-        answer = self._adapter.request(path, method, **how)
+    def request(self, url: str, method: str, **how: object) -> requests.Response:
+        answer = self._adapter.request(url, method, **how)
         rest = answer.headers.get("Retry-After", "")
         self._rests.append(float(rest[:9]) if rest.isdecimal() else 1.0)
         return answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.errors import NotOurs, ProviderError
@@ -14,7 +13,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
 from nospoon.providers.openstack.api import Api, Service
-from nospoon.providers.openstack.tags import TAGGED, Tagged, kept
+from nospoon.providers.openstack.tags import Tagged, of_description, short
 
 LEADS = URLS | {"endpoint"}
 BuildImage = Callable[[str], Awaitable[Path]]
@@ -29,6 +28,31 @@ MOST_PAIRS, LONGEST_PAIR = 64, 64
 """Pairs of a port that are looked at, and characters of each part."""
 AtHome = Callable[[UUID], bool]
 """Whether a machine is one of a node's that is on this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeutronNetwork:
+    """What is kept of a network. `tagged`: whose it is, None where nospoon did not make it."""
+
+    id: str
+    name: str
+    has_subnet: bool
+    mtu: str
+    project: str
+    tagged: Tagged | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeutronPort:
+    """What is kept of a port. `network`, `device`: ids, "" for none. `guarded`: port security."""
+
+    id: str
+    network: str
+    mac: str
+    device: str
+    guarded: bool
+    virtual_ips: tuple[str, ...]
+    tagged: Tagged | None
 
 
 def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
@@ -87,14 +111,14 @@ class Around:
                 f"{key} is not managed by nospoon in cloud {self.api.name}: it is left unchanged"
             )
 
-    async def networks(self) -> list[Mapping[str, Any]]:
+    async def networks(self) -> list[NeutronNetwork]:
         """All that the project sees, with what is needed of each."""
         listed = self.api.listed(Service.NEUTRON, "/networks", read=_network)
         return [each async for each in listed]
 
-    async def network(self, name: str) -> Mapping[str, Any]:
+    async def network(self, name: str) -> NeutronNetwork:
         """One by name or id. Raises `ProviderError`."""
-        found = [each for each in await self.networks() if name in (each["name"], each["id"])]
+        found = [each for each in await self.networks() if name in (each.name, each.id)]
         if len(found) == 1:
             return found[0]
         several = "several networks of that name: name one by its id" if found else "none"
@@ -104,15 +128,22 @@ class Around:
         )
 
 
-def port(record: Mapping[str, object]) -> Mapping[str, object]:
+def port(record: Mapping[str, object]) -> NeutronPort:
     """What is needed of a port."""
-    names = ("id", "network_id", "mac_address", "device_id", "port_security_enabled")
     pairs = record.get(PAIRS) or []
     if not isinstance(pairs, list):
         raise TypeError("pairs are not a list")
     mac = str(record["mac_address"]).lower()
     allowed = tuple(sorted(_allowed(each, mac) for each in pairs[:MOST_PAIRS]))
-    return kept(record, *names) | {PAIRS: allowed}
+    return NeutronPort(
+        id=short(record["id"]),
+        network=short(record["network_id"]),
+        mac=short(record["mac_address"]),
+        device=short(record.get("device_id", "")),
+        guarded=bool(record.get("port_security_enabled", True)),
+        virtual_ips=allowed,
+        tagged=of_description(record.get("description")),
+    )
 
 
 def _allowed(pair: Mapping[str, object], mac: str) -> str:
@@ -121,11 +152,12 @@ def _allowed(pair: Mapping[str, object], mac: str) -> str:
     return address if own.lower() == mac else f"{address} from {own[:LONGEST_PAIR]}"
 
 
-def _network(record: Mapping[str, object]) -> Mapping[str, object]:
-    return kept(record, "id", "name", "subnets", "mtu", "project_id")
-
-
-def tag_of(record: Mapping[str, Any]) -> Tagged | None:
-    """That of a network or port, as they are kept."""
-    found: Tagged | None = record[TAGGED]
-    return found
+def _network(record: Mapping[str, object]) -> NeutronNetwork:
+    return NeutronNetwork(
+        id=short(record["id"]),
+        name=short(record["name"]),
+        has_subnet=bool(record.get("subnets")),
+        mtu=short(record.get("mtu", "")),
+        project=short(record.get("project_id", "")),
+        tagged=of_description(record.get("description")),
+    )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
@@ -25,7 +24,6 @@ from nospoon.providers.openstack.around import (
     BuildImage,
     cloud_of,
     everywhere,
-    tag_of,
 )
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
@@ -34,6 +32,7 @@ from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.servers import ServerDriver
+from nospoon.providers.openstack.shown import Flavor
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.runtime.reach import Reach
@@ -47,6 +46,8 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 }
 GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1
+Limits = Mapping[str, int]
+"""Name -> how many: a project may have so many, or has so many."""
 MOST_FLAVORS = 1000
 """That are looked through for each node."""
 
@@ -112,7 +113,7 @@ class OpenStackConnection:
 
     async def deployments(self) -> Mapping[str, int]:
         servers = [each.tagged for each in await Roster(self._around).servers()]
-        networks = [tag_of(each) for each in await self._around.networks()]
+        networks = [each.tagged for each in await self._around.networks()]
         return Counter(each.tag.deployment for each in (*servers, *networks) if each is not None)
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
@@ -128,12 +129,9 @@ class OpenStackConnection:
             quota=quota,
             real=True,
             sizes=await self._sizes(),
-            networks=frozenset(str(each[key]) for each in networks for key in ("name", "id")),
+            networks=frozenset(name for each in networks for name in (each.name, each.id)),
             own_networks=frozenset(
-                str(each[key])
-                for each in networks
-                if each.get("project_id") == own
-                for key in ("name", "id")
+                name for each in networks if each.project == own for name in (each.name, each.id)
             ),
         )
 
@@ -155,7 +153,7 @@ class OpenStackConnection:
 
     async def _quota(self) -> Quota:
         """With what our own servers use."""
-        limits = (await self._api.call(Service.NOVA, "GET", "/limits"))["limits"]["absolute"]
+        limits = await self._api.call(Service.NOVA, "GET", "/limits", read=_limits)
         own = await Roster(self._around).servers()
         cpus = sum(each.cpus for each in own)
         memory = sum(each.memory for each in own) // MIB
@@ -181,7 +179,7 @@ class OpenStackConnection:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _size(flavor: Mapping[str, Any]) -> SizeOffered:
+def _size(flavor: Flavor) -> SizeOffered:
     return SizeOffered(
         name=str(flavor["name"])[:LONGEST_NAME],
         id=str(flavor["id"])[:LONGEST_NAME],
@@ -191,7 +189,11 @@ def _size(flavor: Mapping[str, Any]) -> SizeOffered:
     )
 
 
-def _left(limits: Mapping[str, Any], most: str, used: str, own: int) -> int | None:
+def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:
+    return answer["limits"]["absolute"]
+
+
+def _left(limits: Limits, most: str, used: str, own: int) -> int | None:
     limit = int(limits.get(most, UNLIMITED))
     if limit == UNLIMITED:
         return None

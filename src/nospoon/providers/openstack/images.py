@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
@@ -37,6 +36,8 @@ own disks ("stable device rescue", Nova since Ussuri).
 """
 FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
 """Of `hw_firmware_type`."""
+Image = Mapping[str, str]
+"""Its id, status and properties, as far as nospoon reads them."""
 
 
 @understood
@@ -50,7 +51,7 @@ class BootImageDriver:
         found = []
         for record, tagged in await self._ours(cluster):
             fault = _fault(record)
-            shape = BootImage(Firmware(record[FIRMWARE]), str(record[URL]))
+            shape = BootImage(Firmware(record[FIRMWARE]), record[URL])
             found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
         return found
 
@@ -77,6 +78,7 @@ class BootImageDriver:
                 FIRMWARE: str(shape.firmware),
                 **properties(Tagged(tag, resource.key.name)),
             },
+            read=_image,
         )
         try:
             await self._around.api.call(
@@ -104,27 +106,27 @@ class BootImageDriver:
         """The id of what is ready for machines with this firmware. Raises `Gone`."""
         for record, image in await self.of_cluster(cluster):
             if image.firmware is firmware:
-                return str(record["id"])
+                return record["id"]
         raise Gone(
             f"there is no boot image for {firmware} in cloud {self._around.api.name}",
             hint="Run `nospoon up` again.",
         )
 
-    async def of_cluster(self, cluster: UUID) -> list[tuple[Mapping[str, object], BootImage]]:
+    async def of_cluster(self, cluster: UUID) -> list[tuple[Image, BootImage]]:
         """Those that are ready, as Glance has them."""
         return [
-            (record, BootImage(Firmware(record[FIRMWARE]), str(record[URL])))
+            (record, BootImage(Firmware(record[FIRMWARE]), record[URL]))
             for record, _ in await self._ours(cluster)
             if record["status"] == READY
         ]
 
-    async def _delete(self, record: Mapping[str, object]) -> None:
+    async def _delete(self, record: Image) -> None:
         try:
             await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{record['id']}")
         except Gone:
             return
 
-    async def _ours(self, cluster: UUID | None) -> list[tuple[Mapping[str, Any], Tagged]]:
+    async def _ours(self, cluster: UUID | None) -> list[tuple[Image, Tagged]]:
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
@@ -136,12 +138,12 @@ class BootImageDriver:
         ]
 
 
-def _fault(record: Mapping[str, object]) -> str:
+def _fault(record: Image) -> str:
     if record["status"] != READY:
         return f"its upload is {record['status']}"
     is_for_rescue = all(record.get(name) == value for name, value in RESCUE.items())
     return "" if is_for_rescue else "an older nospoon made it, and servers cannot be rescued by it"
 
 
-def _image(record: Mapping[str, object]) -> Mapping[str, object]:
+def _image(record: Mapping[str, object]) -> Image:
     return kept_properties(record, "id", "status", *RESCUE)

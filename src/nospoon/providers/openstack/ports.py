@@ -5,13 +5,13 @@ https://docs.openstack.org/api-ref/network/v2/#ports
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from nospoon.errors import Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import PAIRS, Around, port, tag_of
+from nospoon.providers.openstack.around import PAIRS, Around, NeutronPort, port
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
 
@@ -27,35 +27,34 @@ class PortDriver:
         self._around = around
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        names = {each["id"]: str(each["name"]) for each in await self._around.networks()}
+        names = {each.id: each.name for each in await self._around.networks()}
         found = []
         async for record in self._around.api.listed(Service.NEUTRON, "/ports", read=port):
-            tagged = tag_of(record)
+            tagged = record.tagged
             if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
-            id_ = str(record["network_id"])
+            id_ = record.network
             network = id_ if tagged.more == BY_ID else names.get(id_, id_)
-            guarded = bool(record.get("port_security_enabled", True))
-            shape = Port(network, str(record["mac_address"]), guarded, tuple(record[PAIRS]))
+            shape = Port(network, record.mac, record.guarded, record.virtual_ips)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _port(resource)
         network = await self._around.network(shape.network)
-        for record in await self._with(shape.mac, network["id"]):
-            self._around.refuse_others(resource.key, tag_of(record), tag)
+        for record in await self._with(shape.mac, network.id):
+            self._around.refuse_others(resource.key, record.tagged, tag)
             return
-        by_id = BY_ID if shape.network == network["id"] else ""
+        by_id = BY_ID if shape.network == network.id else ""
         body = {
-            "network_id": network["id"],
+            "network_id": network.id,
             "mac_address": shape.mac,
             "name": f"{tag.name}-{resource.key.name}",
             "description": described(Tagged(tag, resource.key.name, by_id)),
             "port_security_enabled": shape.guarded,
             **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
             # without an address on networks of nospoon, which Nova takes by `ip_allocation: none`
-            **({"fixed_ips": []} if tag_of(network) is not None else {}),
+            **({"fixed_ips": []} if network.tagged is not None else {}),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})
 
@@ -63,27 +62,27 @@ class PortDriver:
         """Its virtual IPs; with any other change it is replaced."""
         shape = _port(desired)
         network = await self._around.network(shape.network)
-        records = await self._with(shape.mac, network["id"])
+        records = await self._with(shape.mac, network.id)
         if not records:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         for record in records:
-            self._around.refuse_others(desired.key, tag_of(record), tag)
+            self._around.refuse_others(desired.key, record.tagged, tag)
             body = {"port": {PAIRS: _pairs(shape)}}
-            await self._around.api.call(Service.NEUTRON, "PUT", f"/ports/{record['id']}", body)
+            await self._around.api.call(Service.NEUTRON, "PUT", f"/ports/{record.id}", body)
 
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
         assert isinstance(shape, Port), "port keys have port shapes"
         try:
             network = await self._around.network(shape.network)
-            for record in await self._with(shape.mac, network["id"]):
-                self._around.refuse_others(observed.key, tag_of(record), observed.tag)
-                path = f"/ports/{record['id']}"
+            for record in await self._with(shape.mac, network.id):
+                self._around.refuse_others(observed.key, record.tagged, observed.tag)
+                path = f"/ports/{record.id}"
                 await self._around.api.call(Service.NEUTRON, "DELETE", path)
         except Gone:
             return
 
-    async def _with(self, mac: str, network: str) -> list[Mapping[str, object]]:
+    async def _with(self, mac: str, network: str) -> list[NeutronPort]:
         query = {"mac_address": mac, "network_id": network}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.machine import PowerState
+from nospoon.providers.answers import How
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import of_its_owner
 from nospoon.providers.openstack.images import BootImageDriver
@@ -38,7 +39,7 @@ class Rescue:
         if server.status in STARTED_BY:
             await self._actions.act(machine, {STARTED_BY[server.status]: None})
             await self._actions.until(machine, lambda each: each.status == "ACTIVE", POWER)
-        how = {"microversion": OF_VOLUMES} if server.has_root_volume else {}
+        how: How = {"microversion": OF_VOLUMES} if server.has_root_volume else {}
         try:
             await self._actions.act(machine, {"rescue": {"rescue_image_ref": image}}, **how)
         except (HostUnreachable, Gone):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -21,6 +20,7 @@ from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.shown import Metadata, ServerShown
 from nospoon.providers.openstack.tags import (
     PREFIX,
     Tagged,
@@ -139,20 +139,20 @@ class Roster:
             return None
         return server if self._around.is_own(server.tagged, None) else None
 
-    def read_one(self, answer: Mapping[str, Any]) -> Server | None:
+    def read_one(self, answer: Mapping[str, ServerShown]) -> Server | None:
         """What Nova shows of one server."""
         return self._read(answer["server"])
 
-    def _read(self, record: Mapping[str, object]) -> Server | None:
+    def _read(self, record: ServerShown) -> Server | None:
         return read(record, self._around.machine_of)
 
-    def _look(self, record: Mapping[str, Any]) -> tuple[Server | None, UUID | None, str]:
+    def _look(self, record: ServerShown) -> tuple[Server | None, UUID | None, str]:
         """A node's server, or the id of one that went, and when its record changed."""
         went = UUID(record["id"]) if str(record["status"]) in GONE else None
         return self._read(record), went, str(record["updated"])[:LONGEST_TIME]
 
 
-def read(record: Mapping[str, Any], machine_of: MachineOf) -> Server | None:
+def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
     """None for a server that is no node, or one that is gone."""
     metadata = record.get("metadata", {})
     status = str(record["status"])
@@ -183,13 +183,13 @@ def read(record: Mapping[str, Any], machine_of: MachineOf) -> Server | None:
     )
 
 
-def _power(record: Mapping[str, Any], status: str) -> PowerState:
+def _power(record: ServerShown, status: str) -> PowerState:
     if status == RESCUED and record.get("OS-EXT-STS:power_state") == SHUT_DOWN:
         return PowerState.OFF
     return POWERS.get(status, PowerState.OFF)
 
 
-def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
+def _made(metadata: Metadata) -> tuple[Tagged, Machine] | None:
     """What nospoon wrote when it made a server."""
     tagged = of_properties(metadata)
     if tagged is None:
@@ -204,7 +204,7 @@ def _made(metadata: Mapping[str, Any]) -> tuple[Tagged, Machine] | None:
     return tagged, shape
 
 
-def _claimed(record: Mapping[str, Any], machine_of: MachineOf) -> tuple[Tagged, Machine] | None:
+def _claimed(record: ServerShown, machine_of: MachineOf) -> tuple[Tagged, Machine] | None:
     """Whose node a server of others is, and what it is now, but for its NICs."""
     tagged = of_description(record.get("metadata", {}).get(CLAIM))
     firmware, _, asks = ("" if tagged is None else tagged.more).partition("+")
@@ -222,7 +222,7 @@ def claim_of(tag: OwnerTag, name: str, shape: Machine) -> dict[str, str]:
     return {CLAIM: described(Tagged(tag, name, more))}
 
 
-def owners_machine(record: Mapping[str, Any], firmware: Firmware, machine_of: MachineOf) -> Machine:
+def owners_machine(record: ServerShown, firmware: Firmware, machine_of: MachineOf) -> Machine:
     """What a server of others is. Its NICs are Neutron's, its firmware is its image's."""
     flavor = record.get("flavor", {})
     return Machine(
@@ -240,7 +240,7 @@ def owners_machine(record: Mapping[str, Any], firmware: Firmware, machine_of: Ma
     )
 
 
-def _owners_disks(record: Mapping[str, Any]) -> Iterator[MachineDisk]:
+def _owners_disks(record: ServerShown) -> Iterator[MachineDisk]:
     """That of its image, then its flavor's, then its volumes."""
     if record.get("image"):
         yield MachineDisk("nova/root", "virtio", "")
@@ -250,7 +250,7 @@ def _owners_disks(record: Mapping[str, Any]) -> Iterator[MachineDisk]:
         yield MachineDisk(f"cinder/{each['id']}"[:LONGEST_NAME], "virtio", "")
 
 
-def owners_sizes(record: Mapping[str, Any]) -> tuple[int, ...]:
+def owners_sizes(record: ServerShown) -> tuple[int, ...]:
     """Of the same disks in bytes; 0 for volumes, which Nova does not know."""
     flavor = record.get("flavor", {})
     of = {

@@ -22,7 +22,7 @@ from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, port, tag_of
+from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
@@ -34,6 +34,7 @@ from nospoon.providers.openstack.roster import (
     Server,
     metadata,
 )
+from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -203,14 +204,14 @@ class ServerDriver:
             "name": f"{tag.name}-{resource.key.name}",
             "imageRef": image,
             "flavorRef": await self._flavor(shape.flavor),
-            "networks": [{"port": each["id"]} for each in ports] or "none",
+            "networks": [{"port": each.id} for each in ports] or "none",
             "block_device_mapping_v2": [cd, *disks],
             "metadata": metadata(resource.key.name, shape, tag),
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }
-        answer = await self._around.api.call(Service.NOVA, "POST", "/servers", {"server": server})
+        body = {"server": server}
+        id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id)
         self._actions.stir()
-        id_ = answer["server"]["id"]
         try:
             return await self._built(id_)
         except ProviderError as error:
@@ -222,9 +223,8 @@ class ServerDriver:
         end = clock.monotonic() + BUILD * self._around.pause
         while clock.monotonic() < end:
             path = f"/servers/{id_}"
-            server: Server | None = await self._around.api.call(
-                Service.NOVA, "GET", path, read=self._roster.read_one
-            )
+            read = self._roster.read_one
+            server = await self._around.api.call(Service.NOVA, "GET", path, read=read)
             if server is None:
                 raise Gone(f"server {id_} went while it was built")
             if server.status == "ERROR":
@@ -234,19 +234,18 @@ class ServerDriver:
             await asyncio.sleep(self._around.pause)
         raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
 
-    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> Mapping[str, object]:
+    async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> NeutronPort:
         query = {"mac_address": mac}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         async for record in listed:
-            if self._around.is_own(tag_of(record), tag.cluster):
-                found: Mapping[str, object] = record
-                return found
+            if self._around.is_own(record.tagged, tag.cluster):
+                return record
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
     async def _flavor(self, name: str) -> str:
         listed = self._around.api.listed(Service.NOVA, "/flavors", read=partial(_called, name))
         async for id_ in listed:
-            return str(id_)
+            return id_
         raise ProviderError(
             f"cloud {self._around.api.name} has no flavor {name} any more", hint="Plan again."
         )
@@ -268,8 +267,8 @@ class ServerDriver:
         path = f"/servers/{server.id}"
         for nic in shape.nics:
             own = await self._port(desired, nic.mac, tag)
-            if own["device_id"] != str(server.id):  # a port that goes is unplugged by Neutron
-                body = {"interfaceAttachment": {"port_id": own["id"]}}
+            if own.device != str(server.id):  # a port that goes is unplugged by Neutron
+                body = {"interfaceAttachment": {"port_id": own.id}}
                 await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
         tagged = {"metadata": {**metadata(desired.key.name, shape, tag), MADE: "yes"}}
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
@@ -525,6 +524,10 @@ CHANGES = {
     PowerState.OFF: MachineChange.SHUTDOWN,
     PowerState.FAILED: MachineChange.FAILED,
 }
+
+
+def _id(answer: Mapping[str, Ref]) -> str:
+    return str(answer["server"]["id"])[:LONGEST_NAME]
 
 
 def _called(name: str, record: Mapping[str, object]) -> str | None:

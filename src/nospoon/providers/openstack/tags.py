@@ -21,8 +21,6 @@ LONGEST_VALUE = 255
 """Of metadata, in characters, and of a description in Neutron."""
 MOST_VALUES = 128
 """Of a thing's metadata (Nova's usual quota) that are looked at."""
-TAGGED = "tagged"
-"""Under this name a tag is kept with what else is kept of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def properties(tagged: Tagged) -> dict[str, str]:
 def of_properties(tagged: Mapping[str, object]) -> Tagged | None:
     """None for what nospoon did not write."""
     try:
-        said = {key: str(_short(tagged[f"{PREFIX}{key}"])) for key in SAID}
+        said = {key: short(tagged[f"{PREFIX}{key}"]) for key in SAID}
         tag = OwnerTag(
             deployment=said["deployment"],
             cluster=UUID(said["cluster"]),
@@ -93,24 +91,15 @@ def of_properties(tagged: Mapping[str, object]) -> Tagged | None:
     return Tagged(tag, said["name"], said["more"])
 
 
-def kept(record: Mapping[str, object], *names: str) -> dict[str, object]:
-    """These values of what a cloud lists, and its tag under `TAGGED`: what stays of it may be of
-    any length. A list counts as whether there is something in it.
-    """
-    found = {name: _short(record[name]) for name in names if name in record}
-    return found | {TAGGED: of_description(record.get("description"))}
-
-
-def kept_properties(record: Mapping[str, object], *names: str) -> dict[str, object]:
-    """The same of an image, with properties that nospoon writes."""
+def kept_properties(record: Mapping[str, object], *names: str) -> dict[str, str]:
+    """These values of an image, and those that nospoon writes."""
     own = [name for name in record if name.startswith(PREFIX)][:MOST_VALUES]
-    return {name: _short(record[name]) for name in (*own, *names) if name in record}
+    return {name: short(record[name]) for name in (*own, *names) if name in record}
 
 
-def _short(value: object) -> object:
-    if isinstance(value, str):
-        return value[:LONGEST_VALUE]
-    return bool(value) if isinstance(value, list | dict) else value
+def short(value: object) -> str:
+    """What stays of a value that a cloud shows, which may be of any length and type."""
+    return str(bool(value) if isinstance(value, list | dict) else value)[:LONGEST_VALUE]
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
@@ -123,6 +112,6 @@ def whole(name: str, tagged: Mapping[str, object]) -> str:
     """The text that was cut into pieces."""
     keys: Sequence[str] = [key for key in tagged if key.startswith(f"{PREFIX}{name}_")]
     return "".join(
-        str(_short(tagged[key]))
+        short(tagged[key])
         for key in sorted(keys, key=lambda key: int(key.rpartition("_")[2]))[:MOST_VALUES]
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 from nospoon.errors import ProviderError
 from nospoon.runtime.log_rate import RateLimitedLog
@@ -18,6 +18,7 @@ log = RateLimitedLog()
 
 ODD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What comes of a value that is missing, or of another type."""
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -33,9 +34,9 @@ def understood(kind: type[T]) -> type[T]:
     return kind
 
 
-def _call(call: Callable[..., Any]) -> Callable[..., Any]:
+def _call(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     @wraps(call)
-    async def guarded(*given: object, **named: object) -> object:
+    async def guarded(*given: P.args, **named: P.kwargs) -> T:
         try:
             return await call(*given, **named)
         except ODD as error:
@@ -44,9 +45,9 @@ def _call(call: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def _stream(call: Callable[..., AsyncIterator[object]]) -> Callable[..., AsyncIterator[object]]:
+def _stream(call: Callable[P, AsyncIterator[T]]) -> Callable[P, AsyncIterator[T]]:
     @wraps(call)
-    async def guarded(*given: object, **named: object) -> AsyncIterator[object]:
+    async def guarded(*given: P.args, **named: P.kwargs) -> AsyncIterator[T]:
         try:
             async for each in call(*given, **named):
                 yield each

@@ -1,0 +1,54 @@
+"""What Nova, Neutron and Glance show of things, as far as nospoon reads it.
+
+So says the API (https://docs.openstack.org/api-ref/): a cloud may answer anything, so who reads a
+value makes its type of it, and `nospoon.providers.openstack.understood` reports what fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+Metadata = Mapping[str, str]
+Flavor = TypedDict(
+    "Flavor",
+    {
+        "id": str,
+        "name": str,
+        "original_name": str,
+        "vcpus": int,
+        "ram": int,
+        "disk": int,
+        "ephemeral": int,
+        "OS-FLV-EXT-DATA:ephemeral": int,
+    },
+    total=False,
+)
+"""By itself, and in a server, which shows it otherwise. `ram`: MiB; `disk`, `ephemeral`: GiB."""
+
+
+class Fault(TypedDict, total=False):
+    message: str
+
+
+class Ref(TypedDict):
+    id: str
+
+
+ServerShown = TypedDict(
+    "ServerShown",
+    {
+        "id": str,
+        "name": str,
+        "status": str,
+        "updated": str,
+        "metadata": Metadata,
+        "flavor": Flavor,
+        "image": Ref | None,
+        "fault": Fault,
+        "OS-EXT-STS:task_state": str | None,
+        "OS-EXT-STS:power_state": int,
+        "os-extended-volumes:volumes_attached": Sequence[Ref],
+    },
+    total=False,
+)
