@@ -55,6 +55,9 @@ def test_a_keeper_waits_before_it_starts_a_guest_again(
         monkeypatch.setattr(program, name, function)
     monkeypatch.setattr(program, "lives", lambda _: False)
     monkeypatch.setattr(time, "sleep", waited.append)
-    given = {"record": str(tmp_path / "console"), "container": "c", "nics": []}
+    given: program.Start = {
+        "record": str(tmp_path / "console"), "container": "c", "nics": [],
+        "cpus": 1, "memory": 1 << 30, "pids": 100, "put_seed": "",
+    }  # fmt: skip
     program.keep(program.Engine("/nowhere"), tmp_path, given, Closed())
     assert waited == [0.0, 0.0, 1.0, 2.0, 4.0]

@@ -26,9 +26,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 SOCKETS = ("/run/podman/podman.sock", "/run/docker.sock")
@@ -69,6 +69,59 @@ ENDED = ("created", "configured", "exited")
 """States of a container that has no process."""
 THERE = 17
 """Status where a name is another's (EEXIST)."""
+
+
+class Nic(TypedDict):
+    """`port`: of the link on the host; `bridge`: "" for none. `ovs`: settings of its port there, []
+    for a Linux bridge's. `filter`: path of its rules, "" for none, and what puts them up and down.
+    """
+
+    port: str
+    bridge: str
+    mac: str
+    ovs: list[str]
+    filter: str
+    filter_up: str
+    filter_down: str
+
+
+class Start(TypedDict):
+    """With what a container starts (start.json). `record`: path of its console's log; `memory`:
+    bytes; `put_seed`: the program that writes cloud-init's data.
+    """
+
+    container: str
+    record: str
+    cpus: int
+    memory: int
+    pids: int
+    put_seed: str
+    nics: list[Nic]
+
+
+class ContainerState(TypedDict):
+    Status: str
+    Pid: int
+    ExitCode: int
+
+
+class Labeled(TypedDict):
+    Labels: dict[str, str] | None
+
+
+class Container(TypedDict):
+    """What is read of libpod's `inspect`."""
+
+    State: ContainerState
+    Config: Labeled
+
+
+class Listed(TypedDict):
+    """What is read of a list of containers or images."""
+
+    Id: str
+    Image: str
+    Labels: dict[str, str]
 
 
 class EngineError(Exception):
@@ -131,15 +184,15 @@ class Engine:
     def get(self, target: str, **query: str) -> Any:
         return json.loads(self.call("GET", target, query=query) or b"null")
 
-    def container(self, name: str) -> dict[str, Any] | None:
+    def container(self, name: str) -> Container | None:
         """What it says of one, None where it is not there."""
         try:
-            found = self.get(f"{LIBPOD}/containers/{name}/json")
+            found: Container = self.get(f"{LIBPOD}/containers/{name}/json")
         except EngineError as error:
             if error.status == 404:
                 return None
             raise
-        return dict(found)
+        return found
 
     def console(self, name: str) -> socket.socket:
         """Both ways: after the head of the answer come its bytes."""
@@ -370,7 +423,7 @@ def make_root(engine: Engine, name: str, image: str, host: str, root: str, path:
         remove_root(engine, name, root, path)
 
 
-def check_owner(found: dict[str, Any], root: str, path: str) -> None:
+def check_owner(found: Container, root: str, path: str) -> None:
     """By both labels: another program's container of an image of nospoon's has those of its image.
     Ends the program with `THERE` where it is another's.
     """
@@ -411,7 +464,7 @@ def remove_unused(engine: Engine, name: str, root: str) -> None:
     remove_image(engine, name)
 
 
-def listed(engine: Engine, kind: str, root: str) -> list[tuple[dict[str, Any], str]]:
+def listed(engine: Engine, kind: str, root: str) -> list[tuple[Listed, str]]:
     """What nospoon made, and the paths of their records. Another program's container of an image
     has the labels of that, and its path.
     """
@@ -475,9 +528,7 @@ def hold(directory: Path, patience: float = LONGEST) -> int:
             return lock
 
 
-def leave_keeper(
-    engine: Engine, directory: Path, given: dict[str, Any], console: socket.socket
-) -> None:
+def leave_keeper(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
     """A process that goes on when this one has ended."""
     keeper = os.fork()
     if keeper == 0:
@@ -498,7 +549,7 @@ def write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def bring_up(engine: Engine, directory: Path, given: dict[str, Any]) -> socket.socket:
+def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     """Its console, when its init was begun."""
     name = given["container"]
     engine.call("POST", f"{LIBPOD}/containers/{name}/init")
@@ -517,7 +568,7 @@ def bring_up(engine: Engine, directory: Path, given: dict[str, Any]) -> socket.s
     return console
 
 
-def limit(engine: Engine, name: str, given: dict[str, Any]) -> None:
+def limit(engine: Engine, name: str, given: Start) -> None:
     """Memory and swap together: what has no swap is limited all the same."""
     body = {
         "cpu": {"quota": given["cpus"] * 100_000, "period": 100_000},
@@ -543,7 +594,7 @@ def delegate(pid: int) -> None:
                     os.chown(group / each, first, first)
 
 
-def plug(pid: int, number: int, nic: dict[str, Any]) -> None:
+def plug(pid: int, number: int, nic: Nic) -> None:
     """A link into its network, up at both ends, with its filter before it is."""
     port, bridge = nic["port"], nic["bridge"]
     if not bridge:
@@ -563,7 +614,7 @@ def plug(pid: int, number: int, nic: dict[str, Any]) -> None:
     run("nsenter", "-t", str(pid), "-n", "ip", "link", "set", "dev", f"eth{number}", "up")
 
 
-def unplug(nic: dict[str, Any]) -> None:
+def unplug(nic: Nic) -> None:
     port = nic["port"]
     if Path(f"/sys/class/net/{port}").exists():
         with contextlib.suppress(EngineError):
@@ -587,7 +638,7 @@ def put_seed(pid: int, seed: Path, program: str) -> None:
         raise EngineError(f"cloud-init's data: {done.stderr.decode(errors='replace').strip()}")
 
 
-def keep(engine: Engine, directory: Path, given: dict[str, Any], console: socket.socket) -> None:
+def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
     """Until it ends by itself. A service of the engine that ends meanwhile takes the console with
     it; the container goes on, and is asked for again.
     """
@@ -677,7 +728,7 @@ def kill(engine: Engine, place: str) -> None:
     end(engine, directory, given)
 
 
-def end(engine: Engine, directory: Path, given: dict[str, Any]) -> None:
+def end(engine: Engine, directory: Path, given: Start) -> None:
     name = given["container"]
     found = engine.container(name)
     if found is not None and found["State"]["Status"] not in ENDED:
@@ -688,7 +739,7 @@ def end(engine: Engine, directory: Path, given: dict[str, Any]) -> None:
     clean(directory, given)
 
 
-def clean(directory: Path, given: dict[str, Any]) -> None:
+def clean(directory: Path, given: Start) -> None:
     for nic in given["nics"]:
         if nic["bridge"]:
             unplug(nic)
@@ -727,7 +778,7 @@ def main(words: Sequence[str]) -> None:
     where, command, *given = words
     os.environ["PATH"] = f"{SYSTEM}:{os.environ.get('PATH', '')}"
     engine = Engine(where)
-    commands: dict[str, Any] = {
+    commands: dict[str, Callable[..., None]] = {
         "facts": facts,
         "import": import_image,
         "remove-image": remove_unused,

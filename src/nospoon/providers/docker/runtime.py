@@ -14,6 +14,7 @@ from nospoon.providers.containers import filters
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
+from nospoon.providers.docker.program import Nic, Start
 from nospoon.providers.docker.storage import engine_name
 from nospoon.runtime import process
 
@@ -37,7 +38,7 @@ class DockerRuntime:
         for nic in filtered:
             text = filters.render(machine, name, nic)
             await self.host.write(filters.path_of(directory, nic), text)
-        given = {
+        given: Start = {
             "container": engine_name(root),
             "record": log,
             "cpus": machine.cpus,
@@ -74,8 +75,7 @@ class DockerRuntime:
         return PipedConsole(await process.pipe(argv))
 
 
-def _nic(directory: str, nic: MachineNic, *, is_filtered: bool) -> dict[str, object]:
-    """As the program takes it. `ovs`: settings of its port there, [] for a Linux bridge's."""
+def _nic(directory: str, nic: MachineNic, *, is_filtered: bool) -> Nic:
     return {
         "port": nic.port,
         "bridge": nic.bridge,
