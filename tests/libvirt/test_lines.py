@@ -16,7 +16,8 @@ import libvirt
 import pytest
 
 from nospoon.errors import HostUnreachable
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.bindings import Connect
+from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.lines import Lines, Patience
 from nospoon.testing.libvirtd import OwnLibvirt, wait_until
 

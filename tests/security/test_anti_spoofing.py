@@ -11,6 +11,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from queue import Queue
+from typing import cast
 from uuid import UUID, uuid4
 from xml.etree import ElementTree as ET
 
@@ -36,6 +37,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolve import Surroundings, resolve
 from nospoon.plan.words import field_text
+from nospoon.providers.libvirt.bindings import Domain
 from nospoon.providers.libvirt.boots import start_domain
 from nospoon.providers.libvirt.capabilities import has_filter
 from nospoon.providers.libvirt.domain_parse import nics_of
@@ -260,7 +262,7 @@ def test_filters_that_another_program_disturbed_are_made_again(
 ) -> None:
     domain = Disturbed(why=why, times=times)
     with nullcontext() if starts else pytest.raises(libvirt.libvirtError):
-        start_domain(domain, libvirt.VIR_DOMAIN_START_PAUSED)
+        start_domain(cast("Domain", domain), libvirt.VIR_DOMAIN_START_PAUSED)
     assert domain.asked == asked
 
 

@@ -19,12 +19,12 @@ import libvirt
 from nospoon.errors import ProviderError
 from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt.adopted import of_its_owner
+from nospoon.providers.libvirt.bindings import Connect, Domain, VirPool
 from nospoon.providers.libvirt.domain_parse import is_added
 from nospoon.providers.libvirt.domain_xml import DISK_PREFIX
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, parsed, text_of, written
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.monitor import Domain
-from nospoon.providers.libvirt.pools import VirPool, our_pool, refreshed
+from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.pools import our_pool, refreshed
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.storage_xml import ADDED, added_file, parse_pool, render_volume
 from nospoon.providers.libvirt.volumes import file_named

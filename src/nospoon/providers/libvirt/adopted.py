@@ -19,11 +19,11 @@ from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cluster import Arch
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, OwnerTag
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.elements import attribute_of, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA, OPERATION_INVALID
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
-from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import (
     BOOT,
     CDROM,

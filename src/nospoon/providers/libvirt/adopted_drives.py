@@ -20,11 +20,10 @@ import libvirt
 import structlog
 
 from nospoon.errors import ProviderError
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
-from nospoon.providers.libvirt.hypervisor import Connect
-from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import CDROM
 from nospoon.providers.libvirt.storage_xml import MEDIUM
 

@@ -23,12 +23,12 @@ from xml.etree import ElementTree as ET
 import libvirt
 
 from nospoon.errors import ProviderError
+from nospoon.providers.libvirt.bindings import Domain
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
 from nospoon.providers.libvirt.flash import Edit, Flash, NotRegular, edited
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.key_databases import DATABASES, with_keys_of
-from nospoon.providers.libvirt.monitor import Domain
 from nospoon.providers.libvirt.owner import VARIABLES
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.varstore import (

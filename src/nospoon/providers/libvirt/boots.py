@@ -27,10 +27,11 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerState
 from nospoon.providers.libvirt.added import Added
 from nospoon.providers.libvirt.adopted_drives import lacks_drive
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.elements import element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN_METADATA
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, fault_of
-from nospoon.providers.libvirt.monitor import Domain, execute, set_order
+from nospoon.providers.libvirt.hypervisor import Hypervisor, fault_of
+from nospoon.providers.libvirt.monitor import execute, set_order
 from nospoon.providers.libvirt.nvram import Nvram, edits_for, enters_setup
 from nospoon.providers.libvirt.owner import BOOT
 from nospoon.providers.libvirt.presence import Presence

@@ -15,10 +15,10 @@ import libvirt
 from nospoon.model.capabilities import ChangeRule
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources import Kind
+from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC, MACHINE_TYPES
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_NWFILTER, NO_SUPPORT
-from nospoon.providers.libvirt.hypervisor import Connect
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: {

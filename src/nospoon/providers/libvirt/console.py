@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeVar, TypeVarTuple
 from uuid import UUID
 
 import libvirt
 
 from nospoon.errors import Gone, NospoonError, ProviderError
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.monitor import Domain, execute
+from nospoon.providers.libvirt.bindings import Connect, Domain, Stream
+from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.monitor import execute
 from nospoon.runtime.joined_bytes import JoinedBytes
 from nospoon.runtime.tasks import Tasks
 
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 CHUNK = 1 << 16
 CHARDEV = "charserial0"
 """What libvirt calls the first serial port's backend."""
@@ -27,6 +31,13 @@ READABLE = (
     | libvirt.VIR_STREAM_EVENT_ERROR
     | libvirt.VIR_STREAM_EVENT_HANGUP
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    connect: Connect
+    domain: Domain
+    stream: Stream
 
 
 class LibvirtConsole:
@@ -44,9 +55,7 @@ class LibvirtConsole:
         self._typing = ThreadPoolExecutor(1, thread_name_prefix="console typing")
         self._closing = ThreadPoolExecutor(1, thread_name_prefix="console end")
         self._turn = asyncio.Lock()
-        self._stream: Any = None
-        self._connect: Connect = None
-        self._domain: Domain = None
+        self._attached: _Attached | None = None
         self._incoming = JoinedBytes()
         self._writable = asyncio.Event()
 
@@ -63,10 +72,10 @@ class LibvirtConsole:
             stream.eventRemoveCallback()
             stream.abort()
             raise
-        self._connect, self._domain, self._stream = connect, domain, stream
+        self._attached = _Attached(connect, domain, stream)
         return int(domain.ID())
 
-    def _ready(self, stream: Any, events: int, _opaque: object) -> None:
+    def _ready(self, stream: Stream, events: int, _opaque: object) -> None:
         """In libvirt's event thread."""
         if events & libvirt.VIR_STREAM_EVENT_WRITABLE:
             stream.eventUpdateCallback(READABLE)
@@ -77,13 +86,14 @@ class LibvirtConsole:
             data = stream.recv(CHUNK)
         except libvirt.libvirtError:
             data = b""
-        if data != WOULD_BLOCK:
-            if not data:
-                stream.eventRemoveCallback()
-                self._loop.call_soon_threadsafe(self._writable.set)  # nobody writes any more
-                self._loop.call_soon_threadsafe(self._incoming.end)
-            else:
-                self._loop.call_soon_threadsafe(self._incoming.put, data)
+        if isinstance(data, int):
+            return  # it would block
+        if not data:
+            stream.eventRemoveCallback()
+            self._loop.call_soon_threadsafe(self._writable.set)  # no one writes any more
+            self._loop.call_soon_threadsafe(self._incoming.end)
+        else:
+            self._loop.call_soon_threadsafe(self._incoming.put, data)
 
     def _lost(self, _connect: object, _reason: int, _opaque: object) -> None:
         """In libvirt's event thread: the connection is gone. Its streams tell nobody."""
@@ -102,15 +112,14 @@ class LibvirtConsole:
         rest = data
         async with self._turn:
             while rest:
-                if self._stream is None:
-                    raise Gone("the console was closed")
+                stream = self._must().stream
                 try:
-                    sent = await self._in(self._typing, self._stream.send, rest)
+                    sent = await self._in(self._typing, stream.send, rest)
                 except libvirt.libvirtError as error:
                     raise Gone("the console has ended: the machine stopped") from error
                 if sent == WOULD_BLOCK:
                     self._writable.clear()
-                    self._stream.eventUpdateCallback(READABLE | libvirt.VIR_STREAM_EVENT_WRITABLE)
+                    stream.eventUpdateCallback(READABLE | libvirt.VIR_STREAM_EVENT_WRITABLE)
                     await self._writable.wait()
                 else:
                     rest = rest[sent:]
@@ -118,9 +127,7 @@ class LibvirtConsole:
     async def send_break(self) -> None:
         """By QEMU's monitor: a libvirt stream carries bytes only. Raises `Gone`."""
         async with self._turn:
-            if self._stream is None:
-                raise Gone("the console was closed")
-            send = partial(execute, self._domain, "chardev-send-break", id=CHARDEV)
+            send = partial(execute, self._must().domain, "chardev-send-break", id=CHARDEV)
             try:
                 await self._in(self._typing, send)
             except libvirt.libvirtError as error:
@@ -128,19 +135,24 @@ class LibvirtConsole:
 
     async def close(self) -> None:
         """Let go, so that another may attach."""
-        if self._stream is None:
+        attached, self._attached = self._attached, None
+        if attached is None:
             return
-        stream, self._stream = self._stream, None
-        connect, self._connect = self._connect, None
         self._writable.set()  # who waits to write learns that it is closed
         try:
-            await self._in(self._closing, _abort, stream, connect)
+            await self._in(self._closing, _abort, attached)
         finally:
             self._typing.shutdown(wait=False, cancel_futures=True)
             self._closing.shutdown(wait=False)
         self._incoming.end()
 
-    async def _in(self, thread: ThreadPoolExecutor, call: Callable[..., Any], *args: object) -> Any:
+    def _must(self) -> _Attached:
+        """Raises `Gone`."""
+        if self._attached is None:
+            raise Gone("the console was closed")
+        return self._attached
+
+    async def _in(self, thread: ThreadPoolExecutor, call: Callable[[*Ts], R], *args: *Ts) -> R:
         return await self._loop.run_in_executor(thread, call, *args)
 
 
@@ -188,12 +200,13 @@ async def attached(
     return console
 
 
-async def _left(opening: asyncio.Task[Any], console: LibvirtConsole) -> None:
+async def _left(opening: asyncio.Task[NospoonError | None], console: LibvirtConsole) -> None:
     await asyncio.wait([opening])
     await console.close()
 
 
-def _abort(stream: Any, connect: Connect) -> None:
+def _abort(attached: _Attached) -> None:
+    connect, stream = attached.connect, attached.stream
     ends = (
         connect.unregisterCloseCallback, stream.eventRemoveCallback, stream.abort, connect.close,
     )  # fmt: skip

@@ -14,11 +14,12 @@ from xml.etree import ElementTree as ET
 import libvirt
 
 from nospoon.model.resources import ExistingVolume
+from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import pool_owner
-from nospoon.providers.libvirt.pools import POOL_NAME, VirPool, VirVolume, refreshed
+from nospoon.providers.libvirt.pools import POOL_NAME, refreshed
 from nospoon.providers.libvirt.storage_xml import parse_volume
 from nospoon.providers.libvirt.volumes import file_named
 

@@ -22,10 +22,9 @@ import libvirt
 import structlog
 
 from nospoon.errors import HostUnreachable
+from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.faults import Fault, translate
-from nospoon.providers.libvirt.lines import HANGS, Connect, Lines, Patience
-
-__all__ = ["Connect", "Hypervisor", "fault_of", "ignoring"]
+from nospoon.providers.libvirt.lines import HANGS, Lines, Patience
 
 log = structlog.get_logger()
 T = TypeVar("T")

@@ -22,12 +22,12 @@ import libvirt
 from nospoon.model.connections import Libvirt
 from nospoon.model.resources import OwnerTag, Pool
 from nospoon.plan import identity
+from nospoon.providers.libvirt.bindings import Connect, VirPool
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_uuid
 from nospoon.providers.libvirt.pools import (
-    VirPool,
     has_directory,
     made_pool,
     our_pools,

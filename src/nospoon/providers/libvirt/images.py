@@ -21,11 +21,12 @@ import structlog
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenImage
+from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.image_cache import Cached, ImageCache, refer
 from nospoon.providers.libvirt.owner import SHARED_IMAGES
-from nospoon.providers.libvirt.pools import VirPool, our_pool, our_pools, refreshed, volumes_seen
+from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed, volumes_seen
 from nospoon.providers.libvirt.storage_xml import (
     COMPLETE,
     REFERENCE,
@@ -253,16 +254,16 @@ def _check_space(host: str, pool: VirPool, needed: int) -> None:
         )
 
 
-def _upload(connect: Connect, volume: object, path: str) -> str:
+def _upload(connect: Connect, volume: VirVolume, path: str) -> str:
     """Send the file through libvirt; returns the sha256 of what was sent."""
     with Path(path).open("rb") as file:
         return _send(connect, volume, file, _size(path))
 
 
-def _send(connect: Connect, volume: object, content: IO[bytes], size: int) -> str:
+def _send(connect: Connect, volume: VirVolume, content: IO[bytes], size: int) -> str:
     digest = hashlib.sha256()
     stream = connect.newStream(0)
-    volume.upload(stream, 0, size, 0)  # type: ignore[attr-defined]  # a virStorageVol
+    volume.upload(stream, 0, size, 0)
     try:
         while chunk := content.read(CHUNK):
             digest.update(chunk)

@@ -20,10 +20,10 @@ import libvirt
 import structlog
 
 from nospoon.errors import NospoonError
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.console import LibvirtConsole
 from nospoon.providers.libvirt.elements import element, leaf, written
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.telling import tell
 

@@ -18,16 +18,14 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import libvirt
 
 from nospoon.errors import HostUnreachable
 from nospoon.providers.libvirt import event_loop
+from nospoon.providers.libvirt.bindings import Connect
 from nospoon.runtime import clock as clocks
 
-Connect = Any
-"""A `libvirt.virConnect`: libvirt-python has no types."""
 HANGS = "Does libvirtd hang there? Restart it: `systemctl restart libvirtd`; machines go on."
 
 
@@ -151,7 +149,7 @@ def _open(uri: str, patience: Patience, opening: Future[Connect]) -> None:
 
 
 def _opened(uri: str, patience: Patience) -> Connect:
-    connect = libvirt.open(uri)
+    connect: Connect = libvirt.open(uri)
     try:
         connect.setKeepAlive(patience.keepalive, patience.missed)
     except libvirt.libvirtError:

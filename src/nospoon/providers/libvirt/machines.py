@@ -26,6 +26,7 @@ from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.boots import Boots, Started
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
@@ -33,11 +34,11 @@ from nospoon.providers.libvirt.domain_xml import Stage, render_domain
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.flash import Flash
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import DomainDrives
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
-from nospoon.providers.libvirt.monitor import PAUSE_REASONS, Domain, run_state
+from nospoon.providers.libvirt.monitor import PAUSE_REASONS, run_state
 from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
@@ -272,12 +273,12 @@ class MachineDriver:
         """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
         medium = ""
         name = domain_name(machine.pool, owner.name)
-        for find, what in (
-            (connect.lookupByUUID, machine.uuid.bytes),
-            (connect.lookupByName, name),
+        for find in (
+            partial(connect.lookupByUUID, machine.uuid.bytes),
+            partial(connect.lookupByName, name),
         ):
             with ignoring(NO_DOMAIN):
-                domain = find(what)
+                domain = find()
                 known = self._roster.look(domain)
                 same = known is not None and known.owner.tag.cluster == owner.tag.cluster
                 if not same or domain.UUID() != machine.uuid.bytes:

@@ -20,13 +20,13 @@ import libvirt
 from nospoon.errors import ProviderError
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.adopted_drives import borrow, give_back
+from nospoon.providers.libvirt.bindings import Connect, Domain, VirPool
 from nospoon.providers.libvirt.domain_parse import is_seed, medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
-from nospoon.providers.libvirt.monitor import Domain
-from nospoon.providers.libvirt.pools import VirPool, our_pool
+from nospoon.providers.libvirt.pools import our_pool
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import MEDIUM, medium_file, parse_pool
 from nospoon.providers.libvirt.volumes import file_named

@@ -12,10 +12,9 @@ from xml.etree import ElementTree as ET
 import libvirt
 
 from nospoon.model.resources import Machine, Observed
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import unlinked
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.hypervisor import Connect
-from nospoon.providers.libvirt.monitor import Domain
 
 
 def autostarted(connect: Connect) -> set[bytes]:

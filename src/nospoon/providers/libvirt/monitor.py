@@ -17,11 +17,9 @@ import libvirt_qemu
 
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
+from nospoon.providers.libvirt.bindings import Domain
 from nospoon.providers.libvirt.domain_parse import Bootable, bootables, own_order
 from nospoon.providers.libvirt.elements import parsed
-
-Domain = Any
-"""A `libvirt.virDomain`."""
 
 PRELAUNCH = "prelaunch"
 NOT_BOOTABLE = -1

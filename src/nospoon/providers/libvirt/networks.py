@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 import libvirt
 
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
+from nospoon.providers.libvirt.bindings import Connect, VirNetwork
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import (
     NO_INTERFACE,
@@ -22,15 +22,13 @@ from nospoon.providers.libvirt.faults import (
     OPERATION_INVALID,
 )
 from nospoon.providers.libvirt.host_guard import HostGuard
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, Tunnels
 from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner
-
-VirNetwork = Any
 
 ONE_SUBNET = 'echo 1 >"/proc/sys/net/ipv4/conf/$1/arp_filter"'
 """Shell: the host answers ARP to addresses of a bridge's own network alone (ip-sysctl.rst). It

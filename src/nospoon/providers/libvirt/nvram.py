@@ -22,13 +22,14 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables, start_and_end
+from nospoon.providers.libvirt.bindings import Connect, VirPool
 from nospoon.providers.libvirt.elements import parsed, text_of, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, STORAGE_VOL_EXIST
 from nospoon.providers.libvirt.flash import Edit, Flash, edited
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.key_databases import key_databases, with_keys_of
 from nospoon.providers.libvirt.owner import Owner
-from nospoon.providers.libvirt.pools import VirPool, our_pool
+from nospoon.providers.libvirt.pools import our_pool
 from nospoon.providers.libvirt.roster import Known, Roster
 from nospoon.providers.libvirt.storage_xml import (
     NVRAM,

@@ -19,10 +19,11 @@ import libvirt
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
 from nospoon.providers.libvirt import openvswitch
+from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.elements import attribute_of, parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.printed import rows_of
 from nospoon.runtime import process

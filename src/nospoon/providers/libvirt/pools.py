@@ -6,7 +6,6 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
@@ -15,6 +14,7 @@ import structlog
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
+from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import (
     INTERNAL_ERROR,
@@ -22,14 +22,12 @@ from nospoon.providers.libvirt.faults import (
     OPERATION_INVALID,
     SYSTEM_ERROR,
 )
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import SHARED_IMAGES, pool_owner, pool_uuid
 from nospoon.providers.libvirt.storage_xml import NVRAM, is_ours, parse_pool, render_pool
 from nospoon.providers.libvirt.tags import clusters
 
 log = structlog.get_logger()
-VirPool = Any
-VirVolume = Any
 NOT_STARTED = (NO_STORAGE_POOL, OPERATION_INVALID)
 POOL_NAME = "nospoon-"
 

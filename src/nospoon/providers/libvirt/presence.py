@@ -26,7 +26,8 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.providers.feed import EventFeed
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
+from nospoon.providers.libvirt.bindings import Connect, Domain
+from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.monitor import PAUSE_REASONS, PRELAUNCH, run_state
 from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.providers.libvirt.roster import Known, Roster
@@ -119,13 +120,13 @@ class Presence:
             with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens
                 loop.call_soon_threadsafe(action, *values)
 
-        def lifecycle(_c: object, domain: Connect, event: int, detail: int, _o: object) -> None:
+        def lifecycle(_c: object, domain: Domain, event: int, detail: int, _o: object) -> None:
             hand_over(self._arrived, Lifecycle(UUID(bytes=domain.UUID()), event, detail))
 
-        def reboot(_c: object, domain: Connect, _o: object) -> None:
+        def reboot(_c: object, domain: Domain, _o: object) -> None:
             hand_over(self._arrived, Rebooted(UUID(bytes=domain.UUID())))
 
-        def metadata(_c: object, domain: Connect, _t: int, uri: str | None, _o: object) -> None:
+        def metadata(_c: object, domain: Domain, _t: int, uri: str | None, _o: object) -> None:
             if uri == NAMESPACE:  # another process tagged it, or removed our tag
                 defined = Lifecycle(UUID(bytes=domain.UUID()), libvirt.VIR_DOMAIN_EVENT_DEFINED, 0)
                 hand_over(self._arrived, defined)
@@ -189,7 +190,7 @@ class Presence:
             if self._roster.look(domain) is not None
         ]
 
-    def _power(self, domain: Connect, state: int) -> tuple[PowerState, str]:
+    def _power(self, domain: Domain, state: int) -> tuple[PowerState, str]:
         """Of a machine that is paused, QEMU knows whether it has failed."""
         if state == libvirt.VIR_DOMAIN_PAUSED:
             reason = PAUSE_REASONS.get(run_state(domain), "")

@@ -10,11 +10,11 @@ import libvirt
 from nospoon.errors import Gone
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import boot_order, has_boot_iso, parse_firmware
 from nospoon.providers.libvirt.elements import parsed, text_of
 from nospoon.providers.libvirt.faults import NO_DOMAIN
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
-from nospoon.providers.libvirt.monitor import Domain
+from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import Owner, owner_in
 
 

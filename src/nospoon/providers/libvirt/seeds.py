@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from nospoon.model.seed import Seed
 from nospoon.protocols import iso9660
-from nospoon.providers.libvirt.hypervisor import Connect
+from nospoon.providers.libvirt.bindings import Connect, VirPool
 from nospoon.providers.libvirt.images import send_bytes
-from nospoon.providers.libvirt.pools import VirPool
 from nospoon.providers.libvirt.storage_xml import SEED, seed_file
 
 LABEL = "cidata"

@@ -19,9 +19,10 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import KeptState
 from nospoon.providers.libvirt.adopted import of_its_owner
+from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor
-from nospoon.providers.libvirt.monitor import Domain, execute
+from nospoon.providers.libvirt.hypervisor import Hypervisor
+from nospoon.providers.libvirt.monitor import execute
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.storage_xml import (
     NVRAM,

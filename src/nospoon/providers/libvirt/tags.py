@@ -9,9 +9,10 @@ from uuid import UUID
 import libvirt
 
 from nospoon.model.resources import OwnerTag
+from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
-from nospoon.providers.libvirt.hypervisor import Connect, ignoring
+from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import owner_in, pool_owner
 from nospoon.providers.libvirt.plugs import described
 

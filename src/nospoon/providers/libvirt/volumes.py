@@ -13,15 +13,14 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use
+from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
-from nospoon.providers.libvirt.hypervisor import Connect, Hypervisor, ignoring
+from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import domain_name, owner_in
 from nospoon.providers.libvirt.pools import (
     NOT_STARTED,
     FoundPool,
-    VirPool,
-    VirVolume,
     our_pool,
     our_pools,
     refreshed,
