@@ -65,7 +65,7 @@ def test_what_the_bmc_records_itself_has_a_type_that_is_known() -> None:
 @given(st.binary(min_size=13, max_size=13))
 def test_whatever_a_client_adds_is_told(data: bytes) -> None:
     found = decoded(Record(1, 0.0, Kind.ADDED, raw=bytes(2) + b"\x02" + data))
-    assert re.fullmatch("0x[0-9a-f]{8}", found["MessageId"])
+    assert re.fullmatch("0x[0-9a-f]{8}", str(found["MessageId"]))
     known = {"Assert", "Deassert", "OEM", *(each for words in CODES.values() for each in words)}
     assert found["EntryCode"] in known
 

@@ -155,7 +155,7 @@ async def fetch(path: str) -> dict[str, Any]:
 
 
 async def asked(text: str, count: int = 500) -> dict[str, Any]:
-    return await query.apply(members(count), QueryParams(text), fetch)
+    return dict(await query.apply(members(count), QueryParams(text), fetch))
 
 
 async def test_pages_are_as_asked() -> None:
@@ -189,7 +189,7 @@ async def test_a_collection_that_is_expanded_inside_of_another_resource_comes_in
         return members(500) if path == "/s" else await fetch(path)
 
     root = {"@odata.id": "/", "Things": {"@odata.id": "/s"}}
-    told = (await query.apply(root, QueryParams("$expand=.($levels=2)"), found))["Things"]
+    told: Any = (await query.apply(root, QueryParams("$expand=.($levels=2)"), found))["Things"]
     assert [each["Name"] for each in told["Members"]] == [f"/s/{n}" for n in range(query.PAGE)]
     assert told["Members@odata.nextLink"] == f"/s?$expand=.&$skip={query.PAGE}"
 

@@ -43,7 +43,8 @@ async def test_what_is_expanded_has_so_many_bytes_at_most() -> None:
 
     links = [{"@odata.id": f"/{number}"} for number in range(10)]
     body = {"@odata.id": "/", "Members": links}
-    found = await query.apply(body, QueryParams("$expand=."), fetch, size=lambda: fetched[0])
+    asked = QueryParams("$expand=.")
+    found = dict[str, Any](await query.apply(body, asked, fetch, size=lambda: fetched[0]))
     full = [each for each in found["Members"] if "Name" in each]
     assert len(full) == query.LONGEST_EXPANDED >> 20
     assert found["Members"][len(full) :] == links[len(full) :]

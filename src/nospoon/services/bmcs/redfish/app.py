@@ -12,7 +12,7 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -223,9 +223,11 @@ async def _queried(exchange: Exchange, response: Response) -> Response:
     found, is_page = exchange.listed, asked.keys() <= {"$top", "$skip"}
     if found is not None and is_page and "Members" in found.body:
         # of a long list only what is asked for is made
-        body = query.page({**found.body, "Members": found.paths}, asked)
-        body["Members"] = await links_of(body["Members"], exchange.rest)
-        return await represented(exchange, body, _kept_headers(response), again=False)
+        some = query.page({**found.body, "Members": found.paths}, asked)
+        paths = some["Members"]
+        assert isinstance(paths, Sequence), "a page of them"
+        page = {**some, "Members": await links_of(paths, exchange.rest)}
+        return await represented(exchange, page, _kept_headers(response), again=False)
     body = await _body_of(exchange, response)
     fetched = [0]
     fetch = partial(_fetch, exchange, fetched)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,14 +43,14 @@ def _choices(*allowed: str) -> Read:
 def _texts(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise errors.wrong_type(name, value)
-    return tuple(_few(name, value))
+    _check_few(name, value)
+    return tuple(value)
 
 
-def _few(name: str, value: list[Any]) -> list[Any]:
+def _check_few(name: str, value: Sequence[object]) -> None:
     """Every event is compared with each of them."""
     if len(value) > MOST_ENTRIES:
         raise errors.wrong_format(name, f"{len(value)} entries", f"at most {MOST_ENTRIES} entries")
-    return value
 
 
 def _types(name: str, value: object) -> tuple[str, ...]:
@@ -73,8 +73,9 @@ def _message_ids(name: str, value: object) -> tuple[str, ...]:
 def _origins(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise errors.wrong_type(name, value)
+    _check_few(name, value)
     found = []
-    for each in _few(name, value):
+    for each in value:
         match each:
             case {"@odata.id": str(path)}:
                 found.append(path)
@@ -180,7 +181,7 @@ def _check_size(body: Mapping[str, object]) -> None:
 _SHOWN = frozenset({"Id", "Name", "Status", "Actions"})
 
 
-def _read(table: Mapping[str, tuple[str, Read]], body: Mapping[str, Any]) -> dict[str, Any]:
+def _read(table: Mapping[str, tuple[str, Read]], body: Mapping[str, object]) -> dict[str, Any]:
     return {
         attribute: read(name, body[name])
         for name, (attribute, read) in table.items()

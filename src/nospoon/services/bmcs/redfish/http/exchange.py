@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
@@ -222,7 +222,7 @@ class Exchange:
                     raise errors.too_large()
         return bytes(found)
 
-    async def body(self) -> dict[str, Any]:
+    async def body(self) -> dict[str, object]:
         """The request's JSON object. Raises `RedfishError`."""
         data = await self.receive()
         kind = self.request.headers.get("content-type", "application/json")
@@ -292,14 +292,14 @@ def _written(data: bytes, status: int, headers: Mapping[str, str]) -> Response:
     return response
 
 
-def tagged(exchange: Exchange, body: dict[str, Any]) -> Response:
+def tagged(exchange: Exchange, body: dict[str, object]) -> Response:
     """A resource with its ETag; 304 when the client has it (RFC 9110 §13.1.2).
 
     With query parameters the client has something else: they are to be looked at first.
     """
     data = JSON.encode(body)
     tag = tag_of(data) if CLOCK not in body else etag(body)
-    return _tagged(exchange, data, tag, body["@odata.type"])
+    return _tagged(exchange, data, tag, str(body["@odata.type"]))
 
 
 def _tagged(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Response:
@@ -318,13 +318,13 @@ class Listed:
     `place`: the names that lead to the list. `data`: all of it as JSON, `tag`: its ETag.
     """
 
-    body: dict[str, Any]
+    body: dict[str, object]
     paths: Sequence[str]
     data: bytes
     tag: str
     place: tuple[str, ...] = ("Members",)
 
-    async def whole(self, rest: Rest) -> dict[str, Any]:
+    async def whole(self, rest: Rest) -> dict[str, object]:
         """The body with its links."""
         links = await links_of(self.paths, rest)
         return {**_with_links(self.body, self.place, links), "@odata.etag": self.tag}
@@ -339,9 +339,15 @@ async def links_of(paths: Sequence[str], rest: Rest) -> list[dict[str, str]]:
     return links
 
 
-def _with_links(body: dict[str, Any], place: Sequence[str], links: list[Any]) -> dict[str, Any]:
+def _with_links(
+    body: Mapping[str, object], place: Sequence[str], links: list[dict[str, str]]
+) -> dict[str, object]:
     first, *further = place
-    return {**body, first: _with_links(body[first], further, links) if further else links}
+    if not further:
+        return {**body, first: links}
+    inner = body[first]
+    assert isinstance(inner, Mapping), "a list below it has that place"
+    return {**body, first: _with_links(inner, further, links)}
 
 
 async def listed(
@@ -384,10 +390,10 @@ async def linked(
         return len(paths), Listed(body, paths, data, tag, place)
 
     exchange.listed = found = await exchange.kept("/".join((path, *place)), make)
-    return _tagged(exchange, found.data, found.tag, found.body["@odata.type"])
+    return _tagged(exchange, found.data, found.tag, str(found.body["@odata.type"]))
 
 
-async def long(exchange: Exchange, empty: dict[str, Any], paths: Sequence[str]) -> Response:
+async def long(exchange: Exchange, empty: dict[str, object], paths: Sequence[str]) -> Response:
     """A collection that may have thousands of members, as `tagged` answers it; encoded in slices,
     and not decoded for query parameters.
     """
@@ -396,11 +402,11 @@ async def long(exchange: Exchange, empty: dict[str, Any], paths: Sequence[str]) 
     data = await encoded({**body, "Members": links}, exchange.rest)
     tag = await long_tag_of(data, exchange.rest)
     exchange.listed = Listed(body, paths, data, tag)
-    return _tagged(exchange, data, tag, body["@odata.type"])
+    return _tagged(exchange, data, tag, str(body["@odata.type"]))
 
 
 async def represented(
-    exchange: Exchange, body: dict[str, object], headers: dict[str, str], *, again: bool
+    exchange: Exchange, body: Mapping[str, object], headers: dict[str, str], *, again: bool
 ) -> Response:
     """What query parameters made of a resource. `again`: what had an ETag has one of its own."""
     data = await encoded(body, exchange.rest)
@@ -468,7 +474,7 @@ def check_match(exchange: Exchange, shown: Callable[[], dict[str, object]]) -> N
         raise errors.precondition_failed()
 
 
-def read(make: Callable[[Served], dict[str, Any] | None]) -> Handler:
+def read(make: Callable[[Served], dict[str, object] | None]) -> Handler:
     """One resource of a BMC; None: this one has none."""
 
     async def handler(exchange: Exchange) -> Response:

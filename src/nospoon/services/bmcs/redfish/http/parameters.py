@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError, told
 
@@ -35,6 +34,21 @@ class Parameter:
     secret: bool = False
 
 
+class Given(dict[str, object]):
+    """What was given of an action's parameters, each of the type that its table says."""
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.get(name, default)
+        assert isinstance(value, str), f"the table has {name} as a text"
+        return value
+
+    def items_of(self, name: str) -> list[object]:
+        """Of a list, [] where it was not given."""
+        value = self.get(name, [])
+        assert isinstance(value, list), f"the table has {name} as a list"
+        return value
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """`name`: as the schema's, for example ComputerSystem.Reset.
@@ -46,7 +60,7 @@ class Action:
     parameters: tuple[Parameter, ...] = ()
     others: frozenset[str] = frozenset()
 
-    def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, body: Mapping[str, object]) -> Given:
         """The parameters that were given. Raises `RedfishError`."""
         known = {each.name for each in self.parameters}
         for name in body:
@@ -57,11 +71,11 @@ class Action:
         for each in self.parameters:
             if each.required and each.name not in body:
                 raise self.missing(each.name)
-        return {
-            each.name: self._value(each, body[each.name])
+        return Given(
+            (each.name, self._value(each, body[each.name]))
             for each in self.parameters
             if each.name in body and (each.required or body[each.name] is not None)
-        }
+        )
 
     def _value(self, parameter: Parameter, value: object) -> object:
         name, shown = parameter.name, HIDDEN if parameter.secret else value

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 from urllib.parse import urlencode
 
 from nospoon.services.bmcs.redfish.http import filters
@@ -30,7 +29,8 @@ _ELSEWHERE = frozenset({"$expand", "$filter", "only"})
 """Those whose answer depends on other resources, too."""
 _ALWAYS = ("@odata.id", "@odata.type", "@odata.etag", "@odata.context")
 
-Fetch = Callable[[str], Awaitable[dict[str, object] | None]]
+Body = Mapping[str, object]
+Fetch = Callable[[str], Awaitable[Body | None]]
 """The body of a resource for this caller, None when there is none."""
 
 
@@ -43,13 +43,13 @@ async def at_once() -> None:
 
 
 async def apply(
-    body: dict[str, Any],
+    body: Body,
     query: Mapping[str, str],
     fetch: Fetch,
     rest: Rest = at_once,
     *,
     size: Callable[[], int] = lambda: 0,
-) -> dict[str, Any]:
+) -> Body:
     """The body as it was asked for. `size`: bytes fetched so far. Raises `RedfishError`."""
     _check(query)
     if "only" in query:
@@ -81,12 +81,10 @@ def _check(query: Mapping[str, str]) -> None:
         raise _not_together()
 
 
-async def _only(body: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
+async def _only(body: Body, fetch: Fetch) -> Body:
     """The one member of a collection; of more or none, the collection."""
-    if "Members" not in body:
-        raise _not_on_resource()
-    members = body["Members"]
-    return await fetch(members[0]["@odata.id"]) or body if len(members) == 1 else body
+    members = _members(body)
+    return await fetch(_id(members[0])) or body if len(members) == 1 else body
 
 
 def filter_of(text: str, known: AbstractSet[str] | None = None) -> filters.Expression:
@@ -102,15 +100,13 @@ def filter_of(text: str, known: AbstractSet[str] | None = None) -> filters.Expre
     return found
 
 
-async def _filtered(body: dict[str, Any], text: str, fetch: Fetch, rest: Rest) -> dict[str, Any]:
+async def _filtered(body: Body, text: str, fetch: Fetch, rest: Rest) -> Body:
     """Members of which it is true, and their count; members that are there in full stay so."""
     expression = filter_of(text)
-    if "Members" not in body:
-        raise _not_on_resource()
     kept = []
-    for each in body["Members"]:
+    for each in _members(body):
         await rest()
-        found = await fetch(each["@odata.id"]) if set(each) == {"@odata.id"} else each
+        found = await fetch(_id(each)) if set(each) == {"@odata.id"} else each
         if found is not None and filters.matches(expression, found):
             kept.append(each)
     return {**body, "Members": kept, "Members@odata.count": len(kept)}
@@ -124,18 +120,16 @@ def _expansion(text: str) -> tuple[str, int]:
     return match["what"], levels
 
 
-def page(body: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+def page(body: Body, query: Mapping[str, str]) -> Body:
     """A collection as `$top` and `$skip` want it. Raises `RedfishError`."""
     return _page(body, query, limit=None)
 
 
-def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) -> dict[str, Any]:
+def _page(body: Body, query: Mapping[str, str], *, limit: int | None) -> Body:
     asked = "$top" in query or "$skip" in query
-    if "Members" not in body:
-        if asked:
-            raise _not_on_resource()
+    if "Members" not in body and not asked:
         return body
-    skip, members = _count("$skip", query, 0), body["Members"]
+    skip, members = _count("$skip", query, 0), _members(body)
     top = _count("$top", query, len(members))
     size = min(top, limit) if limit is not None else top
     rest = top - size if "$top" in query else len(members) - skip - size
@@ -146,6 +140,18 @@ def _page(body: dict[str, Any], query: Mapping[str, str], *, limit: int | None) 
             more["$top"] = str(rest)
         result["Members@odata.nextLink"] = f"{body['@odata.id']}?{urlencode(more, safe='$.*~()=')}"
     return result
+
+
+def _members(body: Body) -> Sequence[Body]:
+    """Those of a collection. Raises `RedfishError` for what is not one."""
+    found = body.get("Members")
+    if not isinstance(found, Sequence):
+        raise _not_on_resource()
+    return found
+
+
+def _id(link: Body) -> str:
+    return str(link["@odata.id"])
 
 
 def _count(name: str, query: Mapping[str, str], default: int) -> int:
@@ -163,7 +169,7 @@ def _bounded(fetch: Fetch, rest: Rest, size: Callable[[], int]) -> Fetch:
     """The same, in slices, and not without an end."""
     fetched, before = itertools.count(), size()
 
-    async def found(path: str) -> dict[str, object] | None:
+    async def found(path: str) -> Body | None:
         await rest()
         is_full = next(fetched) >= MOST_EXPANDED or size() - before >= LONGEST_EXPANDED
         return None if is_full else await fetch(path)
@@ -171,14 +177,14 @@ def _bounded(fetch: Fetch, rest: Rest, size: Callable[[], int]) -> Fetch:
     return found
 
 
-async def _expanded(body: dict[str, Any], what: str, levels: int, fetch: Fetch) -> dict[str, Any]:
+async def _expanded(body: Body, what: str, levels: int, fetch: Fetch) -> Body:
     """`.`: what is below; `~`: what `Links` name; `*`: both."""
-    result = {}
+    result = dict[str, object]()
     for name, value in body.items():
         inside = name in {"Links", "Actions"}
         if name == "Actions" or (inside and what == ".") or (not inside and what == "~"):
             result[name] = value
-        elif inside:
+        elif inside and isinstance(value, dict):
             result[name] = {
                 key: await _followed(item, what, levels, fetch) for key, item in value.items()
             }
@@ -202,20 +208,20 @@ async def _followed(value: object, what: str, levels: int, fetch: Fetch) -> obje
     return await _expanded(found, what, levels - 1, fetch)
 
 
-async def _selected(body: dict[str, Any], text: str, rest: Rest) -> dict[str, Any]:
+async def _selected(body: Body, text: str, rest: Rest) -> Body:
     """Top-level properties and `A/B` below them; members of a collection one by one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise _bad("$select", text, "names of properties")
-    members, are_links = list[dict[str, object]](), True
-    for each in body.get("Members", ()):
+    members, are_links = list[Body](), True
+    for each in _members(body) if "Members" in body else ():
         await rest()
         members.append(_kept(each, names))
         are_links = are_links and each.keys() == {"@odata.id"}
     return _kept(body, names) if are_links else {**body, "Members": members}
 
 
-def _kept(body: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def _kept(body: Body, names: list[str]) -> Body:
     result = {name: body[name] for name in _ALWAYS if name in body}
     for name in names:
         first, _, rest = name.partition("/")
@@ -223,8 +229,9 @@ def _kept(body: dict[str, Any], names: list[str]) -> dict[str, Any]:
             continue
         inner = body[first]
         if rest and isinstance(inner, dict):
-            before = result.get(first, {})
-            result[first] = {**before, **_kept(inner, [rest])}
+            before = result.get(first)
+            more = _kept(inner, [rest])
+            result[first] = {**before, **more} if isinstance(before, dict) else more
         else:
             result[first] = inner
     return result

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from nospoon.bmc import events
 from nospoon.bmc.events import EventType, Happening, Message
 from nospoon.bmc.log import Severity
 from nospoon.runtime import clock
-from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors
 
 LARGEST = 4096
@@ -57,18 +56,16 @@ def event(body: Mapping[str, object]) -> tuple[Happening, dict[str, object]]:
     """What happened, for filters, and its record as it is told. Raises `RedfishError`."""
     _check_size(body)
     given = SUBMIT.read(body)
-    _check(given)
-    args = given.get("MessageArgs", [])
+    args = _checked_args(given)
+    severity = given.text("Severity", events.TEST.severity)
     message = Message(
-        given["MessageId"],
-        given.get("Message", ""),
-        EventType(given.get("EventType", events.TEST.type)),
-        Severity(given.get("MessageSeverity", given.get("Severity", events.TEST.severity))),
+        given.text("MessageId"),
+        given.text("Message"),
+        EventType(given.text("EventType", events.TEST.type)),
+        Severity(given.text("MessageSeverity", severity)),
     )
-    origin = given.get("OriginOfCondition", "")
-    what = Happening(
-        message, origin, "EventService", clock.unix(), tuple(args), id=given.get("EventId", "")
-    )
+    origin = given.text("OriginOfCondition")
+    what = Happening(message, origin, "EventService", clock.unix(), args, id=given.text("EventId"))
     shown = {**given, "OriginOfCondition": {"@odata.id": origin}} if origin else given
     if "Message" in given:
         shown = {**shown, "Message": message.told(what.args)}
@@ -81,12 +78,15 @@ def _check_size(event: Mapping[str, object]) -> None:
         raise errors.too_large()
 
 
-def _check(given: Mapping[str, Any]) -> None:
-    args = given.get("MessageArgs", [])
-    if not all(isinstance(each, str) for each in args):
-        raise SUBMIT.wrong_type("MessageArgs", args)
-    time = given.get("EventTimestamp")
+def _checked_args(given: Given) -> tuple[str, ...]:
+    """Those of its message, once its time is one, too."""
+    found = given.items_of("MessageArgs")
+    args = tuple(each for each in found if isinstance(each, str))
+    if len(args) < len(found):
+        raise SUBMIT.wrong_type("MessageArgs", found)
+    time = given.text("EventTimestamp")
     try:
         datetime.fromisoformat(time or "2026-01-01")
     except ValueError:
         raise SUBMIT.wrong_format("EventTimestamp", time, _A_TIME) from None
+    return args

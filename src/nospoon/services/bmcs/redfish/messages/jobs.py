@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID, uuid4
 
 from nospoon.errors import NospoonError
@@ -68,7 +67,7 @@ class Jobs:
         self,
         system: UUID,
         name: str,
-        work: Coroutine[Any, Any, None],
+        work: Coroutine[object, object, None],
         *,
         shows_task: bool = False,
     ) -> Job:
@@ -86,7 +85,7 @@ class Jobs:
         job.task = self._tasks.start(self._run(job, work), name=f"{name} {system}")
         return job
 
-    async def _run(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, job: Job, work: Coroutine[object, object, None]) -> None:
         error: NospoonError | None = UNEXPECTED  # what nobody expected is logged by `Tasks`
         try:
             await work

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nospoon.bmc.messages import (
     Answer,
@@ -75,7 +75,7 @@ def done(answer: Answer) -> None:
 
 async def reset_system(service: Service, served: Served, body: dict[str, object]) -> None:
     """ComputerSystem.Reset; without a ResetType it is a restart (DSP0268)."""
-    kind = RESET.read(body).get("ResetType", "ForceRestart")
+    kind = RESET.read(body).text("ResetType", "ForceRestart")
     asked = PowerRequested(
         shown.RESET_TYPES[kind], restart=kind in shown.RESTARTS, turns_on=kind in shown.TURN_ON
     )
@@ -90,11 +90,11 @@ async def reset_manager(service: Service, served: Served, body: dict[str, object
 
 async def reset_to_defaults(service: Service, served: Served, body: dict[str, object]) -> None:
     """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
-    defaults = shown.MANAGER_DEFAULTS[TO_DEFAULTS.read(body)["ResetType"]]
+    defaults = shown.MANAGER_DEFAULTS[TO_DEFAULTS.read(body).text("ResetType")]
     done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
 
 
-async def patch_system(service: Service, served: Served, body: dict[str, Any]) -> None:
+async def patch_system(service: Service, served: Served, body: Mapping[str, object]) -> None:
     """Check everything first, then change."""
     refuse_others(body, (*LIGHTS, "Boot", "AssetTag", _POLICY), partial(shown.system, served))
     await _change(service, served, [*_boot(served, body), *_settings(served, body), *_light(body)])

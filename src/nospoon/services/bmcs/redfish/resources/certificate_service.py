@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from cryptography import x509
@@ -33,7 +33,7 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     respond,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.parameters import HIDDEN, Action, Parameter
+from nospoon.services.bmcs.redfish.http.parameters import HIDDEN, Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
@@ -218,43 +218,44 @@ async def _generate(exchange: Exchange) -> Response:
     return respond({"CertificateCollection": place, "CSRString": text})
 
 
-def _subject(given: Mapping[str, object]) -> x509.Name:
+def _subject(given: Given) -> x509.Name:
     return x509.Name(list(_attributes(given)))
 
 
-def _attributes(given: Mapping[str, Any]) -> Iterator[x509.NameAttribute[str]]:
+def _attributes(given: Given) -> Iterator[x509.NameAttribute[str]]:
     for name, oid in _NAMES.items():
         if name not in given:
             continue
         try:
-            yield x509.NameAttribute(oid, given[name])
+            yield x509.NameAttribute(oid, given.text(name))
         except ValueError:
             what = "a value that X.509 allows there"
             raise GENERATE.wrong_format(name, given[name], what) from None
 
 
-def _alternatives(given: Mapping[str, Any]) -> tuple[str, ...]:
-    found = given.get("AlternativeNames", [])
-    if not all(isinstance(each, str) and each.isascii() and each for each in found):
+def _alternatives(given: Given) -> tuple[str, ...]:
+    found = given.items_of("AlternativeNames")
+    names = tuple(each for each in found if isinstance(each, str) and each.isascii() and each)
+    if len(names) < len(found):
         raise GENERATE.wrong_type("AlternativeNames", found)
-    return tuple(found)
+    return names
 
 
-def _key(given: Mapping[str, Any]) -> Callable[[], Key]:
+def _key(given: Given) -> Callable[[], Key]:
     if given.get("KeyPairAlgorithm", _ECDSA) == _RSA:
         size = given.get("KeyBitLength", _SIZES[0])
-        if size not in _SIZES:
+        if not isinstance(size, int) or size not in _SIZES:
             sizes = tuple(str(each) for each in _SIZES)
             raise GENERATE.not_in_list("KeyBitLength", size, sizes)
         return partial(rsa.generate_private_key, 65537, size)
-    curve = given.get("KeyCurveId", next(iter(_CURVES)))
+    curve = given.text("KeyCurveId", next(iter(_CURVES)))
     return partial(ec.generate_private_key, _CURVES[curve]())
 
 
 async def _replace(exchange: Exchange) -> Response:
     """ReplaceCertificate: who connects from now on is shown the new one."""
     given = REPLACE.read(await exchange.given())
-    text = given["CertificateString"]
+    text = given.text("CertificateString")
     if not text.isascii():
         raise REPLACE.wrong_format("CertificateString", HIDDEN, "a certificate in PEM")
     served = _named(exchange, REPLACE, given["CertificateUri"], "CertificateUri", tail=f"/{ONLY}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -14,7 +14,7 @@ from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.errors import Obstacle, Unfetchable
 from nospoon.services.bmcs.redfish.http.exchange import OK, Exchange, check_match, resource, tagged
-from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
@@ -108,8 +108,8 @@ async def insert(exchange: Exchange) -> Response:
         else media.insert(
             served.bmc.uuid,
             image,
-            username=given.get("UserName", ""),
-            password=given.get("Password", ""),
+            username=given.text("UserName"),
+            password=given.text("Password"),
             verify=verify,
         )
     )
@@ -131,9 +131,9 @@ def on_demand(url: str) -> Unfetchable:
     return Unfetchable(message, url=url, why=Obstacle.UNREACHABLE)
 
 
-def _image(given: dict[str, Any]) -> str:
+def _image(given: Given) -> str:
     """Its URI, after what a table cannot say was checked. Raises `RedfishError`."""
-    image = uris.with_scheme(given["Image"], given.get("TransferProtocolType", ""))
+    image = uris.with_scheme(given.text("Image"), given.text("TransferProtocolType"))
     if not uris.is_web(image):
         raise INSERT.wrong_format("Image", given["Image"], uris.SHAPE)
     for name in ("Inserted", "WriteProtected"):

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nospoon.bmc.log import SENSOR_SPECIFIC, SYSTEM_EVENT, Record, encode
 
 SENSOR_TYPES = dict(
@@ -68,7 +66,7 @@ CODES: dict[int, tuple[str, ...]] = {
 _OEM = "OEM"
 
 
-def decoded(record: Record) -> dict[str, Any]:
+def decoded(record: Record) -> dict[str, object]:
     """The properties of a LogEntry that only the SEL has."""
     raw = encode(record)
     told: dict[str, object] = {"MessageId": f"0x{raw[12:16].hex()}", "SensorNumber": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.responses import Response
@@ -45,17 +46,20 @@ async def _sessions(exchange: Exchange) -> Response:
     return await long(exchange, collection("Session", SESSIONS, ()), paths)
 
 
+def _text(body: Mapping[str, object], name: str) -> str:
+    if name not in body:
+        raise errors.missing_property(name)
+    value = body[name]
+    if not isinstance(value, str):
+        raise errors.wrong_type(name, value if name != "Password" else "…")
+    return value
+
+
 async def _create_session(exchange: Exchange) -> Response:
     body = await exchange.body()
-    for name in ("UserName", "Password"):
-        if name not in body:
-            raise errors.missing_property(name)
-        if not isinstance(body[name], str):
-            raise errors.wrong_type(name, body[name] if name != "Password" else "…")
-    account = await account_of(exchange, body["UserName"], body["Password"])
-    made = exchange.accounts.log_in(
-        account, body["UserName"], place=exchange.place, now=clock.monotonic()
-    )
+    name, password = _text(body, "UserName"), _text(body, "Password")
+    account = await account_of(exchange, name, password)
+    made = exchange.accounts.log_in(account, name, place=exchange.place, now=clock.monotonic())
     location = f"{ROOT}/{SESSIONS}/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
     return respond(shown.session(made), status=201, headers=headers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -27,7 +27,7 @@ from nospoon.services.bmcs.redfish.http.exchange import (
     resource,
     tagged,
 )
-from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
@@ -125,38 +125,36 @@ async def _simple_update(exchange: Exchange) -> Response:
     if media is None:
         raise errors.no_action(ACTION)
     given = UPDATE.read(await exchange.given())
-    image = uris.with_scheme(given["ImageURI"], given.get("TransferProtocol", ""))
+    image = uris.with_scheme(given.text("ImageURI"), given.text("TransferProtocol"))
     if not uris.is_web(image):
         raise UPDATE.wrong_format("ImageURI", given["ImageURI"], uris.SHAPE)
     given["ImageURI"] = image
     machines, components = await _targets(exchange, given)
     job = exchange.service.jobs.start(
         machines[0].bmc.uuid,
-        f"Update {', '.join(components)} with {uris.without_account(given['ImageURI'])}",
+        f"Update {', '.join(components)} with {uris.without_account(image)}",
         _update(exchange.service, media, machines, components=components, given=given),
         shows_task=True,
     )
     return tasks.begun(job)
 
 
-async def _targets(
-    exchange: Exchange, given: dict[str, Any]
-) -> tuple[list[Served], list[Component]]:
+async def _targets(exchange: Exchange, given: Given) -> tuple[list[Served], list[Component]]:
     """What is updated: components of one machine; without `Targets`, that for which the image is of
     all machines (DSP0268, UpdateService.SimpleUpdate). The caller administers them.
     """
-    targets = given.get("Targets", [])
+    targets = given.items_of("Targets")
     if not targets:
         all_ = []
         for system in await exchange.members():
             await exchange.rest()
             all_.append(exchange.administered(system))
-        return all_, [_for(given["ImageURI"])]
+        return all_, [_for(given.text("ImageURI"))]
     found = [_target(each) for each in targets]
     members = frozenset(await exchange.members())
     for target, (system, _) in zip(targets, found, strict=True):
         if system not in members:
-            raise errors.not_found(target)
+            raise errors.not_found(str(target))
     systems = {system for system, _ in found}
     if len(systems) > 1:
         raise UPDATE.not_in_list("Targets", targets, ("those of one system",))
@@ -182,21 +180,21 @@ async def _update(
     machines: list[Served],
     *,
     components: list[Component],
-    given: dict[str, Any],
+    given: Given,
 ) -> None:
-    first, verify = machines[0], False
+    first, verify, image = machines[0], False, given.text("ImageURI")
     async for each in paced(machines):
         if each.strike(MEDIA, each.now()) is not None:
-            raise on_demand(given["ImageURI"])
+            raise on_demand(image)
         verify = verify or each.aggregate.runtime.settings.verify_media
     digest = await media.fetch(
         first.bmc.uuid,
-        given["ImageURI"],
-        username=given.get("Username", ""),
-        password=given.get("Password", ""),
+        image,
+        username=given.text("Username"),
+        password=given.text("Password"),
         verify=verify,
     )
-    version = _version(given["ImageURI"], digest)
+    version = _version(image, digest)
     put = staged if given.get(APPLY_TIME) == ON_RESET else installed
     for served in machines:
         after = served.aggregate.runtime.software
