@@ -15,6 +15,7 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
+from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 
 from nospoon.clusterfile.load import load
@@ -433,7 +434,7 @@ def test_boot_images_are_answered_at_addresses_of_this_machine_alone() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.2", 0))
         other.listen()
-        listeners = HttpListeners(None, port=other.getsockname()[1])
+        listeners = HttpListeners(Starlette(), port=other.getsockname()[1])
         listeners.refuse("127.0.0.1")
         with pytest.raises(NospoonError, match="not an address of this machine"):
             listeners.refuse("192.0.2.77")

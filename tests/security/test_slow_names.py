@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +15,7 @@ import pytest
 from tests.security.asked import a_daemon
 
 from nospoon.bmc.events import EventSettings, Subscription
-from nospoon.runtime.lookups import OF_ALL, OF_ONE, Lookups, resolve
+from nospoon.runtime.lookups import OF_ALL, OF_ONE, Lookups, Place, resolve
 from nospoon.runtime.reach import Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.events.delivery import Deliveries
@@ -30,7 +30,7 @@ class Servers:
         self.answer, self.asked = Event(), 0
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Condition()
 
-    def resolve(self, host: str, port: int) -> list[Any]:
+    def resolve(self, host: str, port: int) -> Sequence[Place]:
         if host.endswith(".silent.example"):
             asyncio.run_coroutine_threadsafe(self._note(), self._loop)
             self.answer.wait(PATIENCE)
@@ -107,7 +107,7 @@ async def test_a_lookup_that_gets_no_thread_keeps_no_place() -> None:
 
 
 async def test_addresses_in_text_need_no_server() -> None:
-    async def names(host: str, _port: int, _owner: Hashable) -> list[Any]:
+    async def names(host: str, _port: int, _owner: Hashable) -> Sequence[Place]:
         pytest.fail(f"{host} was looked up")
 
     reach = Reach(anywhere=True, names=names)
@@ -118,7 +118,7 @@ async def test_addresses_in_text_need_no_server() -> None:
 async def test_destinations_of_events_are_looked_up_in_their_owners_turn() -> None:
     told: asyncio.Queue[tuple[str, Hashable]] = asyncio.Queue()
 
-    async def names(host: str, _port: int, owner: Hashable) -> list[Any]:
+    async def names(host: str, _port: int, owner: Hashable) -> Sequence[Place]:
         await told.put((host, owner))
         raise OSError("no such name")
 

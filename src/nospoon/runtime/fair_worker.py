@@ -11,11 +11,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from nospoon.errors import Conflict
 
 R = TypeVar("R")
+V = TypeVar("V")
 MOST_OF_SOURCE, MOST_OF_GROUP = 16, 64
 """Calls that wait; more get `Conflict`."""
 
@@ -24,7 +25,7 @@ MOST_OF_SOURCE, MOST_OF_GROUP = 16, 64
 class _Call:
     key: Hashable
     work: Callable[[], object]
-    done: asyncio.Future[Any]
+    done: asyncio.Future[object]
 
 
 _Waiting = OrderedDict[Hashable, deque[_Call]]
@@ -38,7 +39,7 @@ class FairWorker:
         self._name = name
         self._threads: ThreadPoolExecutor | None = None
         self._groups: OrderedDict[Hashable, _Waiting] = OrderedDict()
-        self._calls: dict[tuple[Hashable, Hashable], asyncio.Future[Any]] = {}
+        self._calls: dict[tuple[Hashable, Hashable], asyncio.Future[object]] = {}
         self._runs = self._is_closed = False
 
     async def run(
@@ -56,7 +57,7 @@ class FairWorker:
 
     def _enqueue(
         self, work: Callable[[], object], group: Hashable, source: Hashable, key: Hashable
-    ) -> asyncio.Future[Any]:
+    ) -> asyncio.Future[object]:
         waiting = self._groups.get(group, OrderedDict())
         own = waiting.get(source, ())
         if len(own) >= MOST_OF_SOURCE or self._is_closed:
@@ -98,7 +99,7 @@ class FairWorker:
         running.add_done_callback(lambda done: self._ended(group, source, call, done))
 
     def _ended(
-        self, group: Hashable, source: Hashable, call: _Call, done: asyncio.Future[Any]
+        self, group: Hashable, source: Hashable, call: _Call, done: asyncio.Future[object]
     ) -> None:
         self._runs = False
         _others_first(self._groups, group)  # those that came meanwhile, too
@@ -129,12 +130,12 @@ class FairWorker:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _others_first(queue: OrderedDict[Hashable, Any], name: Hashable) -> None:
+def _others_first(queue: OrderedDict[Hashable, V], name: Hashable) -> None:
     if name in queue:
         queue.move_to_end(name)
 
 
-def _settle(done: asyncio.Future[Any], *, error: BaseException) -> None:
+def _settle(done: asyncio.Future[object], *, error: BaseException) -> None:
     if not done.done():
         done.set_exception(error)
         done.exception()  # who asked may have gone

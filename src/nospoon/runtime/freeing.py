@@ -7,11 +7,12 @@ answers for as long as that takes, in whichever thread it happens.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from nospoon.runtime.paced import paced
 
+T = TypeVar("T")
 LONG = 500
 """Entries of what is not freed at once."""
 BATCH = 64
@@ -19,7 +20,7 @@ DEEPEST = 5
 """Levels in which long collections are looked for."""
 
 
-async def free(held: list[Any]) -> None:
+async def free(held: list[T]) -> None:
     """Free what is `held` there, and nowhere else: take care to keep no name for it. Others have
     their turns meanwhile; `held` is empty then.
     """
@@ -31,7 +32,7 @@ async def free(held: list[Any]) -> None:
         batch.clear()
 
 
-async def _long_in(held: list[object]) -> tuple[list[object], list[list[object]]]:
+async def _long_in(held: Sequence[object]) -> tuple[list[object], list[list[object]]]:
     """The long collections in these, and the entries of each."""
     long: list[object] = []
     parts: list[list[object]] = []
@@ -42,7 +43,7 @@ async def _long_in(held: list[object]) -> tuple[list[object], list[list[object]]
     return long, parts
 
 
-def _visited(held: list[object]) -> Iterator[tuple[object, list[object]]]:
+def _visited(held: Sequence[object]) -> Iterator[tuple[object, list[object]]]:
     """Whatever is in these, to some depth, with what it holds in turn."""
     todo = [(each, 0) for each in held]
     while todo:

@@ -25,10 +25,10 @@ def forget(transport: Any) -> None:
         transport._read_ready_cb = None  # noqa: SLF001
 
 
-_AsAsyncio: Any = sslproto.SSLProtocol
+AsAsyncio: Any = sslproto.SSLProtocol
 """typeshed's is that of Python 3.10."""
-_SHAKING: Any = sslproto.SSLProtocolState.DO_HANDSHAKE
-_OPEN: Any = sslproto.SSLProtocolState.WRAPPED
+_SHAKING = sslproto.SSLProtocolState.DO_HANDSHAKE
+_OPEN = sslproto.SSLProtocolState.WRAPPED
 
 
 class Handshakes:
@@ -59,7 +59,7 @@ class Handshakes:
                 asyncio.get_running_loop().call_soon(self._turn)
 
 
-class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
+class Tls(AsAsyncio):  # type: ignore[misc]  # a base without a type
     """asyncio's own takes 256 KiB for each connection before its handshake begins: 256 MiB for as
     many strangers as a listener admits. And it works on bytes as soon as they come, with all that
     came in one turn: steps of handshakes, records of one byte, and changes of keys (RFC 8446
@@ -74,7 +74,7 @@ class Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
         received: Received,
         source: Hashable,
         *args: object,
-        **more: Any,
+        **more: object,
     ) -> None:
         super().__init__(*args, **more)
         self._handshakes, self._received, self._source = handshakes, received, source

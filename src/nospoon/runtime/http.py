@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from asyncio import sslproto
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from traceback import clear_frames
-from typing import Any
 from urllib.parse import urlsplit
 
 import httptools
 
 from nospoon.errors import ProviderError
+from nospoon.runtime.handshakes import AsAsyncio
 from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import client_context
 
-_AsAsyncio: Any = sslproto.SSLProtocol
-"""typeshed's is that of Python 3.10."""
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 PORTS = {"http": 80, "https": 443}
 _PIECE = 2048
@@ -98,7 +95,7 @@ async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> 
     raise trouble or OSError(f"{host} has no address")
 
 
-class _Tls(_AsAsyncio):  # type: ignore[misc]  # a base of type Any
+class _Tls(AsAsyncio):  # type: ignore[misc]  # a base without a type
     """asyncio's own takes 256 KiB at a time. BMC clients choose servers, and those send what costs
     more than it has bytes, as changes of keys do (RFC 8446 §4.6.3), on many connections at once.
     """

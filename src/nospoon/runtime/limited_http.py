@@ -16,10 +16,10 @@ from email.utils import formatdate
 from enum import Enum, auto
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import httptools
 from uvicorn import Config
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
@@ -189,7 +189,7 @@ class LimitedHttp(HttpToolsProtocol):
             waiting, _ = self.pipeline.pop()
             waiting.on_response = _nothing
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
         super()._start_asgi_task(cycle, partial(_answered, cycle, app))
 
@@ -425,8 +425,14 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     _unread = b""
     """What came and waits for a later turn of the loop."""
 
-    def __init__(self, config: Config, server_state: LimitedState, *args: Any, **more: Any) -> None:
-        super().__init__(config, server_state, *args, **more)
+    def __init__(
+        self,
+        config: Config,
+        server_state: LimitedState,
+        app_state: dict[str, object],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
         self._limits = server_state.limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

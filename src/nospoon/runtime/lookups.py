@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Any
 from weakref import WeakValueDictionary
 
 OF_ONE, OF_ALL = 4, 64
 """Calls under way of one owner, and of all together."""
-Resolve = Callable[[str, int], list[object]]
+Place = tuple[
+    socket.AddressFamily,
+    socket.SocketKind,
+    int,
+    str,
+    tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
+]
+"""As `socket.getaddrinfo` returns them."""
+Resolve = Callable[[str, int], Sequence[Place]]
 """Blocks. Raises `OSError`, and `UnicodeError` for what no name can be."""
 
 
-def resolve(host: str, port: int) -> list[Any]:
+def resolve(host: str, port: int) -> Sequence[Place]:
     """Addresses of a name for connections, as `socket.getaddrinfo` returns them. Blocks."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
@@ -44,7 +51,7 @@ class Lookups:
         self._owners: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
         self._all = asyncio.Semaphore(OF_ALL)
 
-    async def __call__(self, host: str, port: int, owner: Hashable) -> list[object]:
+    async def __call__(self, host: str, port: int, owner: Hashable) -> Sequence[Place]:
         """What `resolve` returns. `owner`: who named the host. Raises `OSError`, `UnicodeError`.
 
         A call counts until its thread has ended, even if its caller no longer waits.
@@ -57,7 +64,7 @@ class Lookups:
             own.release()
             raise
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[list[object]] = loop.create_future()
+        found: asyncio.Future[Sequence[Place]] = loop.create_future()
 
         def ended(settle: Callable[[], None]) -> None:
             own.release()

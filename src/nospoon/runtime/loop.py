@@ -8,9 +8,9 @@ for as long as the end of all of them takes. Linux hands out the rest next, in t
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 from collections.abc import Coroutine
-from typing import Any
 
 AT_ONCE = 64
 """Events of one turn of the loop: the end of a connection with TLS takes some 60 µs."""
@@ -19,14 +19,13 @@ AT_ONCE = 64
 class _Few:
     """`epoll`, but for how much it reports at once."""
 
-    def __init__(self, epoll: Any) -> None:
+    def __init__(self, epoll: select.epoll) -> None:
         self._epoll = epoll
         self.register, self.unregister = epoll.register, epoll.unregister
         self.modify, self.fileno, self.close = epoll.modify, epoll.fileno, epoll.close
 
     def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = self._epoll.poll(timeout, min(most, AT_ONCE))
-        return found
+        return self._epoll.poll(timeout, min(most, AT_ONCE))
 
 
 class FewAtOnce(selectors.EpollSelector):
@@ -34,10 +33,10 @@ class FewAtOnce(selectors.EpollSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Few(self._selector)  # type: ignore[has-type]  # not in typeshed
+        self._selector = _Few(self._selector)  # type: ignore[has-type, arg-type]  # not in typeshed
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
+def run(main: Coroutine[object, object, None]) -> None:
     """As `asyncio.run`, on such a loop."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(FewAtOnce())) as runner:
         runner.run(main)

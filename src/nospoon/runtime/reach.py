@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -18,9 +18,9 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import Any
 
 from nospoon.errors import Obstacle, Unfetchable
+from nospoon.runtime.lookups import Place
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -61,11 +61,11 @@ _COMPATIBLE = ip_network("::/96")  # IPv4-compatible (RFC 4291 §2.5.5.1)
 HINT = "NOSPOON_MEDIA_NETWORKS names networks that BMCs may reach besides"
 
 
-Names = Callable[[str, int, Hashable], Awaitable[list[object]]]
+Names = Callable[[str, int, Hashable], Awaitable[Sequence[Place]]]
 """Name, port and who named it -> addresses, as `socket.getaddrinfo` returns them."""
 
 
-async def _by_loop(host: str, port: int, _owner: Hashable) -> list[Any]:
+async def _by_loop(host: str, port: int, _owner: Hashable) -> Sequence[Place]:
     """For names that no client chose: the loop's own threads wait for their servers."""
     return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
@@ -152,7 +152,7 @@ async def places_of(host: str, port: int, reach: Reach) -> list[str]:
     return [str(each[4][0]) for each in _allowed(host, found, reach)]
 
 
-def _literal(host: str, port: int) -> list[Any]:
+def _literal(host: str, port: int) -> Sequence[Place]:
     """Of an address in text, for which no server is asked; [] for a name."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -160,7 +160,7 @@ def _literal(host: str, port: int) -> list[Any]:
         return []
 
 
-def _allowed(host: str, found: list[Any], reach: Reach) -> list[Any]:
+def _allowed(host: str, found: Sequence[Place], reach: Reach) -> Sequence[Place]:
     """Of what `getaddrinfo` told. Raises `Unfetchable` when none may be reached."""
     allowed = [each for each in found if reach.admits(str(each[4][0]), int(each[4][1]))]
     if not allowed:

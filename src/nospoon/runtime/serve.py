@@ -8,13 +8,14 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
-from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState
+from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState, LimitedWebSocket
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import SESSIONS, restrict
 
@@ -113,11 +114,12 @@ class _Server(uvicorn.Server):
 
         self.contexts = _Contexts(self.config) if self.config.ssl is not None else None
         self.server_state.default_headers = self.config.encoded_headers
-        self.servers = [self._acceptor(each, make) for each in sockets or ()]
+        acceptors = [self._acceptor(each, make) for each in sockets or ()]
+        self.servers = acceptors  # type: ignore[assignment]  # all that uvicorn does is to close them
         self.started = True
 
-    def _acceptor(self, listener: socket.socket, make: Callable[[], LimitedHttp]) -> Any:
-        """In the place of an `asyncio.Server`: all that uvicorn does is to close it."""
+    def _acceptor(self, listener: socket.socket, make: Callable[[], LimitedHttp]) -> Acceptor:
+        """In the place of an `asyncio.Server`."""
         return Acceptor(
             listener,
             make,
@@ -134,6 +136,18 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Serving(TypedDict, total=False):
+    """Settings of uvicorn, by its names for them."""
+
+    ws: str | type[LimitedWebSocket]
+    http: type[LimitedHttp]
+    interface: Literal["asgi3"]
+    ssl_certfile: str
+    ssl_keyfile: str
+    ssl_version: int
+    ssl_ciphers: str
+
+
 class HttpServer:
     """One application on some sockets. Start it, close it; closing ends open connections soon.
 
@@ -143,16 +157,16 @@ class HttpServer:
 
     def __init__(
         self,
-        app: Any,
+        app: ASGIApp,
         sockets: list[socket.socket],
         *,
         limits: HttpLimits = LIMITS,
         connections: Connections | None = None,
         identify: Identify = by_address,
         authorize: Authorize | None = None,
-        **config: Any,
+        **config: Unpack[Serving],
     ) -> None:
-        settings = {
+        settings: dict[str, Any] = {
             **WEBSOCKET,
             "lifespan": "off",
             "log_config": None,
@@ -176,7 +190,7 @@ class HttpServer:
                 # without it head and body of an answer are 40 ms apart (tcp(7), Nagle).
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tasks = Tasks("http")
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Returns when requests are served."""

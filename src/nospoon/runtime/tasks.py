@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import structlog
 
@@ -22,15 +22,15 @@ class Tasks:
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
-    def start(self, coroutine: Coroutine[Any, Any, R], *, name: str) -> asyncio.Task[R]:
+    def start(self, coroutine: Coroutine[object, object, R], *, name: str) -> asyncio.Task[R]:
         task = asyncio.get_running_loop().create_task(coroutine, name=f"{self.owner}: {name}")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed", task=task.get_name(), exc_info=error)

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
 from nospoon.runtime import clock
@@ -186,12 +186,11 @@ def _why_not_served(certificate: Path, key: Path) -> tuple[str, str] | None:
     return None
 
 
-def public_bytes(key: Any) -> bytes:
+def public_bytes(key: PublicKeyTypes) -> bytes:
     """What a certificate and its key have in common (RFC 5280 §4.1.2.7)."""
-    data: bytes = key.public_bytes(
+    return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return data
 
 
 def private_pem(key: Key) -> bytes:

@@ -325,7 +325,9 @@ class Presence:
         await self._settled(uuid)
         self.publish(uuid, MachineChange.RESET, PowerState.ON)
 
-    def _start(self, tasks: TasksByMachine, uuid: UUID, work: Coroutine[None, None, None]) -> None:
+    def _start(
+        self, tasks: TasksByMachine, uuid: UUID, work: Coroutine[object, object, None]
+    ) -> None:
         """Begin something for a machine, in place of what was under way of the kind."""
         _cancel(tasks, uuid)
         tasks[uuid] = self.tasks.start(work, name=str(uuid))

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -27,7 +27,7 @@ from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
-from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.serve import HttpServer, Serving
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 
@@ -140,11 +140,12 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
     key, certificate = self_signed(address, name="simulated agents")
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # its owner alone reads it
         Path(file.name).write_bytes(key + certificate)
-        secured: dict[str, Any] = {
+        secured: Serving = {
+            "ws": "none",
             "ssl_certfile": file.name,
             "ssl_version": ssl.PROTOCOL_TLS_SERVER,
         }
-        server = HttpServer(app, [bound], ws="none", **secured)
+        server = HttpServer(app, [bound], **secured)
         await server.start()
     return Listener(url, server, certificate.decode())
 

@@ -13,7 +13,6 @@ from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -26,7 +25,7 @@ from nospoon.runtime import process
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http_limits import LIMITS, Connections
 from nospoon.runtime.reasons import reason
-from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.serve import HttpServer, Serving
 from nospoon.runtime.udp import ANY, CannotServe, Peer, UdpSocket, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
@@ -295,7 +294,7 @@ class Listeners:
 
     async def _http(self, need: _Need, owners: frozenset[int]) -> HttpServer:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
-        settings: dict[str, Any] = {"ws": "none", "http": RedfishHttp, **self._tls(need, owners)}
+        settings: Serving = {"ws": "none", "http": RedfishHttp, **self._tls(need, owners)}
         listener = _bound(need.address, need.port)
         app, together = self._redfish(), self._connections
         http = HttpServer(app, [listener], connections=together, **settings)
@@ -309,7 +308,7 @@ class Listeners:
             raise
         return http
 
-    def _tls(self, need: _Need, owners: frozenset[int]) -> dict[str, object]:
+    def _tls(self, need: _Need, owners: frozenset[int]) -> Serving:
         """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
         if not need.tls:
             return {}

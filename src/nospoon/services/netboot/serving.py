@@ -12,6 +12,8 @@ import struct
 from ipaddress import ip_address
 
 import structlog
+from starlette.types import ASGIApp
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from nospoon.errors import Conflict, ProviderError
@@ -39,7 +41,7 @@ class BootHttp(LimitedHttp):
     uvicorn writes them in small letters, all of an answer's head at once.
     """
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: object) -> None:
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         cycle.transport = TitledHead(cycle.transport)
         super()._start_asgi_task(cycle, app)
 
@@ -47,7 +49,7 @@ class BootHttp(LimitedHttp):
 class HttpListeners:
     """The boot application on any number of addresses, all on one port."""
 
-    def __init__(self, app: object, *, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, port: int) -> None:
         self._app, self._port = app, port
         self._servers: dict[str, HttpServer] = {}
         self._connections = Connections(LIMITS)
