@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -11,7 +11,7 @@ from nospoon.clusterfile.section import Flag, Number, Section, Text, Whole
 from nospoon.model.cloud import AUTH_TYPES
 
 
-def _no_file(value: Any) -> Any:
+def _no_file(value: object) -> None:
     if value is not None:
         raise ValueError(
             "expected no file: the daemon reads none that a client names. Let its machine trust "

@@ -8,13 +8,16 @@ threads have their turns, and what is too deep or too large ends it at once, wit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import yaml
 from yaml.composer import ComposerError
+from yaml.error import Mark
 from yaml.events import (
     AliasEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
+    Event,
     MappingEndEvent,
     NodeEvent,
     ScalarEvent,
@@ -32,8 +35,9 @@ MAX_NODES = 600_000
 class BoundError(Exception):
     """A document is too deep or too large. `line` and `column` from 1."""
 
-    def __init__(self, message: str, mark: Any) -> None:
+    def __init__(self, message: str, event: Event) -> None:
         super().__init__(message)
+        mark = _mark(event.start_mark)
         self.line, self.column = mark.line + 1, mark.column + 1
 
 
@@ -52,7 +56,7 @@ class _Composing:
     nodes: int = 0
 
     def take(self, event: object) -> None:
-        if isinstance(event, NodeEvent):
+        if isinstance(event, AliasEvent | ScalarEvent | CollectionStartEvent):
             self._take_node(event)
         elif isinstance(event, SequenceEndEvent | MappingEndEvent):
             ended = self.open.pop()
@@ -63,10 +67,10 @@ class _Composing:
             if self.documents > 1:
                 raise _wrong("expected a single document, but found another one", event)
 
-    def _take_node(self, event: Any) -> None:
+    def _take_node(self, event: AliasEvent | ScalarEvent | CollectionStartEvent) -> None:
         self.nodes += 1
         if self.nodes > self.most:
-            raise BoundError(f"more than {self.most} values", event.start_mark)
+            raise BoundError(f"more than {self.most} values", event)
         if isinstance(event, AliasEvent):
             self._attach(self._known(event))
             return
@@ -78,15 +82,15 @@ class _Composing:
             self.keys.append(None)
             if len(self.open) > MAX_DEPTH:
                 said = f"lists and mappings nested more than {MAX_DEPTH} deep"
-                raise BoundError(said, event.start_mark)
+                raise BoundError(said, event)
 
-    def _known(self, event: Any) -> Node:
-        node = self.anchors.get(event.anchor)
+    def _known(self, event: AliasEvent) -> Node:
+        node = self.anchors.get(event.anchor or "")
         if node is None:
             raise _wrong(f"found undefined alias {event.anchor!r}", event)
         return node
 
-    def _name(self, event: Any, node: Node) -> None:
+    def _name(self, event: NodeEvent, node: Node) -> None:
         if event.anchor is None:
             return
         if event.anchor in self.anchors:
@@ -106,13 +110,18 @@ class _Composing:
             self.keys[-1] = None
 
 
-def _wrong(said: str, event: Any) -> ComposerError:
-    return ComposerError(None, None, said, event.start_mark)
+def _wrong(said: str, event: Event) -> ComposerError:
+    return ComposerError(None, None, said, _mark(event.start_mark))
 
 
-def _node_of(event: Any) -> Node:
+def _mark(mark: object) -> Mark:
+    """That of the parser in C, which has what Python's has."""
+    return cast("Mark", mark)
+
+
+def _node_of(event: ScalarEvent | CollectionStartEvent) -> Node:
     """With the tag that is written there, None for none: what a value is, is decided later."""
-    start, end, tag = event.start_mark, event.end_mark, event.tag
+    start, end, tag = _mark(event.start_mark), _mark(event.end_mark), cast("str", event.tag)
     if isinstance(event, ScalarEvent):
         return ScalarNode(tag, event.value, start, end, style=event.style)
     kind = SequenceNode if isinstance(event, SequenceStartEvent) else MappingNode

@@ -12,7 +12,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -158,14 +158,15 @@ MAX_SHOWN = 200
 """Of these, in a message."""
 
 
-def parse_url(value: Any) -> Any:
+def parse_url(value: object) -> str:
     """An http or https URL, without slashes at its end."""
-    if not parse_text(value).startswith(("http://", "https://")):
-        raise ValueError(f"expected a URL that begins with http:// or https://, got {shown(value)}")
-    wrong = wrong_in_url(value)
+    url = parse_text(value)
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"expected a URL that begins with http:// or https://, got {shown(url)}")
+    wrong = wrong_in_url(url)
     if wrong:
-        raise ValueError(f"expected a URL, got {value[:MAX_SHOWN]!r}: {wrong}")
-    return value.rstrip("/")
+        raise ValueError(f"expected a URL, got {url[:MAX_SHOWN]!r}: {wrong}")
+    return url.rstrip("/")
 
 
 def wrong_in_url(url: str) -> str:
@@ -185,11 +186,12 @@ def wrong_in_url(url: str) -> str:
     return wrong
 
 
-def parse_checksum(value: Any) -> Any:
+def parse_checksum(value: object) -> str:
     """A SHA-256 or SHA-512 as `sha256:DIGITS`, or the URL of a list of them."""
-    if parse_text(value).startswith(("http://", "https://")):
-        return value
-    found = checksums.parse(value)
+    text = parse_text(value)
+    if text.startswith(("http://", "https://")):
+        return text
+    found = checksums.parse(text)
     if found is None:
         raise ValueError(
             "expected a SHA-256 or SHA-512 in hexadecimal digits, as sha256:… or sha512:…, or the "
@@ -215,11 +217,12 @@ def parse_libvirt(value: object) -> object:
     return value
 
 
-def parse_ssh(value: Any) -> Any:
+def parse_ssh(value: object) -> str:
     """An ssh destination, "" for this machine; it ends in a command line."""
-    if parse_text(value):
-        SshDestination.parse(value)
-    return value
+    text = parse_text(value)
+    if text:
+        SshDestination.parse(text)
+    return text
 
 
 def parse_user_data(value: object) -> object:
@@ -248,14 +251,15 @@ def parse_ssh_key(value: object) -> object:
     return value
 
 
-def parse_nic_address(value: Any) -> Any:
+def parse_nic_address(value: object) -> str:
     """`dhcp`, or an address of a host with the prefix length of its network."""
-    if parse_text(value) == "dhcp":
-        return value
-    address, slash, length = value.partition("/")
+    text = parse_text(value)
+    if text == "dhcp":
+        return text
+    address, slash, length = text.partition("/")
     try:
         ip_address(address)
-        found = ip_interface(value)
+        found = ip_interface(text)
     except ValueError:
         found = None
     if found is None or not slash or not length.isdecimal():

@@ -44,7 +44,7 @@ class GrantsFile(Section):
     """What members may use beyond the defaults."""
 
     hosts: list[GrantedHostSection] = Field(default_factory=list, description="Hosts.")
-    networks: list[Annotated[Any, BeforeValidator(parse_network)]] = Field(
+    networks: list[Annotated[Network, BeforeValidator(parse_network)]] = Field(
         default_factory=list, description="Networks of BMCs and guests."
     )
     ports: list[Annotated[Any, BeforeValidator(_ports)]] = Field(

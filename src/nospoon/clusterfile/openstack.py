@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field
 
@@ -67,9 +68,10 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
     return made, text
 
 
-def _at(settings: dict[str, Any]) -> str:
+def _at(settings: Mapping[str, object]) -> str:
     """The same for the same user, project and region of a cloud."""
-    auth = settings.get("auth", {})
+    auth = settings.get("auth")
+    auth = auth if isinstance(auth, Mapping) else {}
     who = [f"{key}={auth[key]}" for key in WHO if auth.get(key)]
     who += [f"{key}={settings[key]}" for key in sorted(URLS) if settings.get(key)]
     who += [f"endpoint={auth['endpoint']}"] if auth.get("endpoint") else []

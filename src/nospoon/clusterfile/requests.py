@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Any
 from xml.parsers import expat
 
 from nospoon.clusterfile.section import shown
@@ -161,7 +160,7 @@ class _JsonReader:
     def read(self, name: str, value: object) -> Element:
         return _placed(self._element(name, value, 1), name)
 
-    def _element(self, name: str, value: Any, depth: int) -> Element:
+    def _element(self, name: str, value: object, depth: int) -> Element:
         self._count += 1
         self._text("", name, MOST_VALUE)
         if self._count > MOST_ELEMENTS or depth > MOST_DEPTH:
@@ -172,6 +171,7 @@ class _JsonReader:
         if isinstance(value, list):
             children = [child for part in value for child in self._parts(part, depth + 1)]
             return Element(name, name, 1, 1, {}, tuple(children))
+        assert isinstance(value, dict), "JSON has nothing else"
         attributes, inner, text = {}, [], ""
         for key, each in value.items():
             if key in ATTRIBUTES and not isinstance(each, dict | list):

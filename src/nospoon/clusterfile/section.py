@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, Strict
 from pydantic_core import CoreSchema
@@ -34,7 +34,7 @@ def parse_whole(value: object) -> object:
     return value
 
 
-def parse_text(value: Any) -> Any:
+def parse_text(value: object) -> str:
     """Text; what YAML takes for a number is none."""
     if not isinstance(value, str):
         hint = ". Put it in quotes" if isinstance(value, bool | int | float) else ""

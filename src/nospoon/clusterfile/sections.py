@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -241,16 +241,17 @@ SECRETS = (
 """Keys whose values no message repeats."""
 
 
-def _existing(value: Any, location: tuple[int | str, ...]) -> Path:
+def _existing(value: Value, location: tuple[int | str, ...]) -> Path:
     """The part of pydantic's location that is in the file: names of unions and types fall out."""
     path: list[str | int] = []
     for part in location:
-        inside = (isinstance(value, dict) and part in value) or (
-            isinstance(value, list) and isinstance(part, int) and part < len(value)
-        )
-        if inside:
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
-            path.append(part)
+        else:
+            continue
+        path.append(part)
     return tuple(path)
 
 

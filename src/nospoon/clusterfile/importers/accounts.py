@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,7 +14,7 @@ _TAKEN: dict[str, tuple[TypeAdapter[str], str]] = {
 }
 
 
-def account(given: dict[str, tuple[str, Any]], left_out: list[str]) -> dict[str, str]:
+def account(given: Mapping[str, tuple[str, object]], left_out: list[str]) -> dict[str, str]:
     """`username` and `password`, as far as they can be; the rest goes into `left_out`.
 
     `given`: for each of them its place in what is imported, and its value.

@@ -6,13 +6,12 @@ docs.openstack.org/project-deploy-guide/tripleo-docs/latest/environments/baremet
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from nospoon.clusterfile.document import as_sequence
 from nospoon.clusterfile.fields import parse_mac
 from nospoon.clusterfile.importers.accounts import account
 from nospoon.clusterfile.importers.capabilities import capabilities_of
-from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
+from nospoon.clusterfile.importers.written import Imported, Source, name_of, write
 from nospoon.errors import UsageError
 from nospoon.model.cluster import Arch
 
@@ -39,9 +38,7 @@ def read(source: Source) -> Imported:
         raise UsageError(f"{source.file}: expected a list under `nodes`, got none")
     nodes = [_node(source, index, entry, left_out) for index, entry in enumerate(entries)]
     source.apart(_physical_networks(entries), "physical networks")
-    networks = {
-        nic["network"]: {"netboot": "none"} for node in nodes for nic in _plain(node)["nics"]
-    }
+    networks = {name_of(each): {"netboot": "none"} for each in _physical_networks(entries)}
     sections = {"cluster": source.cluster, "networks": networks, "nodes": nodes}
     heading = [f"Made from {source.file} by `nospoon import --from instackenv`."]
     if any(_REPLACED & entry.keys() for entry in entries if isinstance(entry, dict)):
@@ -59,10 +56,6 @@ def _physical_networks(entries: Iterable[object]) -> Iterator[str]:
             yield str(given or CTLPLANE)
         if told.get("mac"):
             yield CTLPLANE
-
-
-def _plain(node: Any) -> Mapping[str, Any]:
-    return node.value if isinstance(node, Said) else node  # type: ignore[no-any-return]
 
 
 def _node(source: Source, index: int, entry: object, left_out: list[str]) -> object:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
-from nospoon.clusterfile.document import as_sequence
+from nospoon.clusterfile.document import Value, as_sequence
 from nospoon.clusterfile.importers.capabilities import capabilities_of
 from nospoon.clusterfile.ironic import INTERFACES
 from nospoon.errors import UsageError
@@ -38,7 +38,7 @@ class Enrolled:
     left_out: tuple[str, ...] = ()
 
 
-def enrolled(config: Mapping[str, Any]) -> Enrolled:
+def enrolled(config: Mapping[str, Value]) -> Enrolled:
     """What a spec has its nodes enrolled with."""
     properties = config.get("properties")
     told = dict(properties) if isinstance(properties, Mapping) else {}
@@ -64,7 +64,7 @@ def enrolled(config: Mapping[str, Any]) -> Enrolled:
     )
 
 
-def flavors(given: Any, file: str) -> tuple[dict[str, Any], list[str]]:
+def flavors(given: Value, file: str) -> tuple[dict[str, object], list[str]]:
     """`nova_flavors` as `nova: {flavors: …}`, and what has no place there. Raises `UsageError`."""
     made: dict[str, object] = {}
     left_out: list[str] = []

@@ -7,9 +7,9 @@ to a host: docs.ansible.com, "How to build your inventory". libvirt's URIs: libv
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
+from nospoon.clusterfile.document import Value, as_sequence
 from nospoon.clusterfile.importers.written import templates
 
 GROUP = "libvirt"
@@ -47,22 +47,28 @@ _DEFAULTS: Mapping[str, tuple[object, ...]] = {
 """What Tenks itself says on each host."""
 _USUAL = "qemu:///system"
 
-Hypervisors = Mapping[str, Mapping[str, Any]]
+Hypervisors = Mapping[str, Mapping[str, Value]]
 """By name, the variables."""
 
 
-def hypervisors(inventory: Mapping[str, Any]) -> Hypervisors:
+def hypervisors(inventory: Mapping[str, object]) -> Hypervisors:
     """Those in the group and in groups below it. `inventory`: as `ansible-inventory --list` prints
     it.
     """
-    variables = inventory.get("_meta", {}).get("hostvars", {})
-    return {name: variables.get(name, {}) for name in _members(inventory, GROUP)}
+    variables = _mapping(_mapping(inventory, "_meta"), "hostvars")
+    return {name: _mapping(variables, name) for name in _members(inventory, GROUP)}
 
 
-def _members(inventory: Mapping[str, Any], group: str) -> list[str]:
-    found = inventory.get(group, {})
-    below = [name for child in found.get("children", ()) for name in _members(inventory, child)]
-    return list(dict.fromkeys([*found.get("hosts", ()), *below]))
+def _members(inventory: Mapping[str, object], group: str) -> list[str]:
+    found = _mapping(inventory, group)
+    hosts, children = as_sequence(found.get("hosts")), as_sequence(found.get("children"))
+    below = [name for child in children for name in _members(inventory, str(child))]
+    return list(dict.fromkeys([*map(str, hosts), *below]))
+
+
+def _mapping(whole: Mapping[str, object], name: str) -> Mapping[str, Value]:
+    found = whole.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def without_templates(found: Hypervisors) -> Hypervisors:
@@ -122,12 +128,12 @@ def lost(found: Hypervisors, known: frozenset[str]) -> Iterator[str]:
             yield f"{name} of {', '.join(hosts)}{why}"
 
 
-def _is_lost(name: str, value: Any, known: frozenset[str]) -> bool:
+def _is_lost(name: str, value: Value, known: frozenset[str]) -> bool:
     """A template is lost, too, but for Tenks's own that makes an URI of the socket's path."""
     if value in (None, "", {}, [], *_DEFAULTS.get(name, ())) or name in _MEANINGLESS:
         return False
     if any(templates(value, name)):
-        return name != "libvirt_local_uri" or "libvirt_custom_socket_path" not in value
+        return name != "libvirt_local_uri" or "libvirt_custom_socket_path" not in str(value)
     if name == "ansible_connection":
         return value not in _LOCAL | _SSH
     return name not in known | CARRIED

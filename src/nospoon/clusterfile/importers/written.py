@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nospoon.clusterfile.document import Document, Value
 from nospoon.errors import SpecError, UsageError
@@ -62,11 +62,11 @@ class Source:
             raise UsageError(f"{self.file}: expected a mapping")
         return document.value
 
-    def whole(self, value: Any, where: str) -> int:
+    def whole(self, value: object, where: str) -> int:
         """A whole number, also where it is written as text. Raises `UsageError`."""
         if not re.fullmatch(r"[0-9]{1,20}", str(value)):
             raise UsageError(f"{self.file}: {where}: expected a whole number, got {value!r}")
-        return int(value)
+        return int(str(value))
 
     def positive(self, value: object, where: str) -> int:
         """A whole number that is not 0. Raises `UsageError`."""
@@ -120,7 +120,7 @@ class Imported:
 class Said:
     """A value and why it is so."""
 
-    value: Any
+    value: object
     why: str
 
 
