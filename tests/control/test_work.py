@@ -27,7 +27,9 @@ async def test_who_would_be_left_behind_is_remembered_before_anything_is_made(
         asking.host.faults["create volume/b"] = [ProviderError(BROKEN)]
         ended = await asking.up(file_of("a", "b", "c"))
         assert ended.state is OperationState.PARTLY
-        (failure,) = ended.result["failures"]
+        failures = ended.result["failures"]
+        assert isinstance(failures, list)
+        (failure,) = failures
         assert (failure["node"], failure["message"]) == ("b", BROKEN)
         assert failure["what"] == "volume/b-0@s"
         assert "machine/c" in asking.made()

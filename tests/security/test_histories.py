@@ -69,7 +69,7 @@ async def test_results_of_a_user_are_bounded_and_in_no_list(
     async def length(id_: UUID) -> int:
         found = await database.call(operations.get, id_)
         assert found is not None
-        return len(found.result.get("nodes", ""))
+        return len(str(found.result.get("nodes", "")))
 
     try:
         for each in (other, *rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -84,7 +85,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(encode(UsageError(_summary(error.errors()))), status_code=400)
 
 
-def _summary(details: Any) -> str:
+def _summary(details: Sequence[Any]) -> str:
     """The first errors, 4,000 characters in all: what was given may be long, and its keys too."""
     told = [_error(detail) for detail in islice(details, MAX_ERRORS)]
     more = len(details) - len(told)

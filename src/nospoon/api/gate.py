@@ -10,10 +10,9 @@ import asyncio
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -141,9 +140,7 @@ class Gate:
         self.log.info("refused", of=of, path=scope["path"], error=str(error))
 
 
-async def _bounded(
-    scope: Mapping[str, Any], receive: Receive, take: Callable[[int], None]
-) -> bytes:
+async def _bounded(scope: Scope, receive: Receive, take: Callable[[int], None]) -> bytes:
     """The body; `take` gets each part's size. Raises `TooLarge`, and what `take` raises."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     most = MAX_BODY if BIG_ROUTES.match(scope["path"]) else MAX_SMALL

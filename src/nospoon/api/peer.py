@@ -8,9 +8,10 @@ import json
 import pwd
 import socket
 import struct
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+
+from starlette.types import Scope
 
 from nospoon.api.errors import encode
 from nospoon.errors import Forbidden
@@ -113,7 +114,7 @@ class Members:
         except Forbidden as error:
             raise RefusedPeer(peer, _answer(error)) from None
 
-    async def caller(self, scope: Mapping[str, object]) -> Principal:
+    async def caller(self, scope: Scope) -> Principal:
         """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
         caller = self.caller_of(scope)
         if not caller.admin and not await self._has(caller.uid):
@@ -157,7 +158,7 @@ class Members:
                 return
             del self._known[uid]
 
-    def caller_of(self, scope: Mapping[str, Any]) -> Principal:
+    def caller_of(self, scope: Scope) -> Principal:
         """Who sent a request that was let in. Raises `Forbidden` without peer credentials."""
         host, _pid = scope.get("client") or ("", 0)
         if not host.startswith("uid="):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator
-from typing import Any
 
 from nospoon.exports.inventory import Inventory, Made, Place
 
@@ -20,7 +19,7 @@ RESERVED = frozenset({"all", "ungrouped"})
 
 def make(inventory: Inventory) -> Made:
     """Hosts below `all`, and what a play needs of their BMCs (`bmc_*`) as variables."""
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, dict[str, dict[str, object]]]] = {}
     hosts = {place.name: _variables(place) for place in inventory.places}
     for place in inventory.places:
         for group in _groups(inventory, place, hosts):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any
 
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Firmware
@@ -139,8 +138,7 @@ class HostFacts:
     @classmethod
     def of_one_away(cls, why: str) -> HostFacts:
         """Of a host that does not answer: nothing."""
-        nothing: frozenset[Any] = frozenset()
-        return cls(nothing, nothing, tpm=False, managed_networks=False, away=why)
+        return cls(frozenset(), frozenset(), tpm=False, managed_networks=False, away=why)
 
     def bridge(self, link: str) -> str:
         """Where machines plug in that want to reach this interface: itself, or its bridge."""

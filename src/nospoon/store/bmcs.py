@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -59,7 +58,7 @@ _INSERT = insert(bmcs)
 _DELETE = delete(bmcs).where(bmcs.c.uuid == bindparam("wanted"))
 
 
-def _record(row: Row[Any], words: Shared) -> tuple[Key, Bmc, OwnerTag]:
+def _record(row: Row[tuple[object, ...]], words: Shared) -> tuple[Key, Bmc, OwnerTag]:
     record = words.text(row.record)
     bmc = msgspec.convert(record["bmc"], Bmc)
     tag = words.one(msgspec.convert(record["tag"], OwnerTag))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -303,7 +303,11 @@ def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     return _nodes(connection, query, hosts)
 
 
-def _nodes(connection: Connection, query: Select[Any], of_clusters: Select[Any]) -> list[NodeRow]:
+def _nodes(
+    connection: Connection,
+    query: Select[tuple[object, ...]],
+    of_clusters: Select[tuple[object, ...]],
+) -> list[NodeRow]:
     words = Shared()
     rows = connection.execute(of_clusters)
     known = {(row.cluster_id, row.name): host_of(row.host) for row in rows}
@@ -408,7 +412,7 @@ def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
     connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": encoded})
 
 
-def _cluster(row: Row[Any]) -> ClusterRow:
+def _cluster(row: Row[tuple[object, ...]]) -> ClusterRow:
     return ClusterRow(
         id=UUID(row.id),
         name=row.name,
@@ -424,7 +428,7 @@ def _cluster(row: Row[Any]) -> ClusterRow:
     )
 
 
-def _node(row: Row[Any], words: Shared) -> NodeRow:
+def _node(row: Row[tuple[object, ...]], words: Shared) -> NodeRow:
     return NodeRow(
         cluster_id=words.one(UUID(row.cluster_id)),
         name=row.name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from nospoon.model.images import HypervisorType, LoadedImage
@@ -47,6 +45,6 @@ def remove(connection: Connection, owner: OwnerId, name: str) -> None:
     connection.execute(delete(images).where(images.c.owner == owner, images.c.name == name))
 
 
-def _image(row: Row[Any]) -> LoadedImage:
+def _image(row: Row[tuple[object, ...]]) -> LoadedImage:
     kind = HypervisorType(row.hypervisor_type) if row.hypervisor_type else None
     return LoadedImage(row.name, row.sha256, row.format, row.size, kind, row.created)

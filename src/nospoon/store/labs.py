@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from nospoon.model.principal import OwnerId
 from nospoon.store import tables
 
 recipe_sets, lab_states = tables.recipe_sets, tables.lab_states
+
+
+Noted = tuple[float, int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class SetRow:
     created: float
     record: bytes = field(repr=False)
     key: str = ""
-    history: Sequence[tuple[float, int, str, str]] = ()
+    history: Sequence[Noted] = ()
 
 
 def next_numbers(connection: Connection) -> tuple[int, int]:
@@ -146,7 +148,9 @@ def _values(row: SetRow) -> dict[str, object]:
     }
 
 
-def _rows(connection: Connection, query: Any, *, ordered: bool = False) -> list[SetRow]:
+def _rows(
+    connection: Connection, query: Select[tuple[object, ...]], *, ordered: bool = False
+) -> list[SetRow]:
     found = query if ordered else query.order_by(recipe_sets.c.number)
     return [
         SetRow(

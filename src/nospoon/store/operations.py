@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, insert, select, update
@@ -55,7 +54,7 @@ class OperationRow:
     created: float
     finished: float | None = None
     message: str = ""
-    result: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, object] = field(default_factory=dict)
 
 
 def begin(connection: Connection, row: OperationRow) -> None:
@@ -158,7 +157,7 @@ def add_event(
 
 def events_since(
     connection: Connection, operation: UUID, seq: int, *, most: int
-) -> list[tuple[int, float, Any]]:
+) -> list[tuple[int, float, dict[str, object]]]:
     """(seq, at, data) of the first `most` after `seq`, in order."""
     query = (
         select(events)
@@ -270,7 +269,7 @@ def _is_sqlite(connection: Connection) -> bool:
     return connection.dialect.name == "sqlite"
 
 
-def _operation(row: Row[Any]) -> OperationRow:
+def _operation(row: Row[tuple[object, ...]]) -> OperationRow:
     return OperationRow(
         id=UUID(row.id),
         kind=row.kind,

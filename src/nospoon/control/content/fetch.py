@@ -236,23 +236,31 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
-def _plain(host: str, *, connect: Any, **options: Any) -> http.client.HTTPConnection:
+Connect = Callable[..., socket.socket]
+"""As `socket.create_connection`."""
+
+
+def _plain(
+    host: str, *, connect: Connect, timeout: float | None = None
+) -> http.client.HTTPConnection:
     """Host and, with TLS, SNI and the name in the certificate stay those of the URL: only what
     opens the socket is ours (`http.client.HTTPConnection.connect`).
     """
-    made = http.client.HTTPConnection(host, **options)
+    made = http.client.HTTPConnection(host, timeout=timeout)
     made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
     return made
 
 
-def _secure(host: str, *, connect: Any, **options: Any) -> http.client.HTTPSConnection:
-    made = http.client.HTTPSConnection(host, **options)
+def _secure(
+    host: str, *, connect: Connect, context: ssl.SSLContext, timeout: float | None = None
+) -> http.client.HTTPSConnection:
+    made = http.client.HTTPSConnection(host, timeout=timeout, context=context)
     made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
     return made
 
 
 class _Http(urllib.request.AbstractHTTPHandler):
-    def __init__(self, connect: object) -> None:
+    def __init__(self, connect: Connect) -> None:
         super().__init__()
         self._connect = connect
 
@@ -263,7 +271,7 @@ class _Http(urllib.request.AbstractHTTPHandler):
 
 
 class _Https(urllib.request.AbstractHTTPHandler):
-    def __init__(self, connect: object, context: ssl.SSLContext) -> None:
+    def __init__(self, connect: Connect, context: ssl.SSLContext) -> None:
         super().__init__()
         self._connect, self._context = connect, context
 

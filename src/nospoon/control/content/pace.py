@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from nospoon.control.content.fetch import Transfer
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Pace:
     rate: int
 
 
-async def watch(future: asyncio.Future[Any], transfer: Transfer, pace: Pace) -> None:
+async def watch(future: asyncio.Future[T], transfer: Transfer, pace: Pace) -> None:
     """Until the thread has ended; a transfer that takes too long is stopped."""
     got, loop = 0, asyncio.get_running_loop()
     end = loop.time() + pace.deadline

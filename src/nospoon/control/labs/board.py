@@ -12,11 +12,11 @@ import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 from uuid import UUID
 
 import msgspec
 import structlog
+from sqlalchemy import Connection
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
@@ -34,7 +34,7 @@ from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-from nospoon.store.labs import SetRow
+from nospoon.store.labs import Noted, SetRow
 
 log = structlog.get_logger()
 LOOK = 5.0
@@ -115,7 +115,7 @@ class Board:
         self._clusters: dict[str, UUID] = {}
         self._effects: deque[Effect] = deque()
         self._events: dict[str, list[Happened]] = {}
-        self._history: dict[str, list[tuple[float, int, str, str]]] = {}
+        self._history: dict[str, list[Noted]] = {}
         self._requests: dict[str, int] = {}
         self._weights: dict[str, tuple[int, int]] = {}
         self._keys: dict[tuple[int, str], list[str]] = {}
@@ -607,7 +607,7 @@ class Board:
                 self.scheduler.drained.discard(known.key)
         self._wake.set()
 
-    async def find(self, set_id: str) -> tuple[RecipeSet, int, Sequence[Any]] | None:
+    async def find(self, set_id: str) -> tuple[RecipeSet, int, Sequence[Noted]] | None:
         """A set, its request's number and its history; also one that ended."""
         found = self.scheduler.sets.get(set_id)
         if found is not None:
@@ -646,7 +646,7 @@ class Board:
                 await turn.rest()
         return found
 
-    async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Any]]:
+    async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Noted]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""
         waker = asyncio.Event()
         followers = self._followers.setdefault(set_id, set())
@@ -683,15 +683,11 @@ class Board:
         """Sets that have machines of a lab."""
         return self.scheduler.holding(key)
 
-    def _rows(
-        self, sets: Sequence[tuple[RecipeSet, int, Sequence[tuple[float, int, str, str]]]]
-    ) -> list[SetRow]:
+    def _rows(self, sets: Sequence[tuple[RecipeSet, int, Sequence[Noted]]]) -> list[SetRow]:
         """Run it in a thread: they are encrypted."""
         return [self._row(*each) for each in sets]
 
-    def _row(
-        self, found: RecipeSet, request: int, history: Sequence[tuple[float, int, str, str]]
-    ) -> SetRow:
+    def _row(self, found: RecipeSet, request: int, history: Sequence[Noted]) -> SetRow:
         kept = _without_texts(found) if found.state is SetState.ENDED else found
         return SetRow(
             id=found.id,
@@ -712,7 +708,9 @@ class Board:
 
 
 def _save(
-    connection: Any, rows: Sequence[SetRow], states: Sequence[tuple[UUID, str, str, MachineState]]
+    connection: Connection,
+    rows: Sequence[SetRow],
+    states: Sequence[tuple[UUID, str, str, MachineState]],
 ) -> None:
     stored.put(connection, rows)
     for cluster_id, lab, machine, state in states:

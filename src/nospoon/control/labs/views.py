@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import BUCKETS, Board, Histogram
@@ -13,6 +12,7 @@ from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB, Registered
+from nospoon.store.labs import Noted
 
 MIB = 1 << 20
 LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
@@ -123,7 +123,7 @@ def _reason(board: Board, found: RecipeSet) -> str:
 
 
 def set_details(
-    board: Board, found: RecipeSet, request: int, place: int | None, history: Sequence[Any]
+    board: Board, found: RecipeSet, request: int, place: int | None, history: Sequence[Noted]
 ) -> dict[str, object]:
     return {
         **set_row(board, found, request, place),
@@ -152,7 +152,7 @@ def lease_row(board: Board, found: RecipeSet, number: int) -> dict[str, object]:
     }
 
 
-def event_row(event: Sequence[Any]) -> dict[str, Any]:
+def event_row(event: Noted) -> dict[str, object]:
     at, recipe, name, message = event
     return {
         "at": _time(at),

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import structlog
+from sqlalchemy import Connection
 
 from nospoon.control.operations.results import encoded
 from nospoon.engine.progress import Phase, Progress
@@ -317,7 +318,7 @@ class Operations:
 
 
 def _save(
-    connection: Any, operation: UUID, events: list[Event], end: _End | None, now: float
+    connection: Connection, operation: UUID, events: list[Event], end: _End | None, now: float
 ) -> None:
     for event in events:
         stored.add_event(connection, operation, seq=event["seq"], at=now, data=event)

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -232,8 +231,7 @@ class Verifier:
         stream = self._consoles.read(member.uuid, follow=True, offset=offset, user=member.owner)
         async with Tasks(f"verify {member.path}") as tasks:
             told = tasks.start(_first_record(stream, run), name="read the console")
-            either: set[asyncio.Future[Any]] = {told, reported}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((told, reported), return_when=asyncio.FIRST_COMPLETED)
             if told.done():
                 return told.result()
         record = decode(msgspec.json.encode(reported.result()))
