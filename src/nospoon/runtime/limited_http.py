@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Callable, Hashable, MutableMapping
 from email.utils import formatdate
 from enum import Enum, auto
 from functools import partial
@@ -19,7 +19,7 @@ from http import HTTPStatus
 
 import httptools
 from uvicorn import Config
-from uvicorn._types import ASGI3Application
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
@@ -46,15 +46,11 @@ INVALID = "Invalid HTTP request received."
 _LOGGED_IN = "nospoon.logged_in"
 
 Header = tuple[bytes, bytes]
-Scope = MutableMapping[str, object]
-Send = Callable[[Scope], Awaitable[None]]
-Application = Callable[[Scope, object, Send], Awaitable[None]]
-"""ASGI 3: what a request is, how its body is received, and how it is answered."""
 
 log = RateLimitedLog()
 
 
-def logged_in(scope: Scope, account: Hashable) -> None:
+def logged_in(scope: MutableMapping[str, object], account: Hashable) -> None:
     """The client of this request (ASGI's scope of it) is known, by this account."""
     scope[_LOGGED_IN] = account
 
@@ -483,7 +479,11 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
 
 async def _answered(
-    cycle: RequestResponseCycle, app: Application, scope: Scope, receive: object, send: Send
+    cycle: RequestResponseCycle,
+    app: ASGI3Application,
+    scope: Scope,
+    receive: ASGIReceiveCallable,
+    send: ASGISendCallable,
 ) -> None:
     """What is cut off because its listener ends is no fault of the server (500, with a traceback
     in the log): it may be asked again soon (RFC 9110 §15.6.4). Half an answer ends here.
