@@ -28,10 +28,10 @@ hosts:
   cloud:
     openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: 172.24.5.1}}
     physnets: {{external: rack}}
-networks: {{external: {{physnet: external}}, provision: {{}}}}
+networks: {{external: {{physnet: external}}, routed: {{nat: true}}, provision: {{}}}}
 nodes:
   - {{name: b, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
-     nics: [{{network: external}}, {{network: provision}}]}}
+     nics: [{{network: routed}}, {{network: provision}}]}}
   - {{name: u, cpus: 1, memory: 512MiB, firmware: uefi, disks: [1GiB],
      nics: [{{network: external}}, {{network: provision}}]}}
 """
@@ -53,6 +53,7 @@ def everything(member: Connection) -> dict[str, list[str]]:
         "ports": sorted(p.id for p in member.network.ports() if p.device_owner != owner),
         "networks": sorted(each.id for each in member.network.networks()),
         "subnets": sorted(each.id for each in member.network.subnets()),
+        "routers": sorted(each.id for each in member.network.routers()),
         "images": sorted(each.id for each in member.image.images()),
     }
 
@@ -144,7 +145,10 @@ def test_what_a_cloud_cannot_do_is_refused_with_numbers(cloud: OwnCloud, rack: R
     text = HOST.format(name=rack.name()) + rack.bmc()
     refusals: dict[str, Any] = {
         "cpus: 1,": ("cpus: 64,", "no flavor has 64 CPUs"),
-        "provision: {}": ("provision: {nat: true}", "nospoon makes no routers"),
+        "172.24.5.1": (
+            "172.24.5.1, external_network: none",
+            "does not see `external_network` none",
+        ),
         "external: rack": ("external: nowhere", "has no network nowhere that its project sees"),
         "flavors: [metal.tiny]": ("flavors: [none]", "has no flavor none"),
         "{name: b,": ("{count: 99,", "the quota of its project leaves"),

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
-from openstack.connection import Connection
-from openstack.network.v2.network import Network
 from tests.cloud.test_virtual_ips import connection, plugged, ports_of
 
 from nospoon.testing.cloud import OwnCloud
@@ -24,31 +21,12 @@ def pings(address: str) -> bool:
     return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
 
-@contextmanager
-def routed(member: Connection) -> Iterator[Network]:
-    """A network of the project with a router to the outside."""
-    outside = next(member.network.networks(name="public"))
-    network = member.network.create_network(name="routed")
-    subnet = member.network.create_subnet(
-        network_id=network.id, ip_version=4, cidr="10.77.0.0/24", enable_dhcp=False
-    )
-    router = member.network.create_router(
-        name="routed", external_gateway_info={"network_id": outside.id}
-    )
-    member.network.add_interface_to_router(router, subnet=subnet.id)
-    yield network
-    member.network.remove_interface_from_router(router, subnet=subnet.id)
-    member.network.delete_router(router)
-    member.network.delete_network(network)
-
-
 FILE = """
 cluster: {name}
 hosts:
   cloud:
     openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: 172.24.5.1}}
-    physnets: {{routed: routed}}
-networks: {{lan: {{physnet: routed}}}}
+networks: {{lan: {{nat: true, cidr: 10.77.0.0/24}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [{{network: lan{floating}}}]}}
@@ -56,9 +34,11 @@ nodes:
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_a_floating_ip_leads_to_a_node_and_goes_with_its_line(cloud: OwnCloud, rack: Rack) -> None:
+def test_nat_and_floating_ips_lead_out_and_in_and_go_with_their_lines(
+    cloud: OwnCloud, rack: Rack
+) -> None:
     member, name = connection(cloud), rack.name()
-    with routed(member), ExitStack() as stack:
+    with ExitStack() as stack:
         text = FILE.format(name=name, floating=", floating_ip: public") + rack.bmc()
         file = rack.file(text)
         rack.run("up", file, "--yes")
@@ -69,6 +49,7 @@ def test_a_floating_ip_leads_to_a_node_and_goes_with_its_line(cloud: OwnCloud, r
         (row,) = rack.json("status", name)
         assert row["floating_ips"] == [floating.floating_ip_address]
         guest = stack.enter_context(plugged(cloud, "routed0", port))
+        assert port.fixed_ips[0]["ip_address"].startswith("10.77.0.")
         guest.run("ip", "route", "add", "default", "via", "10.77.0.1")
         until(lambda: guest.pings("172.24.5.1"), 90)
         until(lambda: pings(floating.floating_ip_address), 60)
@@ -86,3 +67,4 @@ def test_a_floating_ip_leads_to_a_node_and_goes_with_its_line(cloud: OwnCloud, r
         rack.run("up", file, "--yes")
         rack.run("down", name, "--yes")
         assert list(member.network.ips()) == []
+        assert list(member.network.routers()) == []

@@ -27,7 +27,7 @@ hosts:
   cloud:
     openstack: {{cloud: {settings}, flavors: [metal.512], boot_address: 127.0.0.1}}
     physnets: {{external: external}}
-networks: {{external: {{physnet: external}}, provision: {{}}}}
+networks: {{external: {{physnet: external}}, provision: {{nat: true}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [{{network: external, floating_ip: external}}, {{network: provision}}]}}
@@ -76,13 +76,16 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             plan = await asyncio.to_thread(rack.run, "plan", file)
             assert "Nothing to do" in plan.stdout
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
-                "servers": 1, "networks": 2, "subnets": 1, "ports": 2, "floatingips": 1,
-                "images": 1,
+                "servers": 1, "networks": 2, "subnets": 1, "ports": 3, "floatingips": 1,
+                "routers": 1, "images": 1,
             }  # fmt: skip
             assert [each["status"] for each in cloud.servers.values()] == ["SHUTOFF"]
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
-        assert killed >= 7, "an image and its data, a network, a subnet, two ports, an IP, a server"
+        assert killed >= 9, (
+            "an image and its data, a network, a subnet, a router and its way, two ports, an IP, "
+            "a server"
+        )
         number = 1
         await asyncio.to_thread(rack.run, "up", file, "--yes")
         while await dying(cloud, rack, number, "down", "crash", "--yes"):
@@ -92,7 +95,7 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             await asyncio.to_thread(rack.run, "up", file, "--yes")
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
-        assert killed >= 10
+        assert killed >= 14
 
 
 @pytest.mark.timeout(200, func_only=True)

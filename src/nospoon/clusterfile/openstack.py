@@ -45,6 +45,11 @@ class OpenStackSection(Section):
         "power-on what to boot. Needed for nodes that are made there; without it adopted servers "
         "boot their disks alone.",
     )
+    external_network: Annotated[Text, Field(max_length=255)] = Field(
+        "",
+        description="External network to which routers of networks with `nat` lead, by name or id. "
+        "Default: the only one that the project sees.",
+    )
 
 
 MOST_SETTINGS = 16 << 10
@@ -64,6 +69,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         flavors=tuple(section.flavors or ()),
         zone=section.availability_zone,
         boot_address=str(section.boot_address or ""),
+        external=section.external_network,
     )
     return made, text
 

@@ -23,6 +23,7 @@ from nospoon.model.resources import (
     MachineDisk,
     Observed,
     Port,
+    Router,
     Volume,
     is_adopted,
 )
@@ -48,7 +49,10 @@ def cluster_file(
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
     floating = {o.shape.mac: o.shape.network for o in found if isinstance(o.shape, FloatingIp)}
     by_bridge = {link.bridge: network for network, link in links.items()}
-    networks: dict[str, Any] = {network: _network(link) for network, link in links.items()}
+    routed = {o.shape.network for o in found if isinstance(o.shape, Router)}
+    networks: dict[str, Any] = {
+        network: _network(link, routed=link.bridge in routed) for network, link in links.items()
+    }
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
         by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
         networks.setdefault(by_bridge[bridge], {"bridge": bridge} if bridge else {})
@@ -164,16 +168,20 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, ob
     said: dict[str, object] = {"cloud": login}
     if cloud.boot_address:
         said["boot_address"] = cloud.boot_address
+    if cloud.external:
+        said["external_network"] = cloud.external
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
 
 
-def _network(link: Link) -> dict[str, object]:
+def _network(link: Link, *, routed: bool) -> dict[str, object]:
+    """`routed`: a router of a cloud leads out of it."""
     said: dict[str, object] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
-        said |= {"cidr": given[0] if len(given) == 1 else given, "netboot": "builtin"}
+        said["cidr"] = given[0] if len(given) == 1 else given
+        said |= {"nat": True} if routed else {"netboot": "builtin"}
     return said
 
 

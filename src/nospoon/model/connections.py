@@ -138,6 +138,13 @@ class _Usual:
         return ""
 
     @property
+    def external(self) -> str:
+        """The external network to which networks with NAT lead; "" for the only one, and where
+        there are none.
+        """
+        return ""
+
+    @property
     def agents(self) -> Agents | None:
         """Of machines that boot what a deployer gives them; None where they are their own."""
         return None
@@ -305,7 +312,8 @@ class OpenStack(_Usual):
 
     `flavors`: of Nova that machines may have, by name or id; (): all that the project sees.
     `zone`: availability zone of servers, "" for Nova's choice. `boot_address`: this daemon's, as
-    guests there reach it.
+    guests there reach it. `external`: the external network to which networks with NAT lead, by name
+    or id; "" for the only one.
     """
 
     cloud: str
@@ -314,6 +322,7 @@ class OpenStack(_Usual):
     flavors: tuple[str, ...] = ()
     zone: str = ""
     boot_address: str = ""
+    external: str = ""
     kind: ClassVar = ConnectionKind.OPENSTACK
 
     @property

@@ -93,7 +93,8 @@ class HostFacts:
     `machines`: those of others, None where nobody looked for them or there can be none.
     `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
-    may open. `quota`: of its project.
+    may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
+    project.
     """
 
     firmwares: frozenset[Firmware]
@@ -118,6 +119,7 @@ class HostFacts:
     sizes: tuple[SizeOffered, ...] | None = None
     networks: frozenset[str] | None = None
     own_networks: frozenset[str] = frozenset()
+    external_networks: tuple[tuple[str, str], ...] = ()
     quota: Quota = Quota()
     boot_ports: Mapping[int, str] = field(default_factory=dict)
 

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     BOOT_IMAGE = "boot-image"
     PORT = "port"
     FLOATING_IP = "floating-ip"
+    ROUTER = "router"
     NETBOOT = "netboot"
     MACHINE = "machine"
     BMC = "bmc"
@@ -168,12 +169,15 @@ class Port:
     we gave it, or the name or id of an existing one. `guarded`: the cloud filters what is sent and
     received there (Neutron's port security), and gives the NIC an address. `virtual_ips`: addresses
     that it lets through besides (Neutron's allowed address pairs), of a guarded port alone.
+    `range`: of a network that we made and that has a router, where the cloud chooses its address;
+    "" for none there.
     """
 
     network: str
     mac: str
     guarded: bool = False
     virtual_ips: tuple[str, ...] = ()
+    range: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,16 @@ class FloatingIp:
     network: str
     mac: str
     address: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """What leads from a network that we made to an external one of a cloud, with the addresses of
+    that. `network`: as the link's bridge is called; `external`: by name or id.
+    """
+
+    network: str
+    external: str
 
 
 class Loader(StrEnum):
@@ -455,7 +469,8 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-OnHost = Pool | Image | Volume | Link | BootImage | Port | FloatingIp | NetbootService | Machine
+InCloud = BootImage | Port | FloatingIp | Router
+OnHost = Pool | Image | Volume | Link | InCloud | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 
 

@@ -42,6 +42,7 @@ from nospoon.model.resources import (
     Port,
     Reservation,
     Resource,
+    Router,
     Tunnel,
     Volume,
     boot_image,
@@ -173,8 +174,7 @@ class _Resolver:
             if network.existing:
                 continue
             if host.declares.has_ports:
-                link = Link(identity.bridge_name(self.id, network.name), mtu=network.mtu)
-                yield Resource(Key(Kind.NETWORK, host.name, network.name), link)
+                yield from self._cloud_network(host, network)
                 continue
             yield Resource(
                 Key(Kind.NETWORK, host.name, network.name),
@@ -190,6 +190,22 @@ class _Resolver:
             )
             if network.netboot is Netboot.BUILTIN and host.declares.has_bridges:
                 yield self._netboot(host, network)
+
+    def _cloud_network(self, host: Host, network: Network) -> Iterator[Resource]:
+        """And the router that leads out of it."""
+        bridge = identity.bridge_name(self.id, network.name)
+        key = Key(Kind.NETWORK, host.name, network.name)
+        address = self._host_address(host, network) if network.nat else ""
+        yield Resource(key, Link(bridge, address, network.mtu, network.nat))
+        if network.nat:
+            router = Router(bridge, self._external(host))
+            yield Resource(Key(Kind.ROUTER, host.name, network.name), router, (key,))
+
+    def _external(self, host: Host) -> str:
+        """The external network that a host's routers lead to."""
+        facts = self.around.facts.get(host.name)
+        only = facts.external_networks if facts is not None else ()
+        return host.connection.external or next((name for name, _ in only), "")
 
     def _host_ports(self, network: Network) -> tuple[int, ...] | None:
         if network.host_ports is None:
@@ -317,7 +333,9 @@ class _Resolver:
             needs = () if network.existing else (Key(Kind.NETWORK, host.name, name),)
             key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
             virtual_ips = network.virtual_ips if guarded else ()
-            yield Resource(key, Port(where, mac, guarded, virtual_ips), needs, node.name)
+            given = str(self._cidr(network) or "") if network.nat else ""
+            port = Port(where, mac, guarded, virtual_ips, given)
+            yield Resource(key, port, needs, node.name)
 
     def _floating_ips(self, node: Node, host: Host) -> Iterator[Resource]:
         """Of NICs that have one, beside their ports."""
@@ -325,7 +343,10 @@ class _Resolver:
             if nic.floating_ip and host.declares.has_ports:
                 name = f"{node.name}-{index}"
                 key, port = (Key(each, host.name, name) for each in (Kind.FLOATING_IP, Kind.PORT))
-                yield Resource(key, FloatingIp(nic.floating_ip, mac), (port,), node.name)
+                network = self.networks[nic.network]
+                router = [Key(Kind.ROUTER, host.name, network.name)] if network.nat else []
+                shape = FloatingIp(nic.floating_ip, mac)
+                yield Resource(key, shape, (port, *router), node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""

@@ -32,6 +32,7 @@ from nospoon.model.resources import (
     Pool,
     Port,
     Reservation,
+    Router,
     Shape,
     Tunnel,
     Volume,
@@ -153,8 +154,10 @@ def describe(shape: Shape) -> str:
             return _in_cloud(shape)
 
 
-def _in_cloud(shape: BootImage | Port | FloatingIp | Enrolled) -> str:
+def _in_cloud(shape: BootImage | Port | FloatingIp | Router | Enrolled) -> str:
     match shape:
+        case Router():
+            return f"from {shape.network} to {shape.external}"
         case FloatingIp():
             return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
         case BootImage():

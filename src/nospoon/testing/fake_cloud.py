@@ -32,8 +32,12 @@ from nospoon.runtime.tasks import Tasks
 
 Json = dict[str, Any]
 PROJECT = "0" * 32
+NEUTRON = frozenset({"networks", "subnets", "ports", "floatingips", "routers"})
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
-DHCP_NETWORK = {"name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500}
+DHCP_NETWORK = {
+    "name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500,
+    "router:external": True,
+}  # fmt: skip
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OFF, ON, RESCUED = "SHUTOFF", "ACTIVE", "RESCUE"
 BY_VOLUME = 2.87
@@ -68,6 +72,7 @@ class FakeCloud:
     subnets: dict[str, Json] = field(default_factory=dict)
     ports: dict[str, Json] = field(default_factory=dict)
     floatingips: dict[str, Json] = field(default_factory=dict)
+    routers: dict[str, Json] = field(default_factory=dict)
     images: dict[str, Json] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
     limits: Json = field(default_factory=dict)
@@ -112,10 +117,7 @@ class FakeCloud:
         )
 
     def everything(self) -> dict[str, list[str]]:
-        return {
-            kind: sorted(getattr(self, kind))
-            for kind in ("servers", "networks", "subnets", "ports", "floatingips", "images")
-        }
+        return {kind: sorted(getattr(self, kind)) for kind in NEUTRON | {"servers", "images"}}
 
     def now(self) -> str:
         """A time that goes on with each change."""
@@ -324,9 +326,9 @@ class FakeCloud:
             links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
             return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
-            case "GET", [kind] if kind in {"networks", "ports", "subnets", "floatingips"}:
+            case "GET", [kind] if kind in NEUTRON:
                 found = list(getattr(self, kind).values())
-                for name in ("mac_address", "network_id"):
+                for name in ("mac_address", "network_id", "device_id"):
                     if (wanted := request.query_params.get(name)) is not None:
                         found = [each for each in found if each[name] == wanted]
                 return JSONResponse({kind: found})
@@ -343,6 +345,10 @@ class FakeCloud:
                 if kind == "subnets":
                     self.networks[body["network_id"]]["subnets"].append(id_)
                 return JSONResponse({name: made}, 201)
+            case "PUT", ["routers", id_, "add_router_interface"]:
+                return self._lead(id_, (await request.json())["subnet_id"])
+            case "PUT", ["routers", id_, "remove_router_interface"]:
+                return self._delete("ports", (await request.json())["port_id"])
             case "PUT", [kind, id_] if id_ in getattr(self, kind):
                 ((name, body),) = (await request.json()).items()
                 getattr(self, kind)[id_] |= body
@@ -351,7 +357,24 @@ class FakeCloud:
                 return self._delete(kind, id_)
         return _missing(path)
 
+    def _lead(self, router: str, subnet: str) -> Response:
+        if any(
+            each["device_id"] == router and each["fixed_ips"][0]["subnet_id"] == subnet
+            for each in self.ports.values()
+        ):
+            message = f"Router already has a port on subnet {subnet}"
+            return JSONResponse({"NeutronError": {"message": message}}, 400)
+        port = str(uuid4())
+        self.ports[port] = {
+            "id": port, "network_id": self.subnets[subnet]["network_id"], "device_id": router,
+            "mac_address": "fa:16:3e:00:00:01", "fixed_ips": [{"subnet_id": subnet}],
+        }  # fmt: skip
+        return JSONResponse({"port_id": port})
+
     def _delete(self, kind: str, id_: str) -> Response:
+        in_use = any(each["device_id"] == id_ for each in self.ports.values())
+        if kind == "routers" and in_use:
+            return JSONResponse({"NeutronError": {"message": "Router still has ports"}}, 409)
         if kind == "networks":
             if any(each["network_id"] == id_ for each in self.ports.values()):
                 message = "There are one or more ports still in use on the network"

@@ -28,6 +28,7 @@ from nospoon.model.resources import (
     NetbootService,
     Pool,
     Port,
+    Router,
     Shape,
     Volume,
 )
@@ -87,6 +88,7 @@ KINDS: Mapping[Kind, Row] = {
     Kind.BOOT_IMAGE: Row(shape=BootImage, repaired=True),
     Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
     Kind.FLOATING_IP: Row(shape=FloatingIp, named=Named.NUMBERED, moves=True),
+    Kind.ROUTER: Row(shape=Router, repaired=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(
         shape=Machine,

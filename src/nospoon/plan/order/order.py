@@ -44,6 +44,7 @@ from nospoon.model.resources import (
     NetbootService,
     Observed,
     Port,
+    Router,
     Shape,
     Volume,
     boot_image,
@@ -252,6 +253,12 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for each in observed
         if isinstance(each.shape, Port)
     }
+    on = {each.shape.mac: each.shape.network for each in observed if isinstance(each.shape, Port)}
+    routers = {
+        (each.key.host, each.shape.network): each.key
+        for each in observed
+        if isinstance(each.shape, Router)
+    }
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
@@ -269,10 +276,10 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 needs += [Key(Kind.IMAGE, host, image)] if image else []
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
-            case NetbootService(bridge=bridge) | Port(network=bridge):
+            case NetbootService(bridge=bridge) | Port(network=bridge) | Router(network=bridge):
                 needs = _there(links, (host, bridge))
             case FloatingIp(mac=mac):
-                needs = _there(ports, (host, mac))
+                needs = [*_there(ports, (host, mac)), *_there(routers, (host, on.get(mac, "")))]
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
             case IronicNode(uuid=uuid):

@@ -30,7 +30,8 @@ MAKERS = {
 """What to write in a file for nodes of a kind."""
 LEADS_NOWHERE = (
     "it is made without addresses and leads nowhere, so that the boot image cannot ask the daemon. "
-    "Plug one NIC into a network that exists (`physnet`), and that reaches `boot_address`."
+    "Plug one NIC into a network with `nat: true`, or one that exists (`physnet`), that reaches "
+    "`boot_address`."
 )
 
 
@@ -111,7 +112,7 @@ def against_networks(
     """(Network, why a host cannot plug a node of it in)."""
     wanted = {nic.network for nic in node.nics}
     if host.declares.has_boot_image and wanted:
-        made = {each.name for each in cluster.networks if not each.existing}
+        made = {each.name for each in cluster.networks if not each.existing and not each.nat}
         if wanted <= made:
             yield min(wanted), LEADS_NOWHERE
     for network in cluster.networks:
@@ -122,14 +123,15 @@ def against_networks(
 
 def against_floating_ips(node: Node, cluster: Cluster, host: Host) -> Iterator[str]:
     """Why no floating IP can lead to a NIC of a node there."""
-    made = {each.name for each in cluster.networks if not each.existing}
+    made = {each.name for each in cluster.networks if not each.existing and not each.nat}
     for network in dict.fromkeys(nic.network for nic in node.nics if nic.floating_ip):
         if not host.declares.has_ports:
             yield f"network {network}: floating IPs are of clouds. Leave `floating_ip` out."
         elif network in made:
             yield (
                 f"network {network}: nospoon makes it, so that its NICs have no address to which a "
-                "floating IP could lead. Take a network of the cloud (`physnet`) that has a router."
+                "floating IP could lead. Write `nat: true` there, or take a network of the cloud "
+                "(`physnet`) that has a router."
             )
 
 
@@ -192,7 +194,7 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
     if network.netboot is Netboot.BUILTIN:
         yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
     if network.nat:
-        yield f"host {host.name} is a cloud, where nospoon makes no routers. Leave `nat` out."
+        yield from _against_router(network, host, facts)
     if network.vlan is not None:
         yield f"host {host.name} is a cloud, whose administrator makes VLANs. Leave `vlan` out."
     name = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
@@ -204,6 +206,28 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
         yield (
             f"host {host.name} has no network {name} that its project sees. See `openstack network "
             "list`, or leave `bridge` and `physnet` out to have an isolated network made."
+        )
+
+
+def _against_router(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why no router can lead out of a network there."""
+    if network.cidr6 is not None:
+        yield f"host {host.name} is a cloud, where `nat` is of IPv4. Leave the IPv6 `cidr` out."
+    wanted, external = host.connection.external, facts.external_networks
+    if facts.networks is None or (not wanted and len(external) == 1):
+        return
+    has = listed(sorted(name for name, _ in external)) or "none"
+    if not wanted and external:
+        yield (
+            f"host {host.name} has several external networks: {has}. Name the one to which `nat` "
+            "leads as `external_network` of the host."
+        )
+    elif not wanted:
+        yield f"host {host.name} has no external network to which `nat` could lead. Leave it out."
+    elif not any(wanted in each for each in external):
+        yield (
+            f"host {host.name}: its project does not see `external_network` {wanted}. "
+            f"External networks that it sees: {has}."
         )
 
 

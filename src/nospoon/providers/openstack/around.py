@@ -37,6 +37,7 @@ class NeutronNetwork:
     id: str
     name: str
     has_subnet: bool
+    is_external: bool
     mtu: str
     project: str
     tagged: Tagged | None
@@ -44,15 +45,30 @@ class NeutronNetwork:
 
 @dataclass(frozen=True, slots=True)
 class NeutronPort:
-    """What is kept of a port. `network`, `device`: ids, "" for none. `guarded`: port security."""
+    """What is kept of a port. `network`, `device`, `subnet` (of its first address): ids, "" for
+    none. `guarded`: port security.
+    """
 
     id: str
     network: str
     mac: str
     device: str
+    subnet: str
     guarded: bool
     virtual_ips: tuple[str, ...]
     tagged: Tagged | None
+
+
+@dataclass(frozen=True, slots=True)
+class NeutronSubnet:
+    """What is kept of a subnet. `serves`: whether Neutron gives addresses of it by DHCP; `led`:
+    whether it has a gateway.
+    """
+
+    id: str
+    cidr: str
+    serves: bool
+    led: bool
 
 
 def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
@@ -127,6 +143,21 @@ class Around:
             hint="See `openstack network list`.",
         )
 
+    async def subnets(self, network: str) -> list[NeutronSubnet]:
+        """Those of a network, by its id."""
+        query = {"network_id": network}
+        listed = self.api.listed(Service.NEUTRON, "/subnets", query, read=_subnet)
+        return [each async for each in listed]
+
+
+def _subnet(record: Mapping[str, object]) -> NeutronSubnet:
+    return NeutronSubnet(
+        id=short(record["id"]),
+        cidr=short(record["cidr"]),
+        serves=bool(record.get("enable_dhcp")),
+        led=bool(record.get("gateway_ip")),
+    )
+
 
 def port(record: Mapping[str, object]) -> NeutronPort:
     """What is needed of a port."""
@@ -140,10 +171,18 @@ def port(record: Mapping[str, object]) -> NeutronPort:
         network=short(record["network_id"]),
         mac=short(record["mac_address"]),
         device=short(record.get("device_id", "")),
+        subnet=_first_subnet(record),
         guarded=bool(record.get("port_security_enabled", True)),
         virtual_ips=allowed,
         tagged=of_description(record.get("description")),
     )
+
+
+def _first_subnet(record: Mapping[str, object]) -> str:
+    addresses = record.get("fixed_ips") or []
+    if not isinstance(addresses, list):
+        raise TypeError("addresses are not a list")
+    return short(addresses[0].get("subnet_id", "")) if addresses else ""
 
 
 def _allowed(pair: Mapping[str, object], mac: str) -> str:
@@ -157,6 +196,7 @@ def _network(record: Mapping[str, object]) -> NeutronNetwork:
         id=short(record["id"]),
         name=short(record["name"]),
         has_subnet=bool(record.get("subnets")),
+        is_external=bool(record.get("router:external")),
         mtu=short(record.get("mtu", "")),
         project=short(record.get("project_id", "")),
         tagged=of_description(record.get("description")),

@@ -31,6 +31,7 @@ from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
+from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor
 from nospoon.providers.openstack.understood import understood
@@ -39,8 +40,9 @@ from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
-    Kind.NETWORK: {"mtu": ChangeRule.LIVE},
-    Kind.PORT: {"virtual_ips": ChangeRule.LIVE},
+    Kind.NETWORK: dict.fromkeys(("mtu", "nat", "address"), ChangeRule.LIVE),
+    Kind.PORT: dict.fromkeys(("virtual_ips", "range"), ChangeRule.LIVE),
+    Kind.ROUTER: {"external": ChangeRule.LIVE},
     Kind.FLOATING_IP: {"mac": ChangeRule.LIVE},
     Kind.MACHINE: dict.fromkeys(("boot_iso", "boot_order", "ipv6", "nics"), ChangeRule.LIVE),
 }
@@ -84,6 +86,7 @@ class OpenStackConnection:
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
             Kind.FLOATING_IP: FloatingIpDriver(self._around),
+            Kind.ROUTER: RouterDriver(self._around),
             Kind.BOOT_IMAGE: BootImageDriver(self._around),
             Kind.MACHINE: self._machines,
         }
@@ -133,6 +136,7 @@ class OpenStackConnection:
             own_networks=frozenset(
                 name for each in networks if each.project == own for name in (each.name, each.id)
             ),
+            external_networks=tuple((each.name, each.id) for each in networks if each.is_external),
         )
 
     async def _sizes(self) -> tuple[SizeOffered, ...]:

@@ -1,4 +1,5 @@
-"""Networks of Neutron: a wire for one cluster, on which Neutron gives no addresses.
+"""Networks of Neutron: a wire for one cluster, on which Neutron gives no addresses; or, with NAT, a
+network with addresses, DHCP and a router (`nospoon.providers.openstack.routers`).
 
 https://docs.openstack.org/api-ref/network/v2/#networks
 """
@@ -6,6 +7,7 @@ https://docs.openstack.org/api-ref/network/v2/#networks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_interface
 from uuid import UUID
 
 from nospoon.errors import Gone
@@ -49,22 +51,20 @@ class NetworkDriver:
             self._around.refuse_others(resource.key, record.tagged, tag)
         if there:
             await self._update(there[0].id, resource, tag)
-            if not there[0].has_subnet:
-                await self._add_subnet(there[0].id, shape.bridge)
+            await self._arrange(there[0].id, shape)
             return
         body = {"name": shape.bridge, **_said(resource, tag)}
         made = await self._around.api.call(
             Service.NEUTRON, "POST", "/networks", {"network": body}, read=_id
         )
-        await self._add_subnet(made, shape.bridge)
+        await self._arrange(made, shape)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         record = await self._found(observed)
         if record is None:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         await self._update(record.id, desired, tag)
-        if not record.has_subnet:
-            await self._add_subnet(record.id, record.name)
+        await self._arrange(record.id, _link(desired))
 
     async def delete(self, observed: Observed) -> None:
         record = await self._found(observed)
@@ -77,15 +77,33 @@ class NetworkDriver:
         except Gone:
             return
 
-    async def _add_subnet(self, network: str, name: str) -> None:
-        """Nova plugs servers into networks without any subnet no more than into none."""
+    async def _arrange(self, network: str, link: Link) -> None:
+        """Have the subnet that it needs: Nova plugs servers into networks without any no more than
+        into none. One that it had with other addresses stays, without DHCP, for ports have
+        addresses of it.
+        """
+        there = await self._around.subnets(network)
+        if not link.nat:
+            if not there:
+                await self._add_subnet(network, link, UNUSED)
+        elif range_of(link) not in {each.cidr for each in there}:
+            gateway = str(ip_interface(link.address).ip)
+            await self._add_subnet(network, link, range_of(link), gateway)
+        for each in there:
+            serves = link.nat and each.cidr == range_of(link)
+            if each.serves != serves:
+                body = {"subnet": {"enable_dhcp": serves}}
+                path = f"/subnets/{each.id}"
+                await self._around.api.call(Service.NEUTRON, "PUT", path, body)
+
+    async def _add_subnet(self, network: str, link: Link, cidr: str, gateway: str = "") -> None:
         subnet = {
             "network_id": network,
-            "name": name,
+            "name": link.bridge,
             "ip_version": 4,
-            "cidr": UNUSED,
-            "gateway_ip": None,
-            "enable_dhcp": False,
+            "cidr": cidr,
+            "gateway_ip": gateway or None,
+            "enable_dhcp": bool(gateway),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/subnets", {"subnet": subnet})
 
@@ -105,14 +123,28 @@ def _link(resource: Resource) -> Link:
     return resource.shape
 
 
+def range_of(link: Link) -> str:
+    """Of the addresses on a network with NAT."""
+    return str(ip_interface(link.address).network)
+
+
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
-    mtu = _link(resource).mtu
-    tagged = Tagged(tag, resource.key.name, "" if mtu == USUAL_MTU else str(mtu))
-    return {"description": described(tagged)} | ({"mtu": mtu} if mtu != USUAL_MTU else {})
+    """Noted with the tag: an MTU of the file's, and the address of its router."""
+    link = _link(resource)
+    mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
+    more = f"{mtu},{link.address}" if link.nat else mtu
+    tagged = Tagged(tag, resource.key.name, more)
+    return {"description": described(tagged)} | ({"mtu": link.mtu} if mtu else {})
 
 
 def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
-    return Link(bridge=record.name, mtu=int(record.mtu) if tagged.more else USUAL_MTU)
+    mtu, _, address = tagged.more.partition(",")
+    return Link(
+        bridge=record.name,
+        mtu=int(record.mtu) if mtu else USUAL_MTU,
+        address=address,
+        nat=bool(address),
+    )
 
 
 def _id(answer: Mapping[str, Ref]) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 from nospoon.errors import Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import PAIRS, Around, NeutronPort, port
+from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort, port
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
 
@@ -35,7 +35,8 @@ class PortDriver:
                 continue
             id_ = record.network
             network = id_ if tagged.more == BY_ID else names.get(id_, id_)
-            shape = Port(network, record.mac, record.guarded, record.virtual_ips)
+            given = tagged.more if tagged.more != BY_ID and record.subnet else ""
+            shape = Port(network, record.mac, record.guarded, record.virtual_ips, given)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
@@ -50,16 +51,15 @@ class PortDriver:
             "network_id": network.id,
             "mac_address": shape.mac,
             "name": f"{tag.name}-{resource.key.name}",
-            "description": described(Tagged(tag, resource.key.name, by_id)),
+            "description": described(Tagged(tag, resource.key.name, by_id or shape.range)),
             "port_security_enabled": shape.guarded,
             **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
-            # without an address on networks of nospoon, which Nova takes by `ip_allocation: none`
-            **({"fixed_ips": []} if network.tagged is not None else {}),
+            **await self._addressed(shape, network),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        """Its virtual IPs; with any other change it is replaced."""
+        """Its virtual IPs and its address; with any other change it is replaced."""
         shape = _port(desired)
         network = await self._around.network(shape.network)
         records = await self._with(shape.mac, network.id)
@@ -67,8 +67,12 @@ class PortDriver:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         for record in records:
             self._around.refuse_others(desired.key, record.tagged, tag)
-            body = {"port": {PAIRS: _pairs(shape)}}
-            await self._around.api.call(Service.NEUTRON, "PUT", f"/ports/{record.id}", body)
+            body: dict[str, object] = {PAIRS: _pairs(shape)} if shape.guarded else {}
+            if network.tagged is not None:
+                noted = Tagged(tag, desired.key.name, shape.range)
+                body |= {"description": described(noted), **await self._addressed(shape, network)}
+            path = f"/ports/{record.id}"
+            await self._around.api.call(Service.NEUTRON, "PUT", path, {"port": body})
 
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
@@ -81,6 +85,15 @@ class PortDriver:
                 await self._around.api.call(Service.NEUTRON, "DELETE", path)
         except Gone:
             return
+
+    async def _addressed(self, shape: Port, network: NeutronNetwork) -> dict[str, object]:
+        """What is said of its addresses. Without one, on networks of nospoon without a router, Nova
+        takes it by `ip_allocation: none`.
+        """
+        if network.tagged is None:
+            return {}
+        subnets = await self._around.subnets(network.id) if shape.range else []
+        return {"fixed_ips": [{"subnet_id": s.id} for s in subnets if s.cidr == shape.range]}
 
     async def _with(self, mac: str, network: str) -> list[NeutronPort]:
         query = {"mac_address": mac, "network_id": network}
