@@ -14,13 +14,13 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 import nospoon
 from nospoon.cli.echo import echo, echo_colours
 from nospoon.cli.owners import is_own, is_own_with_place
+from nospoon.clusterfile.importers.ansible_inventory import Inventory, members, variables_of
 from nospoon.errors import MissingTool, UsageError
 
 COLLECTIONS = Path(nospoon.__file__).parent
@@ -51,7 +51,7 @@ _RECAP = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d.*)")
 _COUNT = re.compile(r"(\w+)=(\d+)")
 
 
-def inventory(path: str, *, playbooks: str | None = None) -> Any:
+def inventory(path: str, *, playbooks: str | None = None) -> Inventory:
     """What Ansible itself makes of an inventory (`ansible-inventory --list`). `playbooks`: a
     directory whose host_vars and group_vars count, too. Nothing of another user's is run.
 
@@ -72,19 +72,19 @@ def inventory(path: str, *, playbooks: str | None = None) -> Any:
             "It is another user's: as such it may be text, but not a script." if is_foreign else ""
         )
         raise UsageError(f"ansible-inventory cannot read {path}: {done.stderr.strip()}", hint=hint)
-    return json.loads(done.stdout)
+    found: Inventory = json.loads(done.stdout)
+    return found
 
 
-def hosts_of(listed: Mapping[str, Any], group: str) -> dict[str, dict[str, Any]]:
+def hosts_of(listed: Inventory, group: str) -> dict[str, dict[str, object]]:
     """A group's hosts as a cluster file's `hosts`. Raises `UsageError` for an unknown group, and
     for hosts that would have one name.
     """
     if group != "all" and group not in listed:
         known = ", ".join(sorted(each for each in listed if each != "_meta"))
         raise UsageError(f"no group {group!r} in the inventory. It has {known}")
-    variables = listed.get("_meta", {}).get("hostvars", {})
     found: dict[str, str] = {}
-    for name in _members(listed, group):
+    for name in sorted(members(listed, group)):
         ours = _ODD.sub("-", name.lower())
         if ours in found:
             raise UsageError(
@@ -92,13 +92,7 @@ def hosts_of(listed: Mapping[str, Any], group: str) -> dict[str, dict[str, Any]]
                 hint="Rename one of them: names have small letters, digits and -.",
             )
         found[ours] = name
-    return {ours: _settings(name, variables.get(name, {})) for ours, name in found.items()}
-
-
-def _members(listed: Mapping[str, Any], group: str) -> list[str]:
-    found = listed.get(group, {})
-    below = (_members(listed, child) for child in found.get("children", ()))
-    return sorted({*found.get("hosts", ()), *(name for names in below for name in names)})
+    return {ours: _settings(name, variables_of(listed, name)) for ours, name in found.items()}
 
 
 def _settings(name: str, variables: Mapping[str, object]) -> dict[str, object]:
@@ -119,7 +113,9 @@ def _settings(name: str, variables: Mapping[str, object]) -> dict[str, object]:
     return {"ssh": ssh, "libvirt": f"qemu+ssh://{authority}/system"} | given
 
 
-def play(name: str, hosts: Mapping[str, Mapping[str, Any]], more: Sequence[str]) -> list[Any]:
+def play(
+    name: str, hosts: Mapping[str, Mapping[str, object]], more: Sequence[str]
+) -> list[dict[str, object]]:
     """Run a playbook of our collection on these hosts: their names and variables.
 
     What Ansible says goes to stderr while it runs; returns a row a host, with `COUNTS`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nospoon.cli.echo import echo
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def until_signal(work: Coroutine[Any, Any, T]) -> T:
+def until_signal(work: Coroutine[object, object, T]) -> T:
     """The result of work. Raises `KeyboardInterrupt` where a signal ended it; further signals end
     nothing.
     """

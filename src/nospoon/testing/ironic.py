@@ -22,7 +22,7 @@ class Api:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
 
-    def __call__(self, method: str, path: str, body: Any = None) -> Any:
+    def __call__(self, method: str, path: str, body: object = None) -> Any:
         data = json.dumps(body).encode() if body is not None else None
         url = f"{self.endpoint}/v1{path}"
         request = urllib.request.Request(url, data, VERSION, method=method)

@@ -14,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,12 +64,12 @@ class Cloud:
     def clouds_file(self) -> Path:
         return self.state / "clouds.yaml"
 
-    def call(self, method: str, url: str, body: Any = None) -> Any:
+    def call(self, method: str, url: str, body: object = None) -> Any:
         """As its admin. What it answers, decoded; None for nothing."""
         headers = {"X-Auth-Token": self._token(), "OpenStack-API-Version": VERSIONS}
         return _call(method, url, body, headers)[0]
 
-    def nova(self, method: str, path: str, body: Any = None) -> Any:
+    def nova(self, method: str, path: str, body: object = None) -> Any:
         return self.call(method, f"{self.url('nova')}/v2.1{path}", body)
 
     def placement(self, method: str, path: str) -> Any:
@@ -92,7 +92,7 @@ class Cloud:
         return str(_call("POST", url, {"auth": auth}, {})[1]["X-Subject-Token"])
 
 
-def _call(method: str, url: str, body: Any, headers: dict[str, str]) -> tuple[Any, Any]:
+def _call(method: str, url: str, body: object, headers: dict[str, str]) -> tuple[Any, Any]:
     data = json.dumps(body).encode() if body is not None else None
     told = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, data, told, method=method)
@@ -201,7 +201,7 @@ def _prepare(made: Cloud, bin_: Path) -> None:
         subprocess.run(argv, check=True, capture_output=True)
 
 
-def _write(path: Path, sections: dict[str, dict[str, Any]]) -> None:
+def _write(path: Path, sections: Mapping[str, Mapping[str, object]]) -> None:
     lines = [
         line
         for name, options in sections.items()

@@ -47,10 +47,10 @@ class Client:
     config: BmcConfig
     headers: dict[str, str]
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    async def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         return await asyncio.to_thread(self._ask, method, path, body, headers)
 
-    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
+    def _ask(self, method: str, path: str, body: object, headers: dict[str, str]) -> Answer:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {**self.headers, **{k.replace("_", "-"): v for k, v in headers.items()}}
         if data is not None:
@@ -90,7 +90,7 @@ class System:
 
     bmc: dict[str, str]
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
+    def ask(self, method: str, path: str, body: object = None) -> Any:
         """The JSON of the answer, None without any; `path` below the System.
 
         Raises `urllib.error.HTTPError` for an answer that is an error.

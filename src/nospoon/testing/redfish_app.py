@@ -56,12 +56,12 @@ class Redfish:
     def without_login(self) -> Redfish:
         return replace(self, login=None)
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    async def ask(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
         """`body`: bytes as they are, None for none, else what becomes JSON."""
         data = body if isinstance(body, bytes) else b"" if body is None else _json(body)
         sent: list[Any] = []
 
-        async def receive() -> dict[str, Any]:
+        async def receive() -> dict[str, object]:
             return {"type": "http.request", "body": data, "more_body": False}
 
         async def send(message: object) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -18,7 +18,8 @@ from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from nospoon.clusterfile.importers import Source
+    from nospoon.clusterfile.importers.ansible_inventory import Inventory
+from nospoon.clusterfile.importers import Source
 
 FORMATS = ("tenks", "instackenv", "ovb", "virtualbmc", "sushy-tools")
 MOST_DOMAINS = 10_000
@@ -142,7 +143,7 @@ def _new(path: str) -> Path:
     return target
 
 
-def _listed(inventory: Path) -> Any:
+def _listed(inventory: Path) -> Inventory:
     """With the variables of hosts beside Tenks's playbooks, as ansible/host_vars/HOST."""
     place = inventory.resolve()
     playbooks = place.parent if place.is_dir() else place.parent.parent

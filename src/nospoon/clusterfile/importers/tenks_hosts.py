@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from nospoon.clusterfile.document import Value, as_sequence
+from nospoon.clusterfile.document import Value
+from nospoon.clusterfile.importers.ansible_inventory import (
+    Inventory,
+    Variables,
+    members,
+    variables_of,
+)
 from nospoon.clusterfile.importers.written import templates
 
 GROUP = "libvirt"
@@ -47,28 +53,13 @@ _DEFAULTS: Mapping[str, tuple[object, ...]] = {
 """What Tenks itself says on each host."""
 _USUAL = "qemu:///system"
 
-Hypervisors = Mapping[str, Mapping[str, Value]]
+Hypervisors = Mapping[str, Variables]
 """By name, the variables."""
 
 
-def hypervisors(inventory: Mapping[str, object]) -> Hypervisors:
-    """Those in the group and in groups below it. `inventory`: as `ansible-inventory --list` prints
-    it.
-    """
-    variables = _mapping(_mapping(inventory, "_meta"), "hostvars")
-    return {name: _mapping(variables, name) for name in _members(inventory, GROUP)}
-
-
-def _members(inventory: Mapping[str, object], group: str) -> list[str]:
-    found = _mapping(inventory, group)
-    hosts, children = as_sequence(found.get("hosts")), as_sequence(found.get("children"))
-    below = [name for child in children for name in _members(inventory, str(child))]
-    return list(dict.fromkeys([*map(str, hosts), *below]))
-
-
-def _mapping(whole: Mapping[str, object], name: str) -> Mapping[str, Value]:
-    found = whole.get(name)
-    return found if isinstance(found, Mapping) else {}
+def hypervisors(inventory: Inventory) -> Hypervisors:
+    """Those in the group and in groups below it."""
+    return {name: variables_of(inventory, name) for name in members(inventory, GROUP)}
 
 
 def without_templates(found: Hypervisors) -> Hypervisors:

@@ -28,7 +28,7 @@ class Client:
     wanted: Wanted
     token: str
 
-    async def call(self, method: str, api: Api, path: str, body: Any = None) -> Any:
+    async def call(self, method: str, api: Api, path: str, body: object = None) -> Any:
         """The answer, decoded; None for an empty one. Refusals raise `ProviderError`."""
         data = json.dumps(body).encode() if body is not None else None
         text, _ = await self._sent(method, api, path, data, _JSON)
