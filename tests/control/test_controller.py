@@ -58,7 +58,7 @@ async def test_one_operation_of_a_cluster_at_a_time(
         with pytest.raises(Conflict, match="`up` by user"):
             await asking.controller.down(Principal(OWNER), "c", Removal())
         (shown,) = await asking.controller.clusters(Principal(OWNER))
-        assert shown["operation"] == f"up {operation.id}"
+        assert shown.operation == f"up {operation.id}"
         await asking.up(file_of("a"), uid=OTHER)  # another's cluster of that name is another one
         async with asyncio.TaskGroup() as group:
             group.create_task(asking.daemon.operations.cancel(operation.id))
@@ -150,18 +150,18 @@ async def test_status_is_looked_at_now_and_says_what_nobody_can_see(tmp_path: Pa
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         shown = await asking.controller.status(Principal(OWNER), "c")
-        assert [(each["node"], each["state"]) for each in shown["nodes"]] == [
+        assert [(each.node, each.state) for each in shown.nodes] == [
             ("a", "present"), ("b", "present"),
         ]  # fmt: skip
-        assert shown["drift"] == []
+        assert shown.drift == []
         made = asking.host.world.made
         made.pop(next(where for where, each in made.items() if each.key.name == "a-0"))
         shown = await asking.controller.status(Principal(OWNER), "c")
-        assert shown["nodes"][0]["state"] != "present"
-        assert shown["nodes"][1]["state"] == "present"
+        assert shown.nodes[0].state != "present"
+        assert shown.nodes[1].state == "present"
         asking.host.reachable = False
         shown = await asking.controller.status(Principal(OWNER), "c")
-        assert {each["state"] for each in shown["nodes"]} == {"unknown"}
+        assert {each.state for each in shown.nodes} == {"unknown"}
         with pytest.raises(NotFound):
             await asking.controller.status(Principal(OTHER), "c")
 
@@ -171,8 +171,8 @@ async def test_callers_see_what_is_theirs(tmp_path: Path) -> None:
         await asking.up(file_of("a"))
         await asking.up(file_of("a", "b"), uid=OTHER)
         mine, theirs = [await asking.controller.clusters(Principal(uid)) for uid in (OWNER, OTHER)]
-        assert [(row["name"], row["nodes"]) for row in mine] == [("c", 1)]
-        assert [(row["name"], row["nodes"]) for row in theirs] == [("c", 2)]
+        assert [(row.name, row.nodes) for row in mine] == [("c", 1)]
+        assert [(row.name, row.nodes) for row in theirs] == [("c", 2)]
         with pytest.raises(NotFound):
             await asking.controller.export(Principal(STRANGE), "c", "ssh")
         asking.controller.found = "1 node"

@@ -28,9 +28,10 @@ from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.addresses.notes import Noted, written
 from nospoon.plan.addresses.pdus import Socket
 from nospoon.plan.diff.diff import diff, field_changes, removal
+from nospoon.plan.document import document
 from nospoon.plan.order.order import Half, moves
 from nospoon.plan.order.steps import Action, Plan
-from nospoon.plan.text import plan_json, plan_text
+from nospoon.plan.text import plan_text
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")
 TAG = OwnerTag("d", CLUSTER)
@@ -242,8 +243,8 @@ def test_a_plan_reads_as_text_and_as_json() -> None:
     plan = plan_for(seen(running=True, machine=replace(SERVER, cpus=4)))
     assert "~ (at power-off) machine n0 on h" in plan_text(plan)
     assert "cpus: 4 -> 1  [at power-off]" in plan_text(plan)
-    (step,) = plan_json(plan)["steps"]
-    assert (step["action"], step["name"], step["at_power_off"]) == ("change", "n0", True)
+    (step,) = document(plan).steps
+    assert (step.action, step.name, step.at_power_off) == ("change", "n0", True)
 
 
 def test_a_tag_that_notes_something_else_is_written_anew_and_one_without_a_note_is_left() -> None:

@@ -11,9 +11,10 @@ from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Reso
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.targets import only
+from nospoon.plan.document import document
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
-from nospoon.plan.text import plan_json, plan_text
+from nospoon.plan.text import plan_text
 from nospoon.providers.simulated.connection import RULES
 
 ID = UUID("00000000-0000-0000-0000-00000000abcd")
@@ -69,7 +70,7 @@ def test_a_network_and_a_disk_go_after_the_power_off_of_a_machine_that_has_them(
     text = plan_text(plan)
     assert "  - (at power-off) network more on h  (a runs with it until its power-off)" in text
     assert "0 to delete" in text
-    assert {each["name"] for each in plan_json(plan)["later"]} == {each for _, each in later(plan)}
+    assert {each.name for each in document(plan).later} == {each for _, each in later(plan)}
 
 
 def test_they_stay_while_the_machine_runs_on_with_what_it_had() -> None:

@@ -10,10 +10,11 @@ from nospoon.model.cluster import Cluster
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
+from nospoon.plan.document import document
 from nospoon.plan.order.order import Half, MoveId, moves
 from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.text import plan_json, plan_text
+from nospoon.plan.text import plan_text
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")
 HOSTS = "hosts: {x: simulated, y: simulated}"
@@ -57,8 +58,8 @@ def test_a_move_is_one_step_that_tells_from_where_and_what_it_costs() -> None:
     assert "-/+ bmc a moves from x to y\n" in text
     assert "  - network provision on x  (nothing on x needs it any more)" in text
     assert plan.counts[Action.CREATE] == 0
-    moving = [each for each in plan_json(plan)["steps"] if each["moves_from"]]
-    assert [(each["kind"], each["moves_from"], each["host"]) for each in moving] == [
+    moving = [each for each in document(plan).steps if each.moves_from]
+    assert [(each.kind, each.moves_from, each.host) for each in moving] == [
         ("volume", "x", "y"), ("machine", "x", "y"), ("bmc", "x", "y"),
     ]  # fmt: skip
 

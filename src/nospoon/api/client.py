@@ -10,13 +10,14 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from nospoon.api.errors import decode
-from nospoon.errors import HostUnreachable
+from nospoon.errors import HostUnreachable, NospoonError
 from nospoon.runtime.reasons import reason
 
+T = TypeVar("T")
 Json = Any
 """Decoded JSON as the server's wire models describe it (see docs/reference/api.md)."""
 
@@ -70,6 +71,21 @@ class Client:
     def delete(self, path: str, **query: str) -> Json:
         return self._json("DELETE", path, query=query)
 
+    def ask(self, kind: type[T], method: str, path: str, body: Json = None, **query: str) -> T:
+        """The answer as what it is by `nospoon.model.rest`. Raises `NospoonError` where it is not:
+        the daemon may be of another version.
+        """
+        import msgspec  # noqa: PLC0415  (commands that need no daemon do without)
+
+        data = self._sent(method, path, body, query).read()
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            raise NospoonError(
+                f"the daemon answered {method} {path} with something else than expected: {error}",
+                hint="It may be of another version: `nospoon daemon restart` restarts it.",
+            ) from error
+
     def upload(self, sha256: str, content: IO[bytes], size: int) -> None:
         """Send a file's content; the server checks the digest."""
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
@@ -107,11 +123,15 @@ class Client:
     def _json(
         self, method: str, path: str, *, body: Json = None, query: Mapping[str, str] | None = None
     ) -> Json:
+        data = self._sent(method, path, body, query).read()
+        return json.loads(data) if data else None
+
+    def _sent(
+        self, method: str, path: str, body: Json, query: Mapping[str, str] | None
+    ) -> http.client.HTTPResponse:
         content = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": "application/json"} if content is not None else {}
-        answer = self._request(method, path, query=query, content=content, headers=headers)
-        data = answer.read()
-        return json.loads(data) if data else None
+        return self._request(method, path, query=query, content=content, headers=headers)
 
     def _request(
         self,

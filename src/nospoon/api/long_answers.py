@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import fields
 
 import msgspec
 from fastapi import Response
 
+from nospoon.model.rest.clusters import ClusterStatus
 from nospoon.runtime.paced import paced
 
 JSON = "application/json"
@@ -18,13 +19,14 @@ async def rows(found: Iterable[object]) -> Response:
     return Response(await _encoded(found), media_type=JSON)
 
 
-async def with_rows(answer: Mapping[str, Any], name: str) -> Response:
-    """An object with one long list, of that name."""
+async def status(answer: ClusterStatus) -> Response:
+    """Its nodes are a long list."""
+    values = {each.name: getattr(answer, each.name) for each in fields(answer)}
     parts = [
-        msgspec.json.encode(key)
+        msgspec.json.encode(name)
         + b":"
-        + (await _encoded(value) if key == name else msgspec.json.encode(value))
-        for key, value in answer.items()
+        + (await _encoded(value) if value is answer.nodes else msgspec.json.encode(value))
+        for name, value in values.items()
     ]
     return Response(b"{" + b",".join(parts) + b"}", media_type=JSON)
 

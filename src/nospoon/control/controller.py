@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from nospoon import __version__
@@ -54,6 +53,7 @@ from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId, Principal
+from nospoon.model.rest.clusters import ClusterStatus, ClusterSummary
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
@@ -219,7 +219,7 @@ class Controller:
             work=lambda running: self.work.down(running, row, caller=caller, name=name, how=how),
         )
 
-    async def clusters(self, caller: Principal) -> list[dict[str, object]]:
+    async def clusters(self, caller: Principal) -> list[ClusterSummary]:
         """A row a cluster."""
         rows = await self.database.read(stored.listed, owner=caller.uid)
         nodes, on = Counter[str](), Counter[str]()
@@ -228,19 +228,19 @@ class Controller:
                 nodes[member.cluster] += 1
                 on[member.cluster] += self.nodes.power_of(member) is PowerState.ON
         return [
-            {
-                "name": name,
-                "nodes": nodes[name],
-                "on": on[name],
-                "id": str(id_),
-                "file": file,
-                "operation": self.operations.current(id_),
-            }
+            ClusterSummary(
+                name=name,
+                nodes=nodes[name],
+                on=on[name],
+                id=str(id_),
+                file=file,
+                operation=self.operations.current(id_),
+            )
             for id_, name, file in rows
         ]
 
-    async def status(self, caller: Principal, name: str) -> dict[str, Any]:
-        """{"cluster", "id", "nodes": [...], "drift": [...]}: looked at now, not remembered."""
+    async def status(self, caller: Principal, name: str) -> ClusterStatus:
+        """Looked at now, not remembered."""
         row = await owned(self.database, owner=caller.uid, name=name)
         try:
             prepared = [await self._looked_at(row)]
@@ -259,15 +259,15 @@ class Controller:
         await free(prepared)
         members = {member.node: member for member in self.fleet.of(caller.uid, name)}
         nodes = [
-            {
-                **self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
-                "portgroups": bonds.get(node, []),
-                "floating_ips": floating.get(node, []),
-            }
+            replace(
+                self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
+                portgroups=bonds.get(node, []),
+                floating_ips=floating.get(node, []),
+            )
             async for node, (state, drift) in paced(states.items())
         ]
         await free([states, broken, bonds, floating])
-        return {"cluster": name, "id": str(row.id), "nodes": nodes, "drift": rest}
+        return ClusterStatus(name, str(row.id), nodes, rest)
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
         request = replace(self._request_of(row), fetches=False)
@@ -280,10 +280,10 @@ class Controller:
         """
         return self.turns.of("look", str(owner))
 
-    def _unknown(self, row: ClusterRow, reason: str) -> dict[str, object]:
+    def _unknown(self, row: ClusterRow, reason: str) -> ClusterStatus:
         members = self.fleet.of(row.owner, row.name)
         nodes = [self.nodes.state(m.node, m, "unknown") for m in members]
-        return {"cluster": row.name, "id": str(row.id), "nodes": nodes, "drift": [reason]}
+        return ClusterStatus(row.name, str(row.id), nodes, [reason])
 
     async def verify(
         self,
@@ -357,10 +357,10 @@ class Controller:
                 said += await self._bundle(row, texts)
         rows = await self.nodes.bmc_rows(caller, "")
         secrets = [
-            row[key]
+            secret
             for row in rows
-            for key in ("password", "k_g", "pdu_secret", "pdu_community")
-            if row[key]
+            for secret in (row.password, row.k_g, row.pdu_secret, row.pdu_community)
+            if secret
         ]
         secrets += [*self.labs.passwords(caller), *said]
         pack = bundle.Bundle(texts.by_name, secrets).pack

@@ -1,9 +1,8 @@
-"""A plan as text and as JSON."""
+"""A plan as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from nospoon.model.resources import Kind, Observed, is_adopted
 from nospoon.plan.order.remembered import Remembered
@@ -40,42 +39,6 @@ def summary(plan: Plan) -> str:
     """'3 to create, 1 to change, 0 to replace, 0 to delete; 4 unchanged.'."""
     parts = ", ".join(f"{count} to {verb}" for verb, count in plan.counts.items())
     return f"{parts}; {plan.unchanged} unchanged."
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """The plan for programs; keys are stable."""
-    return {
-        "cluster": plan.cluster,
-        "cluster_id": str(plan.cluster_id),
-        "fingerprint": plan.fingerprint,
-        "counts": plan.counts,
-        "unchanged": plan.unchanged,
-        "notes": list(plan.notes),
-        "remembers": plan.remembers or bool(plan.starts),
-        "remembered": [
-            {"sign": r.sign, "what": r.what, "before": r.before, "after": r.after, "rule": r.rule}
-            for r in plan.remembered
-        ],
-        "steps": [_step_json(step) for step in plan.steps],
-        "later": [_step_json(step) for step in plan.later],
-    }
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    return {
-        "action": step.verb,
-        "kind": str(step.key.kind),
-        "host": step.key.host,
-        "name": step.key.name,
-        "node": step.node,
-        "moves_from": step.moves_from,
-        "why": step.why,
-        "at_power_off": step.at_power_off,
-        "changes": [
-            {"field": c.field, "observed": c.observed, "desired": c.desired, "rule": c.rule}
-            for c in step.changes
-        ],
-    }
 
 
 def _step_lines(step: Step) -> Iterator[str]:

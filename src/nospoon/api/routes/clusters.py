@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from http import HTTPStatus
 
 import msgspec
@@ -12,16 +10,20 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
 from nospoon.api import long_answers
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
-from nospoon.api.routes.operations import operation_json
+from nospoon.api.long_answers import JSON
+from nospoon.api.routes.operations import details
 from nospoon.api.wire import ClusterRequest, DownRequest, VerifyRequest
 from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
 from nospoon.model.ironic import Leaving
 from nospoon.model.principal import Principal
+from nospoon.model.rest.operations import OperationDetails
+from nospoon.plan.document import BegunPlan, ShownPlan, document
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.text import plan_json, plan_text
+from nospoon.plan.text import plan_text
 from nospoon.runtime.freeing import free
 
 router = APIRouter(tags=["clusters"])
@@ -44,13 +46,15 @@ def _request(body: ClusterRequest, caller: Principal) -> Request:
     )
 
 
-def _planned(plan: Plan, more: Mapping[str, object]) -> Response:
-    """`{plan, text}` and `more`. Run it in a thread: 20,000 nodes take seconds."""
-    content = {"plan": plan_json(plan), "text": plan_text(plan), **more}
-    parts = (
-        msgspec.json.encode(name) + b":" + _JSON.encode(each) for name, each in content.items()
-    )
-    return Response(b"{" + b",".join(parts) + b"}", media_type="application/json")
+def _shown(plan: Plan) -> Response:
+    """Run it in a thread: 20,000 nodes take seconds."""
+    return Response(_JSON.encode(ShownPlan(document(plan), plan_text(plan))), media_type=JSON)
+
+
+def _begun(plan: Plan, operation: OperationDetails | None) -> Response:
+    """Run it in a thread, too."""
+    answer = BegunPlan(document(plan), plan_text(plan), operation)
+    return Response(_JSON.encode(answer), HTTPStatus.ACCEPTED, media_type=JSON)
 
 
 @router.post("/plan")
@@ -59,7 +63,7 @@ async def plan(
 ) -> Response:
     """What `up` would do: `{plan, text}`; changes nothing. One at a time for each user."""
     held = [await unless_gone(request, controller.plan(_request(body, caller)))]
-    answer = await controller.planner.workers.run(caller.uid, _planned, held[0], {})
+    answer = await controller.planner.workers.run(caller.uid, _shown, held[0])
     await free(held)
     return answer
 
@@ -70,7 +74,7 @@ async def fetch(
 ) -> dict[str, object] | None:
     """Fetch what the file names by URL, as an operation; null when all of it is here."""
     row = await controller.fetch(_request(body, caller))
-    return operation_json(row) if row is not None else None
+    return record(details(row)) if row is not None else None
 
 
 @router.get("/hosts")
@@ -79,7 +83,7 @@ async def list_hosts(
 ) -> list[dict[str, object]]:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
     found = await unless_gone(request, controller.list_hosts(caller))
-    return [asdict(each) for each in found]
+    return records(found)
 
 
 @router.post("/hosts/check")
@@ -88,27 +92,24 @@ async def check_hosts(
 ) -> list[dict[str, object]]:
     """What the hosts of a file have of what they need, a row a finding; changes nothing."""
     found = await unless_gone(request, controller.check_hosts(_request(body, caller)))
-    return [asdict(each) for each in found]
+    return records(found)
 
 
 @router.post("/clusters", status_code=202)
 async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Response:
     """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
     plan, row = await controller.up(_request(body, caller))
-    held, operation = [plan], operation_json(row) if row is not None else None
+    held, operation = [plan], details(row) if row is not None else None
     del plan
-    answer = await controller.planner.workers.run(
-        caller.uid, _planned, held[0], {"operation": operation}
-    )
+    answer = await controller.planner.workers.run(caller.uid, _begun, held[0], operation)
     await free(held)
-    answer.status_code = HTTPStatus.ACCEPTED
     return answer
 
 
 @router.get("/clusters")
 async def clusters(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's clusters."""
-    return await controller.clusters(caller)
+    return records(await controller.clusters(caller))
 
 
 @router.get("/clusters/{name}", response_model=dict[str, object])
@@ -117,7 +118,7 @@ async def status(
 ) -> Response:
     """Desired and observed state, and drift, node by node. One at a time for each user."""
     found = [await unless_gone(request, controller.status(caller, name))]
-    answer = await long_answers.with_rows(found[0], "nodes")
+    answer = await long_answers.status(found[0])
     await free(found)
     return answer
 
@@ -135,7 +136,7 @@ async def removal(
     """What `down` would remove: `{plan, text}`; changes nothing."""
     how = Removal(force=force, enrolment=enrolment)
     held = [await unless_gone(request, controller.removal(caller, name, how))]
-    answer = await controller.planner.workers.run(caller.uid, _planned, held[0], {})
+    answer = await controller.planner.workers.run(caller.uid, _shown, held[0])
     await free(held)
     return answer
 
@@ -154,7 +155,7 @@ async def down(
 ) -> dict[str, object]:
     """Remove everything of a cluster, as an operation."""
     how = Removal(body.purge, body.force, body.enrolment)
-    return operation_json(await controller.down(caller, name, how))
+    return record(details(await controller.down(caller, name, how)))
 
 
 @router.post("/clusters/{name}/verify", status_code=202)
@@ -169,4 +170,4 @@ async def verify(
         reboot_running=body.reboot_running,
         timeout=body.timeout,
     )
-    return operation_json(row)
+    return record(details(row))

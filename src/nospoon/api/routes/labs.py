@@ -157,7 +157,7 @@ async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[
         about = await controller.nodes.show(owner, node)
     except NotFound:
         return {**row, "uuid": "", "power": ""}
-    return {**row, "uuid": about["uuid"], "power": about["power"]}
+    return {**row, "uuid": about.uuid, "power": about.power}
 
 
 @router.post("/leases/{lease}/power")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
 from nospoon.api import long_answers
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
@@ -43,7 +44,7 @@ async def bmcs(
 @router.get("/nodes/{node:path}/show")
 async def node(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One node, by name, cluster/name or UUID."""
-    return await controller.nodes.show(caller, node)
+    return record(await controller.nodes.show(caller, node))
 
 
 @router.get("/nodes/{node:path}/login")
@@ -57,7 +58,7 @@ async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Give the node's BMC a chassis command."""
-    return await controller.nodes.power(caller, node, body.command)
+    return record(await controller.nodes.power(caller, node, body.command))
 
 
 @router.post("/nodes/{node:path}/faults")
@@ -66,13 +67,13 @@ async def set_fault(
 ) -> list[dict[str, object]]:
     """Inject a fault into the node's BMC; returns all its injected faults."""
     await controller.nodes.fault(caller, node, body.fault(), body.for_seconds)
-    return await controller.nodes.faults(caller, node)
+    return records(await controller.nodes.faults(caller, node))
 
 
 @router.get("/nodes/{node:path}/faults")
 async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The injected faults of a node's BMC."""
-    return await controller.nodes.faults(caller, node)
+    return records(await controller.nodes.faults(caller, node))
 
 
 @router.delete("/nodes/{node:path}/faults")
@@ -81,7 +82,7 @@ async def clear_faults(
 ) -> list[dict[str, object]]:
     """Clear the injected faults of a node's BMC."""
     await controller.nodes.clear_faults(caller, node)
-    return await controller.nodes.faults(caller, node)
+    return records(await controller.nodes.faults(caller, node))
 
 
 @router.post("/nodes/{node:path}/boot")
@@ -89,9 +90,10 @@ async def boot(
     node: str, body: BootRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Set the boot override that the node's BMC holds."""
-    return await controller.nodes.boot(
+    found = await controller.nodes.boot(
         caller, node, target=body.target, enabled=body.enabled, mode=body.mode
     )
+    return record(found)
 
 
 @router.post("/nodes/{node:path}/media")
@@ -100,8 +102,8 @@ async def insert(
 ) -> dict[str, object]:
     """Put an image into the node's CD drive; answers when it is in."""
     if body.sha256:
-        return await controller.nodes.insert_uploaded(caller, node, body.sha256, body.name)
-    return await controller.nodes.insert(
+        return record(await controller.nodes.insert_uploaded(caller, node, body.sha256, body.name))
+    found = await controller.nodes.insert(
         caller,
         node,
         body.url,
@@ -109,12 +111,13 @@ async def insert(
         password=body.password,
         verify=body.verify,
     )
+    return record(found)
 
 
 @router.delete("/nodes/{node:path}/media")
 async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Empty the node's CD drive."""
-    return await controller.nodes.eject(caller, node)
+    return record(await controller.nodes.eject(caller, node))
 
 
 @router.get("/nodes/{node:path}/log")

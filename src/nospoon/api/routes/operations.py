@@ -11,11 +11,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.long_answers import JSON
 from nospoon.control.controller import Controller
 from nospoon.errors import NotFound
 from nospoon.model.principal import Principal
+from nospoon.model.rest.operations import OperationDetails, OperationSummary
 from nospoon.runtime.paced import paced
 from nospoon.store.operations import OperationRow
 
@@ -26,17 +28,24 @@ MAX_EVENT = 2**31 - 1
 """Of an event's number: what PostgreSQL's integer takes."""
 
 
-def operation_json(row: OperationRow) -> dict[str, object]:
-    """An operation for programs; times by RFC 3339, in UTC."""
+def _summary(row: OperationRow) -> OperationSummary:
+    return OperationSummary(**_about(row), finished=_time(row.finished) if row.finished else None)
+
+
+def details(row: OperationRow) -> OperationDetails:
+    """With its result."""
+    finished = _time(row.finished) if row.finished else None
+    return OperationDetails(**_about(row), finished=finished, result=row.result)
+
+
+def _about(row: OperationRow) -> dict[str, str]:
     return {
         "id": str(row.id),
         "kind": row.kind,
         "cluster": row.cluster,
         "state": row.state,
         "created": _time(row.created),
-        "finished": _time(row.finished) if row.finished else None,
         "message": row.message,
-        "result": dict(row.result),
     }
 
 
@@ -54,8 +63,7 @@ async def _own(controller: Controller, caller: Principal, id: UUID) -> Operation
 @router.get("/operations")
 async def operations(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's operations, newest first, without their results."""
-    rows = map(operation_json, await controller.operations.list(caller.uid))
-    return [{name: row[name] for name in row if name != "result"} for row in rows]
+    return records(map(_summary, await controller.operations.list(caller.uid)))
 
 
 @router.get("/operations/{id}")
@@ -65,9 +73,8 @@ async def operation(
     caller: Called,
 ) -> StreamingResponse:
     """One operation."""
-    row = operation_json(await _own(controller, caller, id))
-    del row["result"]
-    return StreamingResponse(_with_result(controller, id, row), media_type=JSON)
+    row = _summary(await _own(controller, caller, id))
+    return StreamingResponse(_with_result(controller, id, record(row)), media_type=JSON)
 
 
 async def _with_result(
@@ -112,4 +119,4 @@ async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, 
     """Stop it; what it has made stays, and the next `up` or `down` goes on from there."""
     await _own(controller, caller, id)
     await controller.operations.cancel(id)
-    return operation_json(await controller.operations.get(id))
+    return record(details(await controller.operations.get(id)))

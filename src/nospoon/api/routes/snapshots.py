@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from nospoon.api.answers import record
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.routes.operations import operation_json
+from nospoon.api.routes.operations import details
 from nospoon.api.wire import SnapshotRequest
 
 router = APIRouter(tags=["snapshots"])
@@ -22,7 +23,7 @@ async def create(
     name: str, body: SnapshotRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Take one, as an operation; nodes that run are paused together meanwhile."""
-    return operation_json(await controller.snapshots.create(caller, name, body.name))
+    return record(details(await controller.snapshots.create(caller, name, body.name)))
 
 
 @router.post("/clusters/{name}/snapshots/{snapshot}/restore", status_code=202)
@@ -30,7 +31,7 @@ async def restore(
     name: str, snapshot: str, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Bring its nodes' disks, firmware variables and power back, as an operation."""
-    return operation_json(await controller.snapshots.restore(caller, name, snapshot))
+    return record(details(await controller.snapshots.restore(caller, name, snapshot)))
 
 
 @router.delete("/clusters/{name}/snapshots/{snapshot}", status_code=202)
@@ -38,4 +39,4 @@ async def delete(
     name: str, snapshot: str, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Delete one, as an operation."""
-    return operation_json(await controller.snapshots.delete(caller, name, snapshot))
+    return record(details(await controller.snapshots.delete(caller, name, snapshot)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from nospoon.api.answers import record
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.routes.operations import operation_json
+from nospoon.api.routes.operations import details
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
 from nospoon.control.controller import Controller
 from nospoon.control.maintenance.survey import Scope
@@ -40,7 +41,7 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
     scope = await _scope(body, controller, caller)
-    return operation_json(await controller.orphans.reap(caller, scope, grace=body.grace))
+    return record(details(await controller.orphans.reap(caller, scope, grace=body.grace)))
 
 
 @router.post("/recover")

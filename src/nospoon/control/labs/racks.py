@@ -37,6 +37,7 @@ from nospoon.lab.work import Asked, RecipeSet, Run, Size
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Administrators, Principal
+from nospoon.model.rest.nodes import PowerResult
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
@@ -85,7 +86,7 @@ class Consoles(Protocol):
     async def purge(self, found: RecipeSet, known: KnownLab) -> None: ...
 
 
-Power = Callable[[Principal, str, PowerCommand], Awaitable[Mapping[str, object]]]
+Power = Callable[[Principal, str, PowerCommand], Awaitable[PowerResult]]
 
 
 class NotMade(Exception):
@@ -173,7 +174,7 @@ class Racks:
         run = found.runs[number]
         if run.size is not None:
             node = f"{cluster_name(known.lab.name, found.id)}/{run.node}"
-            return str((await self.power(self._owner_of(known), node, command))["result"])
+            return (await self.power(self._owner_of(known), node, command)).result
         machine = known.machines.get(run.machine)
         if machine is None:
             raise NotFound(f"recipe {found.id}.{number} has no machine")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from nospoon.bmc.faults import ABOUT, Fault
 from nospoon.bmc.runtime import Runtime
@@ -21,6 +20,16 @@ from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.principal import Principal
+from nospoon.model.rest.clusters import NodeStatus
+from nospoon.model.rest.nodes import (
+    BmcAccess,
+    BootSetting,
+    InjectedFault,
+    MediaSetting,
+    NodeDetails,
+    NodeSummary,
+    PowerResult,
+)
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
@@ -64,18 +73,21 @@ class Nodes:
     media: Media
     turns: Turns = field(default_factory=Turns)
 
-    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[NodeSummary]:
         """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
         if cluster:
             await owned(self.database, owner=caller.uid, name=cluster)
-        return [self._about(member) async for member in paced(self.fleet.of(caller.uid, cluster))]
+        return [
+            NodeSummary(**self._about(member))
+            async for member in paced(self.fleet.of(caller.uid, cluster))
+        ]
 
-    async def show(self, caller: Principal, reference: str) -> dict[str, object]:
+    async def show(self, caller: Principal, reference: str) -> NodeDetails:
         """Everything of one node, without its password."""
         member = self.fleet.find(caller.uid, reference)
-        return {**self._about(member), **shown.shape_json(member.machine, member.host.name)}
+        return shown.details(self._about(member), member.machine, member.host.name)
 
-    async def bmc_rows(self, caller: Principal, cluster: str) -> list[dict[str, Any]]:
+    async def bmc_rows(self, caller: Principal, cluster: str) -> list[BmcAccess]:
         """A row a BMC, with credentials: for its owner only. Raises `NotFound` as `rows` does. One
         list of each user at a time: they may be long.
         """
@@ -90,23 +102,21 @@ class Nodes:
                     rows.append(self._with_account(member, known[member.uuid]))
             return rows
 
-    def _with_account(self, member: Member, account: Account) -> dict[str, object]:
-        return {
+    def _with_account(self, member: Member, account: Account) -> BmcAccess:
+        return BmcAccess(
             **self._about(member),
-            "username": account.username,
-            "password": self.cipher.decrypt(account.password),
-            "k_g": self.cipher.decrypt(account.k_g) if account.k_g else "",
-            "pdu_secret": self._pdu_secret(member),
-            "pdu_community": self._pdu_community(member),
-        }
+            username=account.username,
+            password=self.cipher.decrypt(account.password),
+            k_g=self.cipher.decrypt(account.k_g) if account.k_g else "",
+            pdu_secret=self._pdu_secret(member),
+            pdu_community=self._pdu_community(member),
+        )
 
-    async def power(
-        self, caller: Principal, reference: str, command: PowerCommand
-    ) -> dict[str, object]:
-        """A chassis command through the node's BMC: {"node", "result"}."""
+    async def power(self, caller: Principal, reference: str, command: PowerCommand) -> PowerResult:
+        """A chassis command through the node's BMC."""
         member = self.fleet.find(caller.uid, reference)
         result = await self.bmcs.power(member.uuid, command)
-        return {"node": member.path, "result": result_shown(command, result)}
+        return PowerResult(member.path, result_shown(command, result))
 
     async def fault(
         self, caller: Principal, reference: str, fault: Fault, seconds: float | None
@@ -116,11 +126,11 @@ class Nodes:
         until = self.bmcs.now + seconds if seconds is not None else None
         self.bmcs.set_fault(member.uuid, replace(fault, until=until))
 
-    async def faults(self, caller: Principal, reference: str) -> list[dict[str, object]]:
+    async def faults(self, caller: Principal, reference: str) -> list[InjectedFault]:
         """A row for each fault on demand of a node."""
         member, now = self.fleet.find(caller.uid, reference), self.bmcs.now
         return [
-            {"kind": str(each.kind), "fault": each.text(now), "about": ABOUT[each.kind]}
+            InjectedFault(str(each.kind), each.text(now), ABOUT[each.kind])
             for each in self.bmcs.faults(member.uuid)
         ]
 
@@ -136,12 +146,12 @@ class Nodes:
         target: BootDevice | None,
         enabled: OverrideEnabled,
         mode: BootMode | None,
-    ) -> dict[str, object]:
-        """Set the boot override that the node's BMC holds: {"node", "boot"}."""
+    ) -> BootSetting:
+        """Set the boot override that the node's BMC holds."""
         member = self.fleet.find(caller.uid, reference)
         wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
         await self.bmcs.set_override(member.uuid, wanted)
-        return {"node": member.path, "boot": self._about(member)["boot"]}
+        return BootSetting(member.path, self._about(member)["boot"])
 
     async def insert(
         self,
@@ -152,27 +162,27 @@ class Nodes:
         username: str,
         password: str,
         verify: bool,
-    ) -> dict[str, object]:
-        """Fetch an image and put it into the node's CD drive: {"node", "media"}."""
+    ) -> MediaSetting:
+        """Fetch an image and put it into the node's CD drive."""
         member = self.fleet.find(caller.uid, reference)
         await self.media.insert(
             member.uuid, url, username=username, password=password, verify=verify
         )
-        return {"node": member.path, "media": url}
+        return MediaSetting(member.path, url)
 
     async def insert_uploaded(
         self, caller: Principal, reference: str, sha256: str, name: str
-    ) -> dict[str, object]:
-        """Put an uploaded image into the node's CD drive: {"node", "media"}."""
+    ) -> MediaSetting:
+        """Put an uploaded image into the node's CD drive."""
         member = self.fleet.find(caller.uid, reference)
         await self.media.insert_uploaded(member.uuid, sha256, name, owner=caller.uid)
-        return {"node": member.path, "media": name}
+        return MediaSetting(member.path, name)
 
-    async def eject(self, caller: Principal, reference: str) -> dict[str, object]:
-        """Empty the node's CD drive: {"node", "media"}."""
+    async def eject(self, caller: Principal, reference: str) -> MediaSetting:
+        """Empty the node's CD drive."""
         member = self.fleet.find(caller.uid, reference)
         await self.media.eject(member.uuid)
-        return {"node": member.path, "media": ""}
+        return MediaSetting(member.path, "")
 
     async def console(self, caller: Principal, reference: str) -> Attached:
         """Attach to a node's console."""
@@ -196,18 +206,18 @@ class Nodes:
             machine = kept
         return self.consoles.read(machine, follow=follow, user=caller.uid)
 
-    def state(self, node: str, member: Member | None, state: str, *drift: str) -> dict[str, object]:
+    def state(self, node: str, member: Member | None, state: str, *drift: str) -> NodeStatus:
         """A row of `status`; `member` is None for a node that is not remembered."""
         about = self._about(member) if member is not None else {}
-        return {
-            "node": node,
-            "host": about.get("host", ""),
-            "state": state,
-            "power": about.get("power", ""),
-            "boot": about.get("boot", ""),
-            "bmc": about.get("ipmi") or about.get("redfish", ""),
-            "drift": _joined(about.get("fault", ""), *drift),
-        }
+        return NodeStatus(
+            node=node,
+            host=about.get("host", ""),
+            state=state,
+            power=about.get("power", ""),
+            boot=about.get("boot", ""),
+            bmc=about.get("ipmi") or about.get("redfish", ""),
+            drift=_joined(about.get("fault", ""), *drift),
+        )
 
     def power_of(self, member: Member) -> PowerState:
         """As it was seen last."""
@@ -230,7 +240,8 @@ class Nodes:
             return ""
         return snmp_community(served.config.pdu_secret)
 
-    def _about(self, member: Member) -> dict[str, Any]:
+    def _about(self, member: Member) -> dict[str, str]:
+        """Its `NodeSummary`, by field."""
         served = self.bmcs.status(member.uuid)
         return {
             "node": member.node,

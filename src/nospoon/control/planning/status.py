@@ -11,6 +11,8 @@ from nospoon.control.planning.prepared import Prepared, claimed
 from nospoon.model.cluster import Adopted
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Bmc, FloatingIp, Kind, Machine
+from nospoon.model.rest.clusters import PortgroupStatus
+from nospoon.model.rest.nodes import NodeDetails, NodePort
 from nospoon.plan import identity
 from nospoon.plan.diff.adoption import changed_by_owners
 from nospoon.plan.diff.diff import waiting
@@ -117,26 +119,26 @@ def faults(prepared: Prepared) -> dict[str, str]:
     return {name: "; ".join(faults) for name, faults in found.items()}
 
 
-def ports(machine: Machine, host: str) -> list[dict[str, object]]:
+def ports(machine: Machine, host: str) -> list[NodePort]:
     """A machine's NICs as Ironic's ports: `address`, and `local_link_connection` (none where it has
     a user-mode network, which is no switch). The same while the machine is off.
     """
     return [
-        {
-            "address": nic.mac,
-            "local_link_connection": {
+        NodePort(
+            nic.mac,
+            {
                 "switch_id": identity.switch_id(host, nic.bridge),
                 "port_id": nic.port,
                 "switch_info": nic.bridge,
             }
             if nic.port
             else {},
-        }
+        )
         for nic in machine.nics
     ]
 
 
-def portgroups(prepared: Prepared) -> dict[str, list[dict[str, object]]]:
+def portgroups(prepared: Prepared) -> dict[str, list[PortgroupStatus]]:
     """Node -> its portgroups, as Ironic's API names their fields; `ports` are their NICs' MACs."""
     machines = {
         key.name: resource.shape
@@ -145,18 +147,18 @@ def portgroups(prepared: Prepared) -> dict[str, list[dict[str, object]]]:
     }
     return {
         node.name: [
-            {
-                "name": each.name,
-                "address": each.address or None,
-                "mode": each.mode,
-                "properties": dict(each.properties),
-                "standalone_ports_supported": each.standalone_ports,
-                "ports": [
+            PortgroupStatus(
+                name=each.name,
+                address=each.address or None,
+                mode=each.mode,
+                properties=dict(each.properties),
+                standalone_ports_supported=each.standalone_ports,
+                ports=[
                     made.mac
                     for nic, made in zip(node.nics, machines[node.name].nics, strict=True)
                     if nic.portgroup == each.name
                 ],
-            }
+            )
             for each in node.portgroups
         ]
         for node in prepared.seen.cluster.nodes
@@ -173,22 +175,22 @@ def floating_ips(prepared: Prepared) -> dict[str, list[str]]:
     return found
 
 
-def shape_json(machine: Machine, host: str) -> dict[str, object]:
-    """A machine's shape for `node show`, on the host of this name."""
-    return {
-        "uuid": str(machine.uuid),
-        "kind": str(machine.kind),
-        "cpus": machine.cpus,
-        "memory": f"{machine.memory >> 20} MiB",
-        "arch": str(machine.arch),
-        "firmware": str(machine.firmware),
-        "tpm": machine.tpm,
-        "disks": [f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
-        "nics": [f"{nic.mac} on {nic.bridge or 'user-mode network'}" for nic in machine.nics],
-        "ports": ports(machine, host),
-        "boot_order": [str(device) for device in machine.boot_order],
-        "serial_number": machine.serial_number,
-    }
+def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetails:
+    """`about`: a node's summary; its machine's shape, on the host of this name."""
+    return NodeDetails(
+        **about,
+        kind=str(machine.kind),
+        cpus=machine.cpus,
+        memory=f"{machine.memory >> 20} MiB",
+        arch=str(machine.arch),
+        firmware=str(machine.firmware),
+        tpm=machine.tpm,
+        disks=[f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
+        nics=[f"{nic.mac} on {nic.bridge or 'user-mode network'}" for nic in machine.nics],
+        ports=ports(machine, host),
+        boot_order=[str(device) for device in machine.boot_order],
+        serial_number=machine.serial_number,
+    )
 
 
 NOWHERE = {"ipmi": "", "redfish": "", "pdu": ""}
