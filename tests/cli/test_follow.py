@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from nospoon.cli.follow import failures
+from nospoon.model.rest.operations import FailedStep
 
 
 def test_a_reason_for_which_many_things_failed_is_shown_once() -> None:
     away = "Ironic at http://i does not answer"
     failed = [
-        {"what": "ironic-standing/n0@ironic", "message": away},
-        {"what": "machine/n1@here", "message": "no memory left"},
-        *({"what": f"ironic-standing/n{n}@ironic", "message": away} for n in range(2, 9)),
+        FailedStep("ironic-standing/n0@ironic", away),
+        FailedStep("machine/n1@here", "no memory left"),
+        *(FailedStep(f"ironic-standing/n{n}@ironic", away) for n in range(2, 9)),
     ]
     assert list(failures(failed)) == [
         f"ironic-standing/n0@ironic and 7 more: {away}",

@@ -14,12 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from nospoon.model.rest.plans import PlanDocument, ShownPlan
 from nospoon.testing.ironic import until
 
 COMMAND = ("env", "--default-signal=INT", sys.executable, "-m", "nospoon.cli.main")
-EMPTY_PLAN = {"plan": {"steps": []}, "text": ""}
+EMPTY_PLAN = msgspec.to_builtins(
+    ShownPlan(PlanDocument("x", "", "", {}, 0, (), False, (), (), ()), "")  # noqa: FBT003
+)
 COMMANDS = {
     "POST /v1/clusters/x/down": ("down", "x", "--yes"),
     "POST /v1/clusters/x/verify": ("verify", "x"),

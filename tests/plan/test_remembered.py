@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nospoon.clusterfile.load import load
-from nospoon.plan.order.remembered import Remembered, Said, remembered
+from nospoon.model.rest.plans import Remembered
+from nospoon.plan.order.remembered import Said, remembered
 
 HEAD = "cluster: dev\nhosts: {h: simulated, i: simulated}\n"
 

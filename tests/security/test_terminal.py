@@ -13,6 +13,12 @@ from nospoon.cli.follow import Lines, finish
 from nospoon.cli.output import print_record, print_rows, report
 from nospoon.clusterfile.load import load
 from nospoon.errors import NospoonError, Problem, SpecError
+from nospoon.model.rest.operations import (
+    FailedStep,
+    OperationEnd,
+    OperationEvent,
+    OperationResult,
+)
 from nospoon.model.visible import CONTROLS, visible, visible_colours, visible_line
 from nospoon.runtime.logs import escaped
 
@@ -45,9 +51,9 @@ def test_rows_of_every_format_have_no_control_characters(
 def test_errors_and_events_have_none_either(capsys: pytest.CaptureFixture[str]) -> None:
     report(NospoonError(EVIL, hint=EVIL))
     report(SpecError([Problem("f", 1, 1, "p", EVIL)]))
-    Lines().show({"done": 1, "total": 2, "what": EVIL, "phase": "failed", "message": EVIL})
-    failure = {"what": EVIL, "message": f"its console ends with:\n{EVIL}"}
-    finish({"message": EVIL, "result": {"failures": [failure]}, "state": "done"})
+    Lines().show(OperationEvent(1, "failed", EVIL, EVIL, done=1, total=2))
+    failure = FailedStep(EVIL, f"its console ends with:\n{EVIL}")
+    finish(OperationEnd("done", EVIL, OperationResult([failure])))
     said = capsys.readouterr().err
     assert "its console ends with:\n" in said
     assert not HARMLESS & set(said)

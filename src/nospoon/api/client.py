@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from nospoon.api.errors import decode
 from nospoon.errors import HostUnreachable, NospoonError
+from nospoon.model.rest.operations import OperationEnd, OperationEvent
 from nospoon.runtime.reasons import reason
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ class Client:
         except msgspec.DecodeError as error:
             raise NospoonError(
                 f"the daemon answered {method} {path} with something else than expected: {error}",
-                hint="It may be of another version: `nospoon daemon restart` restarts it.",
+                hint="It may be of another version: `nospoon daemon stop` ends it.",
             ) from error
 
     def upload(self, sha256: str, content: IO[bytes], size: int) -> None:
@@ -111,6 +112,18 @@ class Client:
             while line := self._line(answer, deadline):
                 if line.startswith(b"data:"):
                     yield json.loads(line[5:])
+
+    def operation_events(
+        self, operation: str, *, deadline: float | None = None
+    ) -> Iterator[OperationEvent | OperationEnd]:
+        """What happens in an operation, as `events`; its end comes last."""
+        import msgspec  # noqa: PLC0415  (as above)
+
+        for event in self.events(f"/v1/operations/{operation}/events", deadline=deadline):
+            if "state" in event:
+                yield msgspec.convert(event, OperationEnd)
+            else:
+                yield msgspec.convert(event, OperationEvent)
 
     def _line(self, answer: http.client.HTTPResponse, deadline: float | None) -> bytes:
         if deadline is not None and self._channel is not None:

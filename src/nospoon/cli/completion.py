@@ -6,6 +6,7 @@ https://click.palletsprojects.com/en/stable/shell-completion/
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,6 +14,7 @@ from click.shell_completion import CompletionItem
 from nospoon.cli import connect
 from nospoon.errors import NospoonError
 
+T = TypeVar("T")
 MOST = 1000
 """Names that a shell is given."""
 
@@ -27,23 +29,29 @@ def clusters(
     ctx: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The user's clusters; where no name begins so, files."""
-    named = _beginning(incomplete, (row["name"] for row in _rows("/v1/clusters")))
+    from nospoon.model.rest.clusters import ClusterSummary  # noqa: PLC0415  (only where one completes)
+
+    named = _beginning(incomplete, (row.name for row in _rows(ClusterSummary, "/v1/clusters")))
     return named or files(ctx, parameter, incomplete)
 
 
 def nodes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The user's nodes, as CLUSTER/NODE."""
+    from nospoon.model.rest.nodes import NodeSummary  # noqa: PLC0415  (only where one completes)
+
     del ctx, parameter
     cluster, whole, _ = incomplete.partition("/")
-    rows = _rows("/v1/nodes", cluster=cluster) if whole else _rows("/v1/nodes")
-    return _beginning(incomplete, (f"{row['cluster']}/{row['node']}" for row in rows))
+    query = {"cluster": cluster} if whole else {}
+    rows = _rows(NodeSummary, "/v1/nodes", **query)
+    return _beginning(incomplete, (f"{row.cluster}/{row.node}" for row in rows))
 
 
-def _rows(path: str, **query: str) -> list[dict[str, str]]:
+def _rows(kind: type[T], path: str, **query: str) -> list[T]:
     """Nothing where no daemon runs, or it refuses: a shell has no place for messages."""
     try:
         client = connect.running_client()
-        return client.get(path, **query) if client is not None else []
+        kinds: type[list[T]] = list[kind]  # type: ignore[valid-type]
+        return client.ask(kinds, "GET", path, **query) if client is not None else []
     except NospoonError:
         return []
 

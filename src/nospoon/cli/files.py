@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nospoon.api.client import Client
 from nospoon.cli import ansible
@@ -46,7 +46,7 @@ def read_cluster(path: str) -> Cluster:
     return load(whole(text, name, _base(path)), file=name)
 
 
-def read_request(client: Client | None, path: str) -> dict[str, Any]:
+def read_request(client: Client | None, path: str) -> dict[str, object]:
     """The body of a cluster request; with a client, what the file names is uploaded, or
     fetched by the daemon, while its progress is shown.
     """
@@ -71,13 +71,13 @@ def read_request(client: Client | None, path: str) -> dict[str, Any]:
         local |= {given.certificate, given.key}
         wanted |= local
     digests = {each: _digest(base / each) for each in local}
-    body = {"file": name, "text": text, "uploads": digests}
+    body: dict[str, object] = {"file": name, "text": text, "uploads": digests}
     if client is not None and digests:
         _upload(client, {digests[each]: base / each for each in local})
     if client is not None and any(each.startswith("http") for each in wanted - local):
         fetching = client.post("/v1/fetch", body)
         if fetching is not None:
-            finish(follow(client, fetching))
+            finish(follow(client, fetching["id"]))
     return body
 
 

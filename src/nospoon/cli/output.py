@@ -11,13 +11,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from nospoon.cli.echo import echo, echo_colours
 from nospoon.errors import NospoonError, SpecError, UsageError
 from nospoon.model.visible import visible
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 F = TypeVar("F", bound=Callable[..., object])
 Row = Mapping[str, object]
@@ -44,7 +47,7 @@ def check_columns(columns: Sequence[str], names: Sequence[str]) -> None:
 
 
 def print_rows(
-    rows: Sequence[Row],
+    rows: Sequence[Row | DataclassInstance],
     *,
     format_: str,
     columns: Sequence[str] = (),
@@ -52,13 +55,14 @@ def print_rows(
     secret: Sequence[str] = (),
     spare: Sequence[str] = (),
 ) -> None:
-    """Print rows; `names` are all columns in order. Unknown columns are refused; `secret` ones are
-    shown only where they are named. Of a table that is wider than the terminal, `spare` ones are
-    left out, the first of them first: lines that a terminal breaks are hard to read.
+    """Print rows, which may be models of answers; `names` are all columns in order. Unknown columns
+    are refused; `secret` ones are shown only where they are named. Of a table that is wider than
+    the terminal, `spare` ones are left out, the first of them first: lines that a terminal breaks
+    are hard to read.
     """
     check_columns(columns, names)
     wanted = list(columns) or [name for name in names if name not in secret]
-    chosen = [{name: row.get(name) for name in wanted} for row in rows]
+    chosen = [{name: row.get(name) for name in wanted} for row in map(_row, rows)]
     left_out: list[str] = []
     if format_ == "table" and not columns:
         left_out = _too_wide(chosen, wanted, spare, _terminal_width())
@@ -70,8 +74,20 @@ def print_rows(
         )
 
 
-def print_record(record: Row, *, format_: str, columns: Sequence[str] = ()) -> None:
+def _row(record: Row | DataclassInstance) -> Row:
+    if isinstance(record, Mapping):
+        return record
+    import msgspec  # noqa: PLC0415  (what asks no daemon prints mappings)
+
+    found: Row = msgspec.to_builtins(record)
+    return found
+
+
+def print_record(
+    shown: Row | DataclassInstance, *, format_: str, columns: Sequence[str] = ()
+) -> None:
     """Print one thing, a field a line; JSON and YAML give an object."""
+    record = _row(shown)
     names = list(columns) or list(record)
     check_columns(columns, list(record))
     chosen = {name: record[name] for name in names}

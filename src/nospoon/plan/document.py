@@ -1,61 +1,9 @@
-"""A plan as the REST API answers it, for programs: the daemon makes these, and its clients read
-them.
-"""
+"""A plan for programs, as the REST API answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from nospoon.model.rest.operations import OperationDetails
-from nospoon.plan.order.remembered import Remembered
-from nospoon.plan.order.steps import FieldChange, Plan, Step
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
-    """`action`: create, change, replace, delete, or what that is for a machine of others."""
-
-    action: str
-    kind: str
-    host: str
-    name: str
-    node: str
-    moves_from: str
-    why: str
-    at_power_off: bool
-    changes: Sequence[FieldChange]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDocument:
-    """`later`: what is deleted once machines are off; `remembered`: what changes in the store."""
-
-    cluster: str
-    cluster_id: str
-    fingerprint: str
-    counts: Mapping[str, int]
-    unchanged: int
-    notes: Sequence[str]
-    remembers: bool
-    remembered: Sequence[Remembered]
-    steps: Sequence[PlannedStep]
-    later: Sequence[PlannedStep]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPlan:
-    """`text`: for people."""
-
-    plan: PlanDocument
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class BegunPlan(ShownPlan):
-    """`operation` is None where there is nothing to do."""
-
-    operation: OperationDetails | None
+from nospoon.model.rest.plans import PlanDocument, PlannedStep
+from nospoon.plan.order.steps import Plan, Step
 
 
 def document(plan: Plan) -> PlanDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nospoon.model.resources import Kind, Observed, is_adopted
-from nospoon.plan.order.remembered import Remembered
+from nospoon.model.rest.plans import Remembered
 from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe
 

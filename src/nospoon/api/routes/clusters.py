@@ -21,7 +21,8 @@ from nospoon.control.request import Request
 from nospoon.model.ironic import Leaving
 from nospoon.model.principal import Principal
 from nospoon.model.rest.operations import OperationDetails
-from nospoon.plan.document import BegunPlan, ShownPlan, document
+from nospoon.model.rest.plans import BegunPlan, ShownPlan
+from nospoon.plan.document import document
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.runtime.freeing import free

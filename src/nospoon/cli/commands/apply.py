@@ -19,6 +19,7 @@ from nospoon.cli.files import read_request
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import check_columns, output_options
 from nospoon.errors import UsageError
+from nospoon.model.rest.plans import ShownPlan
 from nospoon.model.visible import visible
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -47,18 +48,18 @@ def command(
     shown = ""
     if not yes:
         with report_if_long(PLANNING):
-            answer = client.post("/v1/plan", body)
-        shown = answer["text"]
+            answer = client.ask(ShownPlan, "POST", "/v1/plan", body)
+        shown = answer.text
         echo(shown, err=True)
         confirm("Carry out this plan?")
-        body["fingerprint"] = answer["plan"]["fingerprint"]
+        body["fingerprint"] = answer.plan.fingerprint
     began = begin(client, body)
-    if yes or began["operation"] is None:
-        shown = began["text"]
+    if yes or began.operation is None:
+        shown = began.text
         echo(shown, err=True)
-    if began["operation"] is not None:
-        finish(follow(client, began["operation"], shown_plan=shown))
-    show_bmcs(client, began["plan"]["cluster"], format_, columns)
+    if began.operation is not None:
+        finish(follow(client, began.operation.id, shown_plan=shown))
+    show_bmcs(client, began.plan.cluster, format_, columns)
 
 
 def _read(plan: str) -> tuple[str, dict[str, object]]:

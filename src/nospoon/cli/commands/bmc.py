@@ -7,6 +7,7 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.completion import clusters
 from nospoon.cli.output import check_columns, output_options, print_rows
+from nospoon.model.rest.nodes import BmcAccess
 
 COLUMNS = (
     *("node", "cluster", "power", "ipmi", "redfish", "username", "password"),
@@ -35,6 +36,6 @@ def list_(
 ) -> None:
     """List your BMCs: addresses, ports and accounts; passwords with --show-secrets."""
     check_columns(columns, COLUMNS)
-    rows = connect.client().get("/v1/bmcs", cluster=cluster)
+    rows = connect.client().ask(list[BmcAccess], "GET", "/v1/bmcs", cluster=cluster)
     secret = () if show_secrets else SECRET
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=secret, spare=SPARE)

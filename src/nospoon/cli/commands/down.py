@@ -12,6 +12,8 @@ from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.numbers import FiniteRange
 from nospoon.errors import UsageError
+from nospoon.model.rest.operations import OperationDetails
+from nospoon.model.rest.plans import ShownPlan
 
 
 @click.command("down")
@@ -39,16 +41,16 @@ def command(
     enrolment = "keep" if keep_enrolment else "forget" if forget_enrolment else "remove"
     client, name = connect.client(), cluster_name(cluster)
     how = {"force": str(force).lower(), "enrolment": enrolment}
-    answer = client.get(f"/v1/clusters/{name}/removal", **how)
+    answer = client.ask(ShownPlan, "GET", f"/v1/clusters/{name}/removal", **how)
     shown = ""
-    if answer["plan"]["steps"] and not yes:
-        shown = answer["text"]
+    if answer.plan.steps and not yes:
+        shown = answer.text
         echo(shown, err=True)
         confirm("Remove all of this?")
     body = {"purge": purge, "force": force, "enrolment": enrolment}
     with beginning():
-        operation = client.post(f"/v1/clusters/{name}/down", body)
+        operation = client.ask(OperationDetails, "POST", f"/v1/clusters/{name}/down", body)
     if not wait:
-        echo(operation["id"])
+        echo(operation.id)
         return
-    finish(follow(client, operation, timeout=timeout, shown_plan=shown))
+    finish(follow(client, operation.id, timeout=timeout, shown_plan=shown))

@@ -18,6 +18,14 @@ from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
 from nospoon.model.boot import OTHER_DEVICES, BootDevice, BootMode, OverrideEnabled
 from nospoon.model.machine import PowerCommand
+from nospoon.model.rest.nodes import (
+    BootSetting,
+    InjectedFault,
+    MediaSetting,
+    NodeDetails,
+    NodeSummary,
+    PowerResult,
+)
 
 COLUMNS = ("node", "cluster", "host", "power", "fault", "boot", "uuid")
 
@@ -46,7 +54,7 @@ def command() -> None:
 @output_options
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List your nodes."""
-    rows = connect.client().get("/v1/nodes", cluster=cluster)
+    rows = connect.client().ask(list[NodeSummary], "GET", "/v1/nodes", cluster=cluster)
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS, spare=("uuid",))
 
 
@@ -55,7 +63,7 @@ def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
 @output_options
 def show(node: str, format_: str, columns: tuple[str, ...]) -> None:
     """Show one node: shape, power, BMC, boot."""
-    record = connect.client().get(f"/v1/nodes/{node}/show")
+    record = connect.client().ask(NodeDetails, "GET", f"/v1/nodes/{node}/show")
     print_record(record, format_=format_, columns=columns)
 
 
@@ -66,13 +74,13 @@ def power(node: str, what: str) -> None:
     """Give NODE's BMC a chassis command, or show its power."""
     client = connect.client()
     if what == "status":
-        echo(client.get(f"/v1/nodes/{node}/show")["power"])
+        echo(client.ask(NodeDetails, "GET", f"/v1/nodes/{node}/show").power)
         return
-    answer = client.post(f"/v1/nodes/{node}/power", {"command": what})
-    result = answer["result"]
+    answer = client.ask(PowerResult, "POST", f"/v1/nodes/{node}/power", {"command": what})
+    result = answer.result
     if result == "accepted":
         result += f"; `nospoon node power {node} status` shows when it is done"
-    echo(f"{answer['node']}: {result}", err=True)
+    echo(f"{answer.node}: {result}", err=True)
 
 
 @command.command("boot")
@@ -89,8 +97,8 @@ def boot(node: str, target: str, persistent: bool, mode: str | None) -> None:  #
     """
     enabled = OverrideEnabled.CONTINUOUS if persistent else OverrideEnabled.ONCE
     body = {"target": None if target == "none" else target, "enabled": enabled, "mode": mode}
-    answer = connect.client().post(f"/v1/nodes/{node}/boot", body)
-    echo(f"{answer['node']}: {answer['boot']}", err=True)
+    answer = connect.client().ask(BootSetting, "POST", f"/v1/nodes/{node}/boot", body)
+    echo(f"{answer.node}: {answer.boot}", err=True)
 
 
 @command.command("fault")
@@ -128,11 +136,11 @@ def fault(
     if clear and kind is not None:
         raise click.UsageError("--clear ends all faults of a node: leave the kind out.")
     client, path = connect.client(), f"/v1/nodes/{node}/faults"
-    rows = client.delete(path) if clear else client.get(path)
+    rows = client.ask(list[InjectedFault], "DELETE" if clear else "GET", path)
     if kind is not None:
         limits = {"for_seconds": for_, "probability": probability, "count": count}
         body = {"kind": kind, "seconds": seconds, "sensor": sensor, "value": value, **limits}
-        rows = client.post(path, body)
+        rows = client.ask(list[InjectedFault], "POST", path, body)
     print_rows(rows, format_=format_, columns=columns, names=("kind", "fault", "about"))
 
 
@@ -161,16 +169,16 @@ def insert(
         body = {"url": image, "username": username, "password": password, "verify": not insecure}
     else:
         body = {"sha256": upload(client, Path(image)), "name": Path(image).name}
-    answer = client.post(f"/v1/nodes/{node}/media", body)
-    echo(f"{answer['node']}: inserted {image}", err=True)
+    answer = client.ask(MediaSetting, "POST", f"/v1/nodes/{node}/media", body)
+    echo(f"{answer.node}: inserted {image}", err=True)
 
 
 @media.command("eject")
 @click.argument("node", shell_complete=nodes)
 def eject(node: str) -> None:
     """Empty NODE's CD drive."""
-    answer = connect.client().delete(f"/v1/nodes/{node}/media")
-    echo(f"{answer['node']}: ejected", err=True)
+    answer = connect.client().ask(MediaSetting, "DELETE", f"/v1/nodes/{node}/media")
+    echo(f"{answer.node}: ejected", err=True)
 
 
 @command.command("console")

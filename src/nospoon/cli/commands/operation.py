@@ -10,6 +10,7 @@ from nospoon.cli import connect
 from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.output import output_options, print_record, print_rows
+from nospoon.model.rest.operations import OperationDetails, OperationSummary
 
 COLUMNS = ("id", "kind", "cluster", "state", "created", "finished", "message")
 
@@ -23,7 +24,7 @@ def command() -> None:
 @output_options
 def list_(format_: str, columns: tuple[str, ...]) -> None:
     """List your operations, newest first."""
-    rows = connect.client().get("/v1/operations")
+    rows = connect.client().ask(list[OperationSummary], "GET", "/v1/operations")
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
 
 
@@ -32,7 +33,7 @@ def list_(format_: str, columns: tuple[str, ...]) -> None:
 @output_options
 def show(operation: UUID, format_: str, columns: tuple[str, ...]) -> None:
     """Show one operation."""
-    record = connect.client().get(f"/v1/operations/{operation}")
+    record = connect.client().ask(OperationDetails, "GET", f"/v1/operations/{operation}")
     print_record(record, format_=format_, columns=columns)
 
 
@@ -41,12 +42,13 @@ def show(operation: UUID, format_: str, columns: tuple[str, ...]) -> None:
 def watch(operation: UUID) -> None:
     """Follow an operation to its end; exits as the command that began it would."""
     client = connect.client()
-    finish(follow(client, client.get(f"/v1/operations/{operation}")))
+    finish(follow(client, str(operation)))
 
 
 @command.command("cancel")
 @click.argument("operation", type=click.UUID)
 def cancel(operation: UUID) -> None:
     """Stop an operation. What it made stays; `up` or `down` goes on from there."""
-    record = connect.client().post(f"/v1/operations/{operation}/cancel")
-    echo(f"{record['kind']} {record['cluster']}: {record['state']}", err=True)
+    path = f"/v1/operations/{operation}/cancel"
+    record = connect.client().ask(OperationDetails, "POST", path)
+    echo(f"{record.kind} {record.cluster}: {record.state}", err=True)

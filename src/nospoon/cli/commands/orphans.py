@@ -13,6 +13,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
+from nospoon.model.rest.operations import OperationDetails
 from nospoon.plan.words import counted
 
 COLUMNS = ("host", "kind", "name", "cluster", "owner", "running", "cluster_id")
@@ -53,8 +54,9 @@ def command(
         if not yes:
             confirm("Remove all of this?")
         with beginning():
-            operation = client.post("/v1/orphans/reap", {**body, "grace": grace})
-        finish(follow(client, operation))
+            given = {**body, "grace": grace}
+            operation = client.ask(OperationDetails, "POST", "/v1/orphans/reap", given)
+        finish(follow(client, operation.id))
     elif found["away"]:
         raise click.exceptions.Exit(3)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+import msgspec
 
 from nospoon import __version__
 from nospoon.cli import connect
@@ -14,6 +15,7 @@ from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.files import cluster_name, read_request
 from nospoon.cli.output import STANDARD_OUTPUT, report, writable, write_private
 from nospoon.errors import NospoonError, UsageError
+from nospoon.model.rest.plans import ShownPlan
 
 FAILED, CHANGES = 1, 2
 """Exit codes with --detailed-exitcode, as Terraform has them; 0: no changes."""
@@ -82,28 +84,28 @@ def _show(
     target = writable(out) if out is not None else None
     client = connect.client()
     if removal:
-        answer = client.get(f"/v1/clusters/{cluster_name(file)}/removal")
+        answer = client.ask(ShownPlan, "GET", f"/v1/clusters/{cluster_name(file)}/removal")
         body = None
     else:
         body = {**read_request(client, file), "rebalance": rebalance, "targets": targets}
         with report_if_long(PLANNING):
-            answer = client.post("/v1/plan", body)
-    plan = answer["plan"]
-    shown = json.dumps(plan, indent=2) if format_ == "json" else answer["text"]
+            answer = client.ask(ShownPlan, "POST", "/v1/plan", body)
+    plan: dict[str, object] = msgspec.to_builtins(answer.plan)
+    shown = json.dumps(plan, indent=2) if format_ == "json" else answer.text
     echo(shown, err=target == STANDARD_OUTPUT)
     if target is not None and body is not None:
         saved = {
             "path": str(Path(file).resolve()),
             "rebalance": rebalance,
             "targets": targets,
-            "cluster_id": plan["cluster_id"],
-            "fingerprint": plan["fingerprint"],
+            "cluster_id": answer.plan.cluster_id,
+            "fingerprint": answer.plan.fingerprint,
         }
         content = {
             "nospoon": __version__,
             "request": saved,
             "plan": plan,
-            "text": answer["text"],
+            "text": answer.text,
         }
         write_private(target, json.dumps(content, indent=2).encode())
-    return bool(plan["steps"] or plan.get("remembered"))
+    return bool(answer.plan.steps or answer.plan.remembered)

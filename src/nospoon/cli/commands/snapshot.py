@@ -13,6 +13,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
+from nospoon.model.rest.operations import OperationDetails
 
 COLUMNS = ("name", "state", "created", "nodes", "on")
 
@@ -34,8 +35,8 @@ def create(cluster: str, name: str | None) -> None:
     name = name or datetime.now(UTC).strftime("%Y%m%d-%H%M%S")  # noqa: TID251  (for people)
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots"
     with beginning():
-        operation = client.post(path, {"name": name})
-    finish(follow(client, operation))
+        operation = client.ask(OperationDetails, "POST", path, {"name": name})
+    finish(follow(client, operation.id))
     echo(name)
 
 
@@ -61,8 +62,8 @@ def restore(cluster: str, name: str, yes: bool) -> None:  # noqa: FBT001  (click
         confirm(f"Switch off all nodes of {cluster}, and give up what is on their disks now?")
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}/restore"
     with beginning():
-        operation = client.post(path)
-    finish(follow(client, operation))
+        operation = client.ask(OperationDetails, "POST", path)
+    finish(follow(client, operation.id))
 
 
 @command.command("delete")
@@ -73,5 +74,5 @@ def delete(cluster: str, name: str) -> None:
     client = connect.client()
     path = f"/v1/clusters/{cluster_name(cluster)}/snapshots/{name}"
     with beginning():
-        operation = client.delete(path)
-    finish(follow(client, operation))
+        operation = client.ask(OperationDetails, "DELETE", path)
+    finish(follow(client, operation.id))

@@ -28,6 +28,9 @@ from nospoon.cli.follow import finish, follow
 from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import report
 from nospoon.errors import Conflict, NospoonError, OperationFailed, PlanRefused, UsageError
+from nospoon.model.rest.clusters import ClusterSummary
+from nospoon.model.rest.operations import OperationDetails
+from nospoon.model.rest.plans import BegunPlan
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
@@ -198,19 +201,19 @@ def _bring(client: Client, emulator: Emulator, file: Path, *, quiet: bool) -> st
     while True:
         file.write_text(emulator.cluster(missing), encoding="utf-8")
         try:
-            answer = client.post("/v1/clusters", read_request(client, str(file)))
+            answer = client.ask(BegunPlan, "POST", "/v1/clusters", read_request(client, str(file)))
             break
         except PlanRefused as error:
             missing |= refused(error, emulator.allowed)
             if len(missing) == len(emulator.allowed):
                 raise PlanRefused([f"nodes: {each}" for each in missing.values()]) from error
     if not quiet:
-        echo(answer["text"], err=True)
-    if answer["operation"] is not None:
-        final = follow(client, answer["operation"])
-        if final["state"] != "done":
-            failures = (each["message"] for each in final["result"].get("failures", []))
-            raise OperationFailed("; ".join([final["message"] or final["state"], *failures]))
+        echo(answer.text, err=True)
+    if answer.operation is not None:
+        final = follow(client, answer.operation.id)
+        if final.state != "done":
+            failures = (each.message for each in final.result.failures)
+            raise OperationFailed("; ".join([final.message or final.state, *failures]))
     return "\n".join(f"Not served: {each}" for each in missing.values())
 
 
@@ -223,14 +226,14 @@ def _is_too_early(error: NospoonError) -> bool:
 def _end(client: Client, name: str) -> None:
     """Give the machines back, once an operation under way has ended."""
     end = time.monotonic() + PATIENCE
-    while name in {each["name"] for each in client.get("/v1/clusters")}:
+    while name in {each.name for each in client.ask(list[ClusterSummary], "GET", "/v1/clusters")}:
         try:
-            operation = client.post(f"/v1/clusters/{name}/down", DOWN)
+            path = f"/v1/clusters/{name}/down"
+            operation = client.ask(OperationDetails, "POST", path, DOWN)
         except Conflict:
             if time.monotonic() > end:
                 raise
             time.sleep(0.5)
             continue
-        if operation is not None:
-            finish(follow(client, operation))
+        finish(follow(client, operation.id))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
 
 import click
 
@@ -18,6 +18,8 @@ from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.numbers import FiniteRange
 from nospoon.cli.output import check_columns, output_options, print_rows
 from nospoon.errors import UsageError
+from nospoon.model.rest.nodes import BmcAccess
+from nospoon.model.rest.plans import BegunPlan, ShownPlan
 
 
 @click.command("up")
@@ -54,31 +56,31 @@ def command(
     chosen = {"rebalance": rebalance, "targets": targets, "parallel": parallel, "force": force}
     body = {**read_request(client, file), **chosen}
     if yes and not dry_run:
-        answer = begin(client, body)
-        echo(answer["text"], err=True)
+        answer: ShownPlan = begin(client, body)
+        echo(answer.text, err=True)
     else:
         with report_if_long(PLANNING):
-            answer = client.post("/v1/plan", body)
-        echo(answer["text"], err=True)
-        plan = answer["plan"]
-        if not dry_run and (plan["steps"] or plan["remembers"]):
+            answer = client.ask(ShownPlan, "POST", "/v1/plan", body)
+        echo(answer.text, err=True)
+        plan = answer.plan
+        if not dry_run and (plan.steps or plan.remembers):
             confirm("Carry out this plan?")
-            agreed = {"cluster_id": plan["cluster_id"], "fingerprint": plan["fingerprint"]}
+            agreed = {"cluster_id": plan.cluster_id, "fingerprint": plan.fingerprint}
             answer = begin(client, {**body, **agreed})
-    operation = answer.get("operation")
+    operation = answer.operation if isinstance(answer, BegunPlan) else None
     if operation is not None and not wait:
-        echo(operation["id"])
+        echo(operation.id)
         return
     if operation is not None:
-        finish(follow(client, operation, timeout=timeout, shown_plan=answer["text"]))
+        finish(follow(client, operation.id, timeout=timeout, shown_plan=answer.text))
     if not dry_run:
-        show_bmcs(client, answer["plan"]["cluster"], format_, columns)
+        show_bmcs(client, answer.plan.cluster, format_, columns)
 
 
-def begin(client: Client, body: dict[str, Any]) -> Any:
-    """Begin what the plan says: `{plan, text, operation}`."""
+def begin(client: Client, body: Mapping[str, object]) -> BegunPlan:
+    """Begin what the plan says."""
     with beginning(), report_if_long(PLANNING):
-        return client.post("/v1/clusters", body)
+        return client.ask(BegunPlan, "POST", "/v1/clusters", body)
 
 
 def confirm(question: str) -> None:
@@ -89,7 +91,7 @@ def confirm(question: str) -> None:
 
 
 def show_bmcs(client: Client, cluster: str, format_: str, columns: tuple[str, ...]) -> None:
-    rows: list[dict[str, object]] = client.get("/v1/bmcs", cluster=cluster)
+    rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs", cluster=cluster)
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS, secret=SECRET, spare=SPARE)
     if rows and format_ == "table" and not columns:
         echo(f"Passwords: nospoon bmc list --cluster {cluster} --show-secrets", err=True)

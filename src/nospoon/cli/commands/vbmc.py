@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -31,6 +30,10 @@ from nospoon.cli.follow import finish, follow
 from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import report
 from nospoon.errors import NospoonError, PlanRefused, UsageError
+from nospoon.model.rest.clusters import ClusterSummary
+from nospoon.model.rest.nodes import BmcAccess
+from nospoon.model.rest.operations import OperationDetails
+from nospoon.model.rest.plans import BegunPlan
 from nospoon.runtime.reasons import reason
 
 SECTION = "VirtualBMC"
@@ -420,17 +423,20 @@ def _bring(cluster: str) -> dict[str, NospoonError]:
     left_out: dict[str, NospoonError] = {}
     while active:
         try:
-            answer = client.post("/v1/clusters", _request(cluster, active.values()))
+            answer = client.ask(
+                BegunPlan, "POST", "/v1/clusters", _request(cluster, active.values())
+            )
         except PlanRefused as error:
             for name, why in refused(error, active).items():
                 left_out[name] = NospoonError(why)
                 del active[name]
         else:
-            _wait(client, answer.get("operation"))
+            _wait(client, answer.operation)
             return left_out
-    if cluster in {each["name"] for each in client.get("/v1/clusters")}:
+    if cluster in {each.name for each in client.ask(list[ClusterSummary], "GET", "/v1/clusters")}:
         how = {"purge": False, "force": False, "enrolment": "remove"}
-        _wait(client, client.post(f"/v1/clusters/{cluster}/down", how))
+        path = f"/v1/clusters/{cluster}/down"
+        _wait(client, client.ask(OperationDetails, "POST", path, how))
     return left_out
 
 
@@ -441,8 +447,8 @@ def _revive() -> None:
     client = connect.running_client()
     if client is None:
         return
-    rows = client.get("/v1/bmcs")
-    alive = {_served_at(row) for row in rows if row["power"] not in {"absent", "unknown"}}
+    rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs")
+    alive = {_served_at(row) for row in rows if row.power not in {"absent", "unknown"}}
     lost = dict.fromkeys(
         _cluster(each)
         for each in _configured()
@@ -457,20 +463,20 @@ def _revive() -> None:
             echo(f"Cluster {cluster}: {error}", err=True)
 
 
-def _wait(client: Client, operation: Any) -> None:
+def _wait(client: Client, operation: OperationDetails | None) -> None:
     if operation is not None:
-        finish(follow(client, operation))
+        finish(follow(client, operation.id))
 
 
 def _served() -> set[tuple[str, str]]:
     """(Cluster, IPMI port) of the BMCs that answer; none while no daemon runs."""
     client = connect.running_client()
-    rows = client.get("/v1/bmcs") if client is not None else ()
+    rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs") if client is not None else ()
     return {_served_at(row) for row in rows}
 
 
-def _served_at(row: dict[str, str]) -> tuple[str, str]:
-    return row["cluster"], row["ipmi"].rpartition(":")[2]
+def _served_at(row: BmcAccess) -> tuple[str, str]:
+    return row.cluster, row.ipmi.rpartition(":")[2]
 
 
 def _status(settings: dict[str, str], served: set[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.numbers import FiniteRange
 from nospoon.cli.output import output_options, print_rows
+from nospoon.model.rest.operations import OperationDetails
 
 COLUMNS = (
     "node",
@@ -49,9 +50,10 @@ def command(
     client = connect.client()
     body = {"nodes": list(nodes), "reboot_running": reboot_running, "timeout": timeout}
     with beginning():
-        operation = client.post(f"/v1/clusters/{cluster_name(cluster)}/verify", body)
-    final = follow(client, operation)
-    rows = final["result"].get("nodes", [])
+        path = f"/v1/clusters/{cluster_name(cluster)}/verify"
+        operation = client.ask(OperationDetails, "POST", path, body)
+    final = follow(client, operation.id)
+    rows = final.result.nodes
     if rows or format_ != "table":
         print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
     finish(final)

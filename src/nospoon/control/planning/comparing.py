@@ -12,13 +12,14 @@ from nospoon.control.request import Request
 from nospoon.errors import UsageError
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Resource
+from nospoon.model.rest.plans import Remembered
 from nospoon.plan.access import public_addresses
 from nospoon.plan.diff.adoption import changed_by_owners
 from nospoon.plan.diff.diff import Rules
 from nospoon.plan.diff.losses import Members, lost_snapshots
 from nospoon.plan.diff.targets import elsewhere, only
 from nospoon.plan.enrollment.enrol import PLACE
-from nospoon.plan.order.remembered import LIVE, Remembered
+from nospoon.plan.order.remembered import LIVE
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import cautions

@@ -58,6 +58,7 @@ from nospoon.model.ironic import Way
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources import Kind, Link, Machine, Resource
+from nospoon.model.rest.plans import Remembered
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.found import completed
@@ -76,7 +77,7 @@ from nospoon.plan.diff.in_ironic import against_held, are_enrolled
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.enrollment.nova import inventories
 from nospoon.plan.image_types import with_image_types
-from nospoon.plan.order.remembered import Remembered, Said, remembered
+from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve

@@ -14,8 +14,8 @@ from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.names import MAX_NAME
 from nospoon.model.resources import Key, Kind, Machine, Resource
+from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.diff.diff import field_changes
-from nospoon.plan.order.steps import FieldChange
 
 _UNFIT = re.compile(r"[^a-z0-9-]+")
 

@@ -15,13 +15,14 @@ from uuid import UUID
 from nospoon.model.ironic import Settings
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Shape, Volume
+from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.addresses.notes import described, read
 from nospoon.plan.diff.blank import deployed_anew, orphaned
 from nospoon.plan.diff.held import held, with_addresses
 from nospoon.plan.diff.in_ironic import KEPT, firmware_changes, told, undeployed
 from nospoon.plan.diff.relocate import deletions, moved, reading_order
 from nospoon.plan.order.kinds import KINDS
-from nospoon.plan.order.steps import Action, FieldChange, Plan, Step
+from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, both_texts, listed
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]

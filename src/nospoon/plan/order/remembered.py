@@ -16,21 +16,11 @@ from dataclasses import dataclass, fields, is_dataclass
 
 from nospoon.model.cluster import BootProfile, Cluster, Host, Node
 from nospoon.model.lab import Lab
+from nospoon.model.rest.plans import Remembered
 from nospoon.plan.words import field_text, hidden, listed
 
 Values = Mapping[str, object]
 REMEMBERED, LIVE, NEW_NODES = "remembered", "live", "new nodes"
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """One thing that is said again. `sign` as in a plan; `rule`: whom it reaches."""
-
-    sign: str
-    what: str
-    before: str
-    after: str
-    rule: str
 
 
 @dataclass(frozen=True, slots=True)

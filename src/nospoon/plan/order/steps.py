@@ -9,8 +9,8 @@ from enum import StrEnum
 from uuid import UUID
 
 from nospoon.model.resources import Key, Observed, Resource, is_adopted
+from nospoon.model.rest.plans import FieldChange, Remembered
 from nospoon.plan.order.kinds import whose
-from nospoon.plan.order.remembered import Remembered
 
 
 class Action(StrEnum):
@@ -24,16 +24,6 @@ class Action(StrEnum):
     @property
     def sign(self) -> str:
         return {"create": "+", "change": "~", "replace": "-/+", "delete": "-"}[self.value]
-
-
-@dataclass(frozen=True, slots=True)
-class FieldChange:
-    """One field that differs. `rule` is the connection's: live, at power-off, replace."""
-
-    field: str
-    observed: str
-    desired: str
-    rule: str
 
 
 @dataclass(frozen=True, slots=True)
