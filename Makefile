@@ -27,13 +27,14 @@ test-control-plane: ## The example of a control plane, built and used; not a par
 	scripts/setup test
 	$(BIN)/python -m pytest tests/e2e/test_control_plane.py $(PYTEST_ARGS)
 
-check:           ## Format, lint, strict types, import contracts, generated documents, words
+check:           ## Format, lint, strict types, import contracts, generated documents, words, Any
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/make-docs --check
 	$(BIN)/python scripts/check-words
+	$(BIN)/python scripts/check-any
 
 format:          ## Format, and fix what ruff can fix
 	$(BIN)/ruff format .
