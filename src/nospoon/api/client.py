@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from nospoon.api.errors import decode
 from nospoon.errors import HostUnreachable, NospoonError
+from nospoon.model.rest.labs import SetEnd, SetEvent
 from nospoon.model.rest.operations import OperationEnd, OperationEvent
 from nospoon.runtime.reasons import reason
 
@@ -124,6 +125,16 @@ class Client:
                 yield msgspec.convert(event, OperationEnd)
             else:
                 yield msgspec.convert(event, OperationEvent)
+
+    def set_events(self, set_id: str) -> Iterator[SetEvent | SetEnd]:
+        """What happens to a recipe set, as `events`; its end comes last."""
+        import msgspec  # noqa: PLC0415  (as above)
+
+        for event in self.events(f"/v1/requests/{set_id}/events"):
+            if "state" in event:
+                yield msgspec.convert(event, SetEnd)
+            else:
+                yield msgspec.convert(event, SetEvent)
 
     def _line(self, answer: http.client.HTTPResponse, deadline: float | None) -> bytes:
         if deadline is not None and self._channel is not None:

@@ -62,7 +62,7 @@ def print_rows(
     """
     check_columns(columns, names)
     wanted = list(columns) or [name for name in names if name not in secret]
-    chosen = [{name: row.get(name) for name in wanted} for row in map(_row, rows)]
+    chosen = [{name: row.get(name) for name in wanted} for row in map(row_of, rows)]
     left_out: list[str] = []
     if format_ == "table" and not columns:
         left_out = _too_wide(chosen, wanted, spare, _terminal_width())
@@ -74,7 +74,7 @@ def print_rows(
         )
 
 
-def _row(record: Row | DataclassInstance) -> Row:
+def row_of(record: Row | DataclassInstance) -> Row:
     if isinstance(record, Mapping):
         return record
     import msgspec  # noqa: PLC0415  (what asks no daemon prints mappings)
@@ -87,7 +87,7 @@ def print_record(
     shown: Row | DataclassInstance, *, format_: str, columns: Sequence[str] = ()
 ) -> None:
     """Print one thing, a field a line; JSON and YAML give an object."""
-    record = _row(shown)
+    record = row_of(shown)
     names = list(columns) or list(record)
     check_columns(columns, list(record))
     chosen = {name: record[name] for name in names}

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import MAX_EVENT
 from nospoon.api.wire import (
@@ -47,13 +48,13 @@ def _parts(lease: str) -> tuple[str, int]:
 @router.get("/labs")
 async def labs(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """Labs that the caller may use, a row each."""
-    return await controller.labs.rows(caller)
+    return records(await controller.labs.rows(caller))
 
 
 @router.get("/labs/{lab:path}/show")
 async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
-    return await controller.labs.show(caller, lab)
+    return record(await controller.labs.show(caller, lab))
 
 
 @router.get("/labs/{lab:path}/refusals")
@@ -61,7 +62,7 @@ async def refusals(lab: str, controller: Controlled, caller: Called) -> list[dic
     """Flavors of which no machine can be made now, and why: one of each is planned. For operators;
     empty for other users.
     """
-    return await controller.labs.refusals(caller, lab)
+    return records(await controller.labs.refusals(caller, lab))
 
 
 @router.post("/labs/{lab:path}/drain")
@@ -69,7 +70,7 @@ async def drain(
     lab: str, body: DrainRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Start nothing there any more, or start again; for its operators."""
-    return await controller.labs.drain(caller, lab, drained=body.drained)
+    return record(await controller.labs.drain(caller, lab, drained=body.drained))
 
 
 @router.post("/labs/{lab:path}/machines/{machine}")
@@ -77,8 +78,10 @@ async def machine(
     lab: str, machine: str, body: MachineRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """Mark a registered machine as broken or repaired, reserve it or give it back."""
-    return await controller.labs.set_machine(
-        caller, lab, machine, broken=body.broken, reserved=body.reserved
+    return record(
+        await controller.labs.set_machine(
+            caller, lab, machine, broken=body.broken, reserved=body.reserved
+        )
     )
 
 
@@ -105,7 +108,7 @@ async def requests(controller: Controlled, caller: Called, *, everyone: bool = F
 @router.get("/requests/{set_id}")
 async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One recipe set: state, position, leases, history."""
-    return await controller.labs.request(caller, set_id)
+    return record(await controller.labs.request(caller, set_id))
 
 
 @router.get("/requests/{set_id}/events")
@@ -128,13 +131,13 @@ async def events(
 @router.post("/requests/{set_id}/cancel")
 async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """End it at once; its machines are removed."""
-    return await controller.labs.cancel(caller, set_id)
+    return record(await controller.labs.cancel(caller, set_id))
 
 
 @router.post("/requests/{set_id}/release")
 async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """All of its leases are over."""
-    return await controller.labs.release(caller, set_id, None)
+    return record(await controller.labs.release(caller, set_id, None))
 
 
 @router.post("/requests/{set_id}/extend")
@@ -142,7 +145,7 @@ async def extend(
     set_id: SetId, body: ExtendRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
     """All of its leases end so many seconds from now, or later by them with `add`."""
-    return await controller.labs.extend(caller, set_id, None, body.seconds, add=body.add)
+    return record(await controller.labs.extend(caller, set_id, None, body.seconds, add=body.add))
 
 
 @router.get("/leases/{lease}")
@@ -156,8 +159,8 @@ async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[
         owner, node = await controller.labs.node_of(caller, set_id, recipe)
         about = await controller.nodes.show(owner, node)
     except NotFound:
-        return {**row, "uuid": "", "power": ""}
-    return {**row, "uuid": about.uuid, "power": about.power}
+        return {**record(row), "uuid": "", "power": ""}
+    return {**record(row), "uuid": about.uuid, "power": about.power}
 
 
 @router.post("/leases/{lease}/power")
@@ -166,7 +169,7 @@ async def power(
 ) -> dict[str, object]:
     """A chassis command for its machine; registered machines know on, off and cycle."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.power(caller, set_id, recipe, body.command)
+    return record(await controller.labs.power(caller, set_id, recipe, body.command))
 
 
 @router.post("/leases/{lease}/extend")
@@ -175,7 +178,7 @@ async def extend_lease(
 ) -> dict[str, object]:
     """It ends so many seconds from now, or later by them with `add`; 0: now."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.extend(caller, set_id, recipe, body.seconds, add=body.add)
+    return record(await controller.labs.extend(caller, set_id, recipe, body.seconds, add=body.add))
 
 
 @router.post("/leases/{lease}/release")
@@ -184,7 +187,7 @@ async def release_lease(
 ) -> dict[str, object]:
     """It is over; the set ends with its last lease."""
     set_id, recipe = _parts(lease)
-    return await controller.labs.release(caller, set_id, recipe)
+    return record(await controller.labs.release(caller, set_id, recipe))
 
 
 @router.get("/leases/{lease}/console")

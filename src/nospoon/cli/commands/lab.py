@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
-from nospoon.cli.output import output_options, print_record, print_rows
+from nospoon.cli.output import output_options, print_record, print_rows, row_of
+from nospoon.model.rest.labs import LabDetails, LabSummary, MachineStatus, RefusedFlavor
 
 COLUMNS = (
     "lab", "host", "state", "dynamic", "limit", "registered", "loaned", "broken", "queued",
@@ -31,7 +31,8 @@ def command() -> None:
 @output_options
 def list_(format_: str, columns: tuple[str, ...]) -> None:
     """List the labs that you may use."""
-    print_rows(connect.client().get("/v1/labs"), format_=format_, columns=columns, names=COLUMNS)
+    rows = connect.client().ask(list[LabSummary], "GET", "/v1/labs")
+    print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
 
 
 @command.command("show")
@@ -39,10 +40,12 @@ def list_(format_: str, columns: tuple[str, ...]) -> None:
 @output_options
 def show(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     """Show what LAB offers and what is left of it."""
-    record = connect.client().get(f"/v1/labs/{lab}/show")
-    if format_ == "table":
-        record = {key: _short(value) for key, value in record.items() if key != "machines"}
-    print_record(record, format_=format_, columns=columns)
+    record = connect.client().ask(LabDetails, "GET", f"/v1/labs/{lab}/show")
+    if format_ != "table":
+        print_record(record, format_=format_, columns=columns)
+        return
+    short = {key: _short(value) for key, value in row_of(record).items() if key != "machines"}
+    print_record(short, format_=format_, columns=columns)
 
 
 @command.command("machines")
@@ -50,8 +53,8 @@ def show(lab: str, format_: str, columns: tuple[str, ...]) -> None:
 @output_options
 def machines(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     """List the registered machines of LAB."""
-    record = connect.client().get(f"/v1/labs/{lab}/show")
-    print_rows(record["machines"], format_=format_, columns=columns, names=MACHINES)
+    record = connect.client().ask(LabDetails, "GET", f"/v1/labs/{lab}/show")
+    print_rows(record.machines, format_=format_, columns=columns, names=MACHINES)
 
 
 @command.command("check")
@@ -62,8 +65,8 @@ def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     exits with 1. For its operators a machine of each flavor is planned.
     """
     client = connect.client()
-    record = client.get(f"/v1/labs/{lab}/show")
-    refused = client.get(f"/v1/labs/{lab}/refusals")
+    record = client.ask(LabDetails, "GET", f"/v1/labs/{lab}/show")
+    refused = client.ask(list[RefusedFlavor], "GET", f"/v1/labs/{lab}/refusals")
     rows = list(_findings(record, refused))
     print_rows(rows, format_=format_, columns=columns, names=FINDINGS)
     if any(row["state"] not in ("ok", "without") for row in rows):
@@ -75,8 +78,9 @@ def check(lab: str, format_: str, columns: tuple[str, ...]) -> None:
 @click.option("--undo", is_flag=True, help="Start recipe sets there again.")
 def drain(lab: str, *, undo: bool) -> None:
     """Start no recipe set in LAB any more; what is leased stays until it ends."""
-    row = connect.client().post(f"/v1/labs/{lab}/drain", {"drained": not undo})
-    echo(f"lab {row['lab']} is {row['state']}", err=True)
+    body = {"drained": not undo}
+    row = connect.client().ask(LabSummary, "POST", f"/v1/labs/{lab}/drain", body)
+    echo(f"lab {row.lab} is {row.state}", err=True)
 
 
 @command.command("repair")
@@ -85,8 +89,8 @@ def drain(lab: str, *, undo: bool) -> None:
 @click.option("--broken", default="", help="Mark it as broken, with this reason.")
 def repair(lab: str, machine: str, broken: str) -> None:
     """Loan MACHINE of LAB again after it counted as broken."""
-    row = connect.client().post(f"/v1/labs/{lab}/machines/{machine}", {"broken": broken})
-    echo(f"machine {machine} is {row['state']}", err=True)
+    row = _changed(lab, machine, {"broken": broken})
+    echo(f"machine {machine} is {row.state}", err=True)
 
 
 @command.command("reserve")
@@ -99,11 +103,16 @@ def reserve(lab: str, machine: str, owner: str, *, back: bool) -> None:
     import getpass  # noqa: PLC0415  (slow to import)
 
     wanted = "" if back else owner or getpass.getuser()
-    row = connect.client().post(f"/v1/labs/{lab}/machines/{machine}", {"reserved": wanted})
-    echo(f"machine {machine} is {row['state']}", err=True)
+    row = _changed(lab, machine, {"reserved": wanted})
+    echo(f"machine {machine} is {row.state}", err=True)
 
 
-def _short(value: Any) -> Any:
+def _changed(lab: str, machine: str, body: Mapping[str, object]) -> MachineStatus:
+    path = f"/v1/labs/{lab}/machines/{machine}"
+    return connect.client().ask(MachineStatus, "POST", path, body)
+
+
+def _short(value: object) -> object:
     if isinstance(value, dict):
         return ", ".join(f"{key} {each}" for key, each in value.items())
     if isinstance(value, list):
@@ -112,25 +121,25 @@ def _short(value: Any) -> Any:
     return value
 
 
-def _findings(record: dict[str, Any], refused: Sequence[dict[str, str]]) -> Any:
-    lab = record["lab"]
-    if record["state"] == "drained":
+def _findings(record: LabDetails, refused: Sequence[RefusedFlavor]) -> Iterator[dict[str, object]]:
+    lab = record.lab
+    if record.state == "drained":
         yield _finding(lab, "lab", "drained", "`nospoon lab drain --undo` starts recipe sets again")
-    if not record["host"] and not record["registered"] and not record["flavors"]:
+    if not record.host and not record.registered and not record.flavors:
         yield _finding(lab, "machines", "missing", "it has neither a host nor registered machines")
-    if not record["distros"]:
+    if not record.distros:
         yield _finding(lab, "distros", "missing", "machines are started, and nothing installs them")
-    if record["flavors"] and all(not each["disk_gib"] for each in record["flavors"]):
+    if record.flavors and all(not each.disk_gib for each in record.flavors):
         yield _finding(lab, "flavors", "missing", "no flavor has a disk")
-    for each in refused:
-        yield _finding(lab, f"flavor {each['flavor']}", "refused", each["why"])
-    for each in record["machines"]:
-        if each["broken"]:
-            yield _finding(lab, f"machine {each['machine']}", "broken", each["broken"])
-        if each["console"]:
-            yield _finding(lab, f"console of {each['machine']}", "without", each["console"])
-    yield _finding(lab, "limits", "ok", _short(record["free"]))
+    for flavor in refused:
+        yield _finding(lab, f"flavor {flavor.flavor}", "refused", flavor.why)
+    for each in record.machines:
+        if each.broken:
+            yield _finding(lab, f"machine {each.machine}", "broken", each.broken)
+        if each.console:
+            yield _finding(lab, f"console of {each.machine}", "without", each.console)
+    yield _finding(lab, "limits", "ok", _short(row_of(record.free)))
 
 
-def _finding(lab: str, what: str, state: str, why: str) -> dict[str, str]:
+def _finding(lab: str, what: str, state: str, why: object) -> dict[str, object]:
     return {"lab": lab, "what": what, "state": state, "why": why}

@@ -13,12 +13,13 @@ import click
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
 from nospoon.cli.interrupted import INTERRUPTED
-from nospoon.cli.output import check_columns, output_options, print_record, print_rows
+from nospoon.cli.output import check_columns, output_options, print_record, print_rows, row_of
 from nospoon.clusterfile.fields import parse_duration
 from nospoon.errors import HostUnreachable, UsageError
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks
 from nospoon.model.machine import PowerCommand
+from nospoon.model.rest.labs import LeasePower, SetDetails, SetEnd, SetEvent, SetSummary
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ LEASES = (
     "lease", "recipe", "stage", "flavor", "machine", "distro", "since", "expires", "console",
     "panic", "why",
 )  # fmt: skip
+NESTED = ("leases", "history")
 MOST_BYTES = 10 << 20
 FIELDS = {"ID": str, "Name": str, "VCPUs": int, "RAM": int, "Disk": int}
 """Of `openstack flavor list -f json`: RAM in MiB, Disk in GiB."""
@@ -174,9 +176,9 @@ def submit(
     body = {
         "text": _decoded(data, name), "file": name, "lab": lab, "owner": owner, "key": key,
     }  # fmt: skip
-    rows = client.post("/v1/requests", body)
+    rows = client.ask(list[SetDetails], "POST", "/v1/requests", body)
     print_rows(rows, format_=format_, columns=columns or SHOWN, names=SETS)
-    if wait and [row["set"] for row in rows if _follow(client, row["set"]) != "completed"]:
+    if wait and [row.set for row in rows if _follow(client, row.set) != "completed"]:
         sys.exit(1)
 
 
@@ -185,7 +187,8 @@ def submit(
 @output_options
 def list_(format_: str, columns: tuple[str, ...], *, everyone: bool) -> None:
     """List recipe sets, oldest first."""
-    rows = connect.client().get("/v1/requests", everyone=str(everyone).lower())
+    client, query = connect.client(), {"everyone": str(everyone).lower()}
+    rows = client.ask(list[SetSummary], "GET", "/v1/requests", **query)
     print_rows(rows, format_=format_, columns=columns or SHOWN, names=SETS)
 
 
@@ -194,14 +197,14 @@ def list_(format_: str, columns: tuple[str, ...], *, everyone: bool) -> None:
 @output_options
 def show(set_id: str, format_: str, columns: tuple[str, ...]) -> None:
     """Show one recipe set, with its leases and what happened to it."""
-    record = connect.client().get(f"/v1/requests/{set_id}")
+    record = connect.client().ask(SetDetails, "GET", f"/v1/requests/{set_id}")
     if format_ != "table" or columns:
         print_record(record, format_=format_, columns=columns)
         return
-    plain = {key: value for key, value in record.items() if key not in ("leases", "history")}
+    plain = {key: value for key, value in row_of(record).items() if key not in NESTED}
     print_record(plain, format_=format_)
-    print_rows(record["leases"], format_=format_, columns=LEASES, names=LEASES)
-    for each in record["history"]:
+    print_rows(record.leases, format_=format_, columns=LEASES, names=LEASES)
+    for each in record.history:
         echo(_event_line(each))
 
 
@@ -248,8 +251,9 @@ def cancel(set_id: str) -> None:
 )
 def power(lease: str, command_: str) -> None:
     """Switch a lease's machine: on, off, soft, cycle, reset, diag."""
-    row = connect.client().post(f"/v1/leases/{lease}/power", {"command": command_})
-    echo(f"{row['lease']}: {row['result']}", err=True)
+    body = {"command": command_}
+    row = connect.client().ask(LeasePower, "POST", f"/v1/leases/{lease}/power", body)
+    echo(f"{row.lease}: {row.result}", err=True)
 
 
 @command.command("console")
@@ -268,17 +272,17 @@ def console(lease: str, *, follow: bool) -> None:
 
 def _change(lease: str, what: str, body: dict[str, object]) -> None:
     kind = "leases" if lease.count(".") > 1 else "requests"
-    row = connect.client().post(f"/v1/{kind}/{lease}/{what}", body)
-    echo(f"recipe set {row['set']} is {row['state']}", err=True)
+    row = connect.client().ask(SetDetails, "POST", f"/v1/{kind}/{lease}/{what}", body)
+    echo(f"recipe set {row.set} is {row.state}", err=True)
 
 
 def _follow(client: Client, set_id: str) -> str:
     """Shows its events until it has ended. Returns its result."""
     try:
-        for event in client.events(f"/v1/requests/{set_id}/events"):
-            if "state" in event:
-                echo(f"{set_id}: {event['state']}: {event['result']} {event['message']}".rstrip())
-                return str(event["result"])
+        for event in client.set_events(set_id):
+            if isinstance(event, SetEnd):
+                echo(f"{set_id}: {event.state}: {event.result} {event.message}".rstrip())
+                return event.result
             echo(f"{set_id}: {_event_line(event)}")
     except KeyboardInterrupt:
         echo(
@@ -290,9 +294,9 @@ def _follow(client: Client, set_id: str) -> str:
     raise HostUnreachable("the daemon ended", hint=f"Then: nospoon request watch {set_id}")
 
 
-def _event_line(event: Mapping[str, object]) -> str:
-    recipe = "" if event["recipe"] is None else f" recipe {event['recipe']}"
-    return f"{event['at']}{recipe} {event['event']} {event['message']}".rstrip()
+def _event_line(event: SetEvent) -> str:
+    recipe = "" if event.recipe is None else f" recipe {event.recipe}"
+    return f"{event.at}{recipe} {event.event} {event.message}".rstrip()
 
 
 def _decoded(data: bytes, name: str) -> str:

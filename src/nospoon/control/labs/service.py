@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -27,6 +27,15 @@ from nospoon.lab.scheduler import Effect
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
+from nospoon.model.rest.labs import (
+    LabDetails,
+    LabSummary,
+    LeasePower,
+    LeaseStatus,
+    MachineStatus,
+    RefusedFlavor,
+    SetDetails,
+)
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
@@ -75,7 +84,7 @@ class Labs:
     lists: Turns = field(default_factory=Turns)
     """Of one user one list of sets is made at a time: it is read from the store."""
 
-    async def rows(self, caller: Principal) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal) -> list[LabSummary]:
         """A row a lab that the caller may use."""
         person = await self.people.of(caller)
         seen = [each for each in self.board.known.values() if person.may_use(each)]
@@ -86,12 +95,12 @@ class Labs:
                 rows.append(views.lab_row(self.board, each))
         return rows
 
-    async def show(self, caller: Principal, name: str) -> dict[str, object]:
+    async def show(self, caller: Principal, name: str) -> LabDetails:
         """All of one lab but passwords, with its machines and what waits for it."""
         known, _ = await self._lab(caller, name)
         return views.lab_details(self.board, known)
 
-    async def refusals(self, caller: Principal, name: str) -> list[dict[str, object]]:
+    async def refusals(self, caller: Principal, name: str) -> list[RefusedFlavor]:
         """A row for each flavor of which no machine can be made now, and why; none for those who
         are not operators: the reasons are about the owner's hosts.
         """
@@ -100,9 +109,9 @@ class Labs:
             return []
         async with self.lists.of("refusals", str(caller.uid)):
             refused = await self.board.refusals(known)
-        return [{"flavor": flavor, "why": why} for flavor, why in refused.items()]
+        return [RefusedFlavor(flavor, why) for flavor, why in refused.items()]
 
-    async def drain(self, caller: Principal, name: str, *, drained: bool) -> dict[str, object]:
+    async def drain(self, caller: Principal, name: str, *, drained: bool) -> LabSummary:
         """Start nothing there any more; what is leased stays."""
         known, person = await self._lab(caller, name)
         require_operator(person, known)
@@ -111,7 +120,7 @@ class Labs:
 
     async def set_machine(
         self, caller: Principal, lab: str, machine: str, *, broken: str | None, reserved: str | None
-    ) -> dict[str, object]:
+    ) -> MachineStatus:
         """What only people know of a registered machine; None: unchanged, "": not any more."""
         known, person = await self._lab(caller, lab)
         if machine not in known.machines:
@@ -212,7 +221,7 @@ class Labs:
             parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
         return _listed(parts)
 
-    async def request(self, caller: Principal, set_id: str) -> dict[str, object]:
+    async def request(self, caller: Principal, set_id: str) -> SetDetails:
         """All of one set: its recipes, leases and history."""
         await self._own(caller, set_id)
         return await self._details(set_id)
@@ -226,21 +235,19 @@ class Labs:
 
     async def _follow(self, set_id: str, after: int) -> AsyncIterator[dict[str, object]]:
         async for number, event in self.board.follow(set_id, after):
-            yield {"seq": number, **views.event_row(event)}
+            yield {"seq": number, **asdict(views.event_row(event))}
         known = await self.board.find(set_id)
         if known is not None:
             yield {"state": known[0].state, "result": known[0].result, "message": known[0].why}
 
-    async def cancel(self, caller: Principal, set_id: str) -> dict[str, object]:
+    async def cancel(self, caller: Principal, set_id: str) -> SetDetails:
         """What it has is removed."""
         await self._own(caller, set_id)
         scheduler, now = self.board.scheduler, self.clock()
         await self.board.do(lambda: scheduler.cancel(set_id, "cancelled", now))
         return await self._details(set_id)
 
-    async def release(
-        self, caller: Principal, set_id: str, recipe: int | None
-    ) -> dict[str, object]:
+    async def release(self, caller: Principal, set_id: str, recipe: int | None) -> SetDetails:
         """A lease is over, or all of a set."""
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
@@ -250,7 +257,7 @@ class Labs:
 
     async def extend(
         self, caller: Principal, set_id: str, recipe: int | None, seconds: float, *, add: bool
-    ) -> dict[str, object]:
+    ) -> SetDetails:
         """Leases end so many seconds from now, or later by them."""
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
@@ -270,12 +277,12 @@ class Labs:
 
     async def power(
         self, caller: Principal, set_id: str, recipe: int, command: PowerCommand
-    ) -> dict[str, object]:
-        """A chassis command for a leased machine: {"lease", "result"}."""
+    ) -> LeasePower:
+        """A chassis command for a leased machine."""
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         result = await self.board.switch(found, recipe, command)
-        return {"lease": f"{set_id}.{recipe}", "result": result}
+        return LeasePower(f"{set_id}.{recipe}", result)
 
     async def node_of(self, caller: Principal, set_id: str, recipe: int) -> tuple[Principal, str]:
         """(its owner, CLUSTER/NODE) of a recipe's dynamic machine, also of one that is gone.
@@ -314,7 +321,7 @@ class Labs:
         machines = [machine.password for lab in own for machine in lab.machines]
         return [*filter(None, machines), *(hook.secret for lab in own for hook in lab.webhooks)]
 
-    async def lease(self, caller: Principal, set_id: str, recipe: int) -> dict[str, object]:
+    async def lease(self, caller: Principal, set_id: str, recipe: int) -> LeaseStatus:
         """One of its leases."""
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
@@ -330,7 +337,7 @@ class Labs:
             await turn.rest()
         return "".join(lines)
 
-    async def _details(self, set_id: str) -> dict[str, object]:
+    async def _details(self, set_id: str) -> SetDetails:
         known = await self.board.find(set_id)
         if known is None:
             raise NotFound(f"no recipe set {set_id!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 from nospoon.control.labs.access import KnownLab
@@ -12,6 +13,18 @@ from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB, Registered
+from nospoon.model.rest.labs import (
+    FreeCapacity,
+    LabDetails,
+    LabLimits,
+    LabSummary,
+    LeaseStatus,
+    MachineStatus,
+    OfferedFlavor,
+    SetDetails,
+    SetEvent,
+    SetSummary,
+)
 from nospoon.store.labs import Noted
 
 MIB = 1 << 20
@@ -19,49 +32,49 @@ LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
 """Unix seconds."""
 
 
-def lab_row(board: Board, known: KnownLab) -> dict[str, object]:
+def lab_row(board: Board, known: KnownLab) -> LabSummary:
     lab, key = known.lab, known.key
     out = board.out(key)
-    return {
-        "lab": known.shown,
-        "host": lab.host if lab.dynamic else "",
-        "state": "drained" if key in board.scheduler.drained else "open",
-        "dynamic": sum(run.size is not None for each in out for run in each.runs),
-        "limit": lab.limits.machines,
-        "registered": len(lab.machines),
-        "loaned": sum(bool(run.machine) for each in out for run in each.runs),
-        "broken": sum(bool(board.scheduler.state_of(key, m.name).broken) for m in lab.machines),
-        "queued": board.scheduler.queued_in(key),
-    }
+    return LabSummary(
+        lab=known.shown,
+        host=lab.host if lab.dynamic else "",
+        state="drained" if key in board.scheduler.drained else "open",
+        dynamic=sum(run.size is not None for each in out for run in each.runs),
+        limit=lab.limits.machines,
+        registered=len(lab.machines),
+        loaned=sum(bool(run.machine) for each in out for run in each.runs),
+        broken=sum(bool(board.scheduler.state_of(key, m.name).broken) for m in lab.machines),
+        queued=board.scheduler.queued_in(key),
+    )
 
 
-def lab_details(board: Board, known: KnownLab) -> dict[str, object]:
+def lab_details(board: Board, known: KnownLab) -> LabDetails:
     lab, free = known.lab, board.scheduler.free(known.key)
-    return {
-        **lab_row(board, known),
-        "flavors": [
-            {
-                "name": each.name, "cpus": each.cpus, "memory_mib": each.memory // MIB,
-                "disk_gib": each.disk // GIB,
-            }
+    return LabDetails(
+        **asdict(lab_row(board, known)),
+        flavors=[
+            OfferedFlavor(each.name, each.cpus, each.memory // MIB, each.disk // GIB)
             for each in lab.flavors
         ],
-        "disks": str(lab.disks),
-        "prefer": str(lab.prefer),
-        "lease_seconds": lab.lease,
-        "limits": {
-            "machines": lab.limits.machines, "cpus": lab.limits.cpus,
-            "memory_mib": lab.limits.memory // MIB, "per_owner": lab.limits.per_owner,
-        },
-        "free": {
-            "machines": _free(free.machines), "cpus": _free(free.cpus),
-            "memory_mib": None if free.memory > ENDLESS // 2 else free.memory // MIB,
-        },
-        "distros": [each.name for each in lab.distros],
-        "users": list(lab.users),
-        "operators": list(lab.operators),
-        "machines": [machine_row(board, known, each) for each in lab.machines],
-    }  # fmt: skip
+        disks=str(lab.disks),
+        prefer=str(lab.prefer),
+        lease_seconds=lab.lease,
+        limits=LabLimits(
+            machines=lab.limits.machines,
+            cpus=lab.limits.cpus,
+            memory_mib=lab.limits.memory // MIB,
+            per_owner=lab.limits.per_owner,
+        ),
+        free=FreeCapacity(
+            machines=_free(free.machines),
+            cpus=_free(free.cpus),
+            memory_mib=None if free.memory > ENDLESS // 2 else free.memory // MIB,
+        ),
+        distros=[each.name for each in lab.distros],
+        users=list(lab.users),
+        operators=list(lab.operators),
+        machines=[machine_row(board, known, each) for each in lab.machines],
+    )
 
 
 def _free(amount: int) -> int | None:
@@ -69,24 +82,24 @@ def _free(amount: int) -> int | None:
     return None if amount > ENDLESS // 2 else amount
 
 
-def machine_row(board: Board, known: KnownLab, machine: Registered) -> dict[str, object]:
+def machine_row(board: Board, known: KnownLab, machine: Registered) -> MachineStatus:
     name = machine.name
     state = board.scheduler.state_of(known.key, name)
     holder = board.scheduler.holder(known.key, name)
     shown = "loaned" if holder else "broken" if state.broken else ""
-    return {
-        "machine": name,
-        "state": shown or ("reserved" if state.reserved else "idle"),
-        "set": holder,
-        "reserved": state.reserved,
-        "broken": state.broken,
-        "failures": state.failures,
-        "arch": machine.arch,
-        "cpus": machine.cpus,
-        "memory_mib": machine.memory,
-        "bmc": f"{machine.protocol} {machine.address}:{machine.port}",
-        "console": _console(board, known, name) if holder else why_none(machine),
-    }
+    return MachineStatus(
+        machine=name,
+        state=shown or ("reserved" if state.reserved else "idle"),
+        set=holder,
+        reserved=state.reserved,
+        broken=state.broken,
+        failures=state.failures,
+        arch=machine.arch,
+        cpus=machine.cpus,
+        memory_mib=machine.memory,
+        bmc=f"{machine.protocol} {machine.address}:{machine.port}",
+        console=_console(board, known, name) if holder else why_none(machine),
+    )
 
 
 def _console(board: Board, known: KnownLab, machine: str) -> str:
@@ -96,23 +109,23 @@ def _console(board: Board, known: KnownLab, machine: str) -> str:
     return board.console_of(found, number).removeprefix("recorded").removeprefix("not recorded: ")
 
 
-def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> dict[str, object]:
+def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> SetSummary:
     known = board.known.get(found.lab)
-    return {
-        "request": request,
-        "set": found.id,
-        "owner": found.owner,
-        "state": str(found.state),
-        "lab": known.shown if known is not None else "",
-        "recipes": len(found.runs),
-        "priority": found.priority,
-        "position": place,
-        "reason": _reason(board, found),
-        "result": found.result,
-        "submitted": _time(found.submitted),
-        "expires": _time(max((run.expires for run in found.runs if not run.over), default=0)),
-        "whiteboard": found.whiteboard,
-    }
+    return SetSummary(
+        request=request,
+        set=found.id,
+        owner=found.owner,
+        state=str(found.state),
+        lab=known.shown if known is not None else "",
+        recipes=len(found.runs),
+        priority=found.priority,
+        position=place,
+        reason=_reason(board, found),
+        result=found.result,
+        submitted=_time(found.submitted),
+        expires=_time(max((run.expires for run in found.runs if not run.over), default=0)),
+        whiteboard=found.whiteboard,
+    )
 
 
 def _reason(board: Board, found: RecipeSet) -> str:
@@ -124,42 +137,42 @@ def _reason(board: Board, found: RecipeSet) -> str:
 
 def set_details(
     board: Board, found: RecipeSet, request: int, place: int | None, history: Sequence[Noted]
-) -> dict[str, object]:
-    return {
-        **set_row(board, found, request, place),
-        "attempts": found.attempts,
-        "leases": [lease_row(board, found, number) for number in range(len(found.runs))],
-        "history": [event_row(each) for each in history],
-    }
+) -> SetDetails:
+    return SetDetails(
+        **asdict(set_row(board, found, request, place)),
+        attempts=found.attempts,
+        leases=[lease_row(board, found, number) for number in range(len(found.runs))],
+        history=[event_row(each) for each in history],
+    )
 
 
-def lease_row(board: Board, found: RecipeSet, number: int) -> dict[str, object]:
+def lease_row(board: Board, found: RecipeSet, number: int) -> LeaseStatus:
     run = found.runs[number]
-    return {
-        "lease": f"{found.id}.{number}",
-        "recipe": run.asked.path,
-        "role": run.asked.role,
-        "stage": str(run.stage),
-        "flavor": run.size.flavor if run.size is not None else "",
-        "machine": run.machine,
-        "node": run.node,
-        "distro": run.asked.distro,
-        "since": _time(run.since),
-        "expires": _time(run.expires) if found.state in HOLDING and not run.over else None,
-        "console": board.console_of(found, number),
-        "panic": run.panic,
-        "why": run.why,
-    }
+    return LeaseStatus(
+        lease=f"{found.id}.{number}",
+        recipe=run.asked.path,
+        role=run.asked.role,
+        stage=str(run.stage),
+        flavor=run.size.flavor if run.size is not None else "",
+        machine=run.machine,
+        node=run.node,
+        distro=run.asked.distro,
+        since=_time(run.since),
+        expires=_time(run.expires) if found.state in HOLDING and not run.over else None,
+        console=board.console_of(found, number),
+        panic=run.panic,
+        why=run.why,
+    )
 
 
-def event_row(event: Noted) -> dict[str, object]:
+def event_row(event: Noted) -> SetEvent:
     at, recipe, name, message = event
-    return {
-        "at": _time(at),
-        "recipe": recipe if recipe >= 0 else None,
-        "event": name,
-        "message": message,
-    }
+    return SetEvent(
+        at=_time(at),
+        recipe=recipe if recipe >= 0 else None,
+        event=name,
+        message=message,
+    )
 
 
 def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dict[str, object]:
@@ -194,8 +207,8 @@ def metrics(board: Board) -> Iterator[str]:
             continue
         row = lab_row(board, known)
         name = _label(known.shown)
-        yield f'nospoon_lab_machines{{lab="{name}",kind="dynamic"}} {row["dynamic"]}'
-        yield f'nospoon_lab_machines{{lab="{name}",kind="registered"}} {row["loaned"]}'
+        yield f'nospoon_lab_machines{{lab="{name}",kind="dynamic"}} {row.dynamic}'
+        yield f'nospoon_lab_machines{{lab="{name}",kind="registered"}} {row.loaned}'
     yield "# TYPE nospoon_lab_sets_ended counter"
     for (lab, result), amount in sorted(board.measured.ended.items()):
         yield f'nospoon_lab_sets_ended{{lab="{_label(lab)}",result="{result}"}} {amount}'

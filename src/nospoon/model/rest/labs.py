@@ -1,0 +1,155 @@
+"""Labs, recipe sets and leases, without passwords and secrets; times by RFC 3339, in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LabSummary:
+    """`dynamic`, `loaned`: machines that recipes have; `limit`: of the dynamic ones."""
+
+    lab: str
+    host: str
+    state: str
+    dynamic: int
+    limit: int
+    registered: int
+    loaned: int
+    broken: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFlavor:
+    name: str
+    cpus: int
+    memory_mib: int
+    disk_gib: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabLimits:
+    machines: int
+    cpus: int
+    memory_mib: int
+    per_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class FreeCapacity:
+    """What is left; None: without a limit."""
+
+    machines: int | None
+    cpus: int | None
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStatus:
+    """A registered machine. `set`: that has it; `console`: why it is not recorded."""
+
+    machine: str
+    state: str
+    set: str
+    reserved: str
+    broken: str
+    failures: int
+    arch: str
+    cpus: int
+    memory_mib: int
+    bmc: str
+    console: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabDetails(LabSummary):
+    flavors: Sequence[OfferedFlavor]
+    disks: str
+    prefer: str
+    lease_seconds: float
+    limits: LabLimits
+    free: FreeCapacity
+    distros: Sequence[str]
+    users: Sequence[str]
+    operators: Sequence[str]
+    machines: Sequence[MachineStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFlavor:
+    """A flavor of which no machine can be made now."""
+
+    flavor: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetSummary:
+    """`position`: among those that wait, None once it does not."""
+
+    request: int
+    set: str
+    owner: str
+    state: str
+    lab: str
+    recipes: int
+    priority: int
+    position: int | None
+    reason: str
+    result: str
+    submitted: str | None
+    expires: str | None
+    whiteboard: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """`console`: recorded, or why it is not; "" while there is no machine."""
+
+    lease: str
+    recipe: str
+    role: str
+    stage: str
+    flavor: str
+    machine: str
+    node: str
+    distro: str
+    since: str | None
+    expires: str | None
+    console: str
+    panic: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEvent:
+    """`recipe`: its number, None for the whole set."""
+
+    at: str | None
+    recipe: int | None
+    event: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetEnd:
+    """The last event of a set that is followed."""
+
+    state: str
+    result: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDetails(SetSummary):
+    attempts: int
+    leases: Sequence[LeaseStatus]
+    history: Sequence[SetEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePower:
+    lease: str
+    result: str
