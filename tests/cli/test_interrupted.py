@@ -18,12 +18,14 @@ import msgspec
 import pytest
 
 from nospoon.model.rest.plans import PlanDocument, ShownPlan
+from nospoon.model.rest.upkeep import Orphan, OrphanReport
 from nospoon.testing.ironic import until
 
 COMMAND = ("env", "--default-signal=INT", sys.executable, "-m", "nospoon.cli.main")
 EMPTY_PLAN = msgspec.to_builtins(
     ShownPlan(PlanDocument("x", "", "", {}, 0, (), False, (), (), ()), "")  # noqa: FBT003
 )
+ORPHAN = Orphan("h", "machine", "one", "x", "root", "", "")
 COMMANDS = {
     "POST /v1/clusters/x/down": ("down", "x", "--yes"),
     "POST /v1/clusters/x/verify": ("verify", "x"),
@@ -34,7 +36,7 @@ COMMANDS = {
 }
 ANSWERS = {
     "GET /v1/clusters/x/removal": EMPTY_PLAN,
-    "POST /v1/orphans": {"orphans": [{"name": "one"}], "others": {}, "away": {}},
+    "POST /v1/orphans": msgspec.to_builtins(OrphanReport([ORPHAN], {}, {})),
     "POST /v1/requests": [{"set": "s-1"}],
 }
 

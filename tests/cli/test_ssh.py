@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from nospoon.cli.ssh import OPTIONS, ssh_argv, user_name
 from nospoon.errors import UsageError
+from nospoon.model.rest.nodes import NodeLogin
 
-LOGIN = {"node": "c/n", "kind": "vm", "address": "10.9.0.5", "jump": ""}
+LOGIN = NodeLogin("c/n", "vm", "10.9.0.5", "")
 
 
 def test_it_goes_to_the_address_asks_nobody_and_sends_no_password() -> None:
@@ -23,7 +25,7 @@ def test_it_goes_to_the_address_asks_nobody_and_sends_no_password() -> None:
 
 
 def test_a_host_over_ssh_is_jumped_through() -> None:
-    argv = ssh_argv({**LOGIN, "jump": "ssh://root@rack-1:22"}, "")
+    argv = ssh_argv(replace(LOGIN, jump="ssh://root@rack-1:22"), "")
     assert argv[argv.index("-J") + 1] == "root@rack-1:22"
 
 
@@ -39,12 +41,12 @@ def test_each_word_of_a_command_arrives_as_one(words: list[str]) -> None:
 @pytest.mark.parametrize("address", ["-oProxyCommand=x", "a b", "host.example"])
 def test_what_is_no_address_is_never_connected_to(address: str) -> None:
     with pytest.raises(ValueError, match="does not appear to be"):
-        ssh_argv({**LOGIN, "address": address}, "")
+        ssh_argv(replace(LOGIN, address=address), "")
 
 
 def test_a_node_without_an_address_says_what_to_write() -> None:
     with pytest.raises(UsageError, match=r"no address of node c/n is known") as refused:
-        ssh_argv({**LOGIN, "address": ""}, "")
+        ssh_argv(replace(LOGIN, address=""), "")
     assert "Nodes on simulated hosts and with user-mode networking have none" in refused.value.hint
     assert "plug a NIC into a network with `netboot: builtin`" in refused.value.hint
 

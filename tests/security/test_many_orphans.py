@@ -44,7 +44,7 @@ def test_orphans_are_gone_through_a_few_times_however_many_there_are(clusters: i
     seen = Seen(Host("cloud"), cast("tuple[tuple[Observed, Driver], ...]", things))
     found = rows([seen], {7: "seven"})
     assert len(found) == 1000
-    assert {row["cluster"] for row in found} == {f"c{number}" for number in range(clusters)}
+    assert {row.cluster for row in found} == {f"c{number}" for number in range(clusters)}
     assert things.looks < 10
     parts = seen.clusters()
     assert sum(len(part.things) for part in parts.values()) == 1000

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import NoReturn
 
 from nospoon.errors import MissingTool, UsageError
+from nospoon.model.rest.nodes import NodeLogin
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 OPTIONS = {
@@ -31,20 +32,20 @@ OPTIONS = {
 """By ssh_config(5); they go before what the user's own configuration says."""
 
 
-def ssh_argv(login: Mapping[str, str], user: str, command: Sequence[str] = ()) -> list[str]:
+def ssh_argv(login: NodeLogin, user: str, command: Sequence[str] = ()) -> list[str]:
     """`login`: as the daemon gives it; `user` "" for ssh's choice. Each word of `command` arrives
     as one: ssh has the node's shell split them. Raises `UsageError` where no address is known.
     """
-    if not login["address"]:
+    if not login.address:
         raise UsageError(
-            f"no address of node {login['node']} is known",
+            f"no address of node {login.node} is known",
             hint="Nodes on simulated hosts and with user-mode networking have none; elsewhere, "
             "plug a NIC into a network with `netboot: builtin`, or give it an `address`.",
         )
     options = [f"-o{name}={value}" for name, value in OPTIONS.items()]
-    jump = ["-J", login["jump"].removeprefix("ssh://")] if login["jump"] else []
+    jump = ["-J", login.jump.removeprefix("ssh://")] if login.jump else []
     who = ["-l", user] if user else []
-    address = str(ip_address(login["address"]))
+    address = str(ip_address(login.address))
     said = [shlex.join(command)] if command else []
     return ["ssh", *options, *jump, *who, "--", address, *said]
 

@@ -54,6 +54,7 @@ from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.rest.clusters import ClusterStatus, ClusterSummary
+from nospoon.model.rest.nodes import NodeLogin
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
@@ -409,18 +410,16 @@ class Controller:
             await owned(self.database, owner=caller.uid, name=name), to
         )
 
-    async def login(self, caller: Principal, reference: str) -> dict[str, object]:
-        """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it
-        is reached through, "" for none.
-        """
+    async def login(self, caller: Principal, reference: str) -> NodeLogin:
+        """Where ssh finds a node."""
         member = self.fleet.find(caller.uid, reference)
         row = await owned(self.database, owner=caller.uid, name=member.cluster)
-        return {
-            "node": member.path,
-            "kind": str(member.machine.kind),
-            "address": await self.exports.address(row, member.node),
-            "jump": member.host.ssh,
-        }
+        return NodeLogin(
+            node=member.path,
+            kind=str(member.machine.kind),
+            address=await self.exports.address(row, member.node),
+            jump=member.host.ssh,
+        )
 
     def _request_of(self, row: ClusterRow) -> Request:
         text = self.cipher.decrypt(row.text.encode())

@@ -50,7 +50,7 @@ async def node(node: str, controller: Controlled, caller: Called) -> dict[str, o
 @router.get("/nodes/{node:path}/login")
 async def login(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Where ssh finds the node: its address, and the host that it is reached through."""
-    return await controller.login(caller, node)
+    return record(await controller.login(caller, node))
 
 
 @router.post("/nodes/{node:path}/power")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from nospoon.api.answers import record
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import details
 from nospoon.api.wire import SnapshotRequest
@@ -15,7 +15,7 @@ router = APIRouter(tags=["snapshots"])
 @router.get("/clusters/{name}/snapshots")
 async def snapshots(name: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row a snapshot: name, state, created (Unix seconds), nodes, and how many were on."""
-    return await controller.snapshots.rows(caller, name)
+    return records(await controller.snapshots.rows(caller, name))
 
 
 @router.post("/clusters/{name}/snapshots", status_code=202)

@@ -33,7 +33,7 @@ def _require_admin(caller: Principal) -> None:
 async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
-    return await controller.orphans.report(await _scope(body, controller, caller))
+    return record(await controller.orphans.report(await _scope(body, controller, caller)))
 
 
 @router.post("/orphans/reap", status_code=202)
@@ -53,7 +53,8 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
         read = controller.planner.read
         file, text = body.file, body.text
         of = await controller.planner.workers.run(caller.uid, read, file, text, caller.uid)
-    return await controller.recovery.recover(caller, await _scope(body, controller, caller), of=of)
+    scope = await _scope(body, controller, caller)
+    return record(await controller.recovery.recover(caller, scope, of=of))
 
 
 @router.post("/recover/deployment", status_code=202)

@@ -23,6 +23,7 @@ from nospoon.model.rest.nodes import (
     InjectedFault,
     MediaSetting,
     NodeDetails,
+    NodeLogin,
     NodeSummary,
     PowerResult,
 )
@@ -209,7 +210,7 @@ _USER = click.option(
 @_USER
 def ssh(node: str, user: str) -> None:
     """Log in to NODE with ssh and your keys, at the address that it is given."""
-    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user))
+    run_ssh(ssh_argv(_login(node), user))
 
 
 @command.command("exec")
@@ -218,7 +219,7 @@ def ssh(node: str, user: str) -> None:
 @_USER
 def exec_(node: str, argv: tuple[str, ...], user: str) -> None:
     """Run COMMAND on NODE with ssh; ends with its exit status, or 255 where ssh fails."""
-    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user, argv))
+    run_ssh(ssh_argv(_login(node), user, argv))
 
 
 @command.command("logs")
@@ -235,7 +236,11 @@ def logs(node: str, user: str, unit: str, lines: int | None, *, follow: bool) ->
     argv += [f"--unit={unit}"] if unit else []
     argv += [f"--lines={lines}"] if lines is not None else []
     argv += ["--follow"] if follow else []
-    run_ssh(ssh_argv(connect.client().get(f"/v1/nodes/{node}/login"), user, argv))
+    run_ssh(ssh_argv(_login(node), user, argv))
+
+
+def _login(node: str) -> NodeLogin:
+    return connect.client().ask(NodeLogin, "GET", f"/v1/nodes/{node}/login")
 
 
 def _print_log(chunks: object) -> None:

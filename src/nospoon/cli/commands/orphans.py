@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from nospoon.cli import connect
@@ -14,6 +12,7 @@ from nospoon.cli.files import hosts_request
 from nospoon.cli.follow import beginning, finish, follow
 from nospoon.cli.output import output_options, print_rows
 from nospoon.model.rest.operations import OperationDetails
+from nospoon.model.rest.upkeep import OrphanReport
 from nospoon.plan.words import counted
 
 COLUMNS = ("host", "kind", "name", "cluster", "owner", "running", "cluster_id")
@@ -45,26 +44,26 @@ def command(
     """
     client = connect.client()
     body = hosts_request(file, hosts)
-    found = client.post("/v1/orphans", body)
+    found = client.ask(OrphanReport, "POST", "/v1/orphans", body)
     print_rows(
-        found["orphans"], format_=format_, columns=columns, names=COLUMNS, spare=("cluster_id",)
+        found.orphans, format_=format_, columns=columns, names=COLUMNS, spare=("cluster_id",)
     )
     _tell(found)
-    if reap and found["orphans"]:
+    if reap and found.orphans:
         if not yes:
             confirm("Remove all of this?")
         with beginning():
             given = {**body, "grace": grace}
             operation = client.ask(OperationDetails, "POST", "/v1/orphans/reap", given)
         finish(follow(client, operation.id))
-    elif found["away"]:
+    elif found.away:
         raise click.exceptions.Exit(3)
 
 
-def _tell(found: Any) -> None:
-    for host, others in found["others"].items():
+def _tell(found: OrphanReport) -> None:
+    for host, others in found.others.items():
         for deployment, count in others.items():
             what = f"{counted(count, 'resource')} of deployment {deployment}"
             echo(f"host {host}: {what}: left unchanged", err=True)
-    for host, reason in found["away"].items():
+    for host, reason in found.away.items():
         echo(f"host {host} is not looked at: {reason}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -15,6 +15,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
+from nospoon.model.rest.upkeep import RecoveryReport
 from nospoon.plan.words import counted
 
 COLUMNS = (
@@ -57,12 +58,12 @@ def command(
     body = hosts_request(file, hosts)
     if deployment and client.get("/v1/daemon")["deployment"] != deployment:
         client = _become(client, {**body, "deployment": deployment})
-    found = client.post("/v1/recover", body)
-    print_rows(found["clusters"], format_=format_, columns=columns, names=COLUMNS)
+    found = client.ask(RecoveryReport, "POST", "/v1/recover", body)
+    print_rows(found.clusters, format_=format_, columns=columns, names=COLUMNS)
     _tell(found)
-    if not file and any(row["said"] == "recovered" for row in found["clusters"]):
+    if not file and any(row.said == "recovered" for row in found.clusters):
         echo(NO_FILE, err=True)
-    if found["away"]:
+    if found.away:
         raise click.exceptions.Exit(3)
 
 
@@ -78,15 +79,15 @@ def _become(client: Client, body: dict[str, object]) -> Client:
     return connect.client()
 
 
-def _tell(found: Any) -> None:
-    if not found["clusters"]:
+def _tell(found: RecoveryReport) -> None:
+    if not found.clusters:
         echo("Nothing to recover: no cluster was found that the store lacks.", err=True)
-    for host, reason in found["away"].items():
+    for host, reason in found.away.items():
         echo(f"host {host} is not looked at: {reason}", err=True)
-    for host, others in found["others"].items():
+    for host, others in found.others.items():
         for deployment, count in others.items():
-            echo(describe_others(host, deployment, count, found["running"]), err=True)
-    if any(row["said"].startswith(("recovered", "completed")) for row in found["clusters"]):
+            echo(describe_others(host, deployment, count, found.running), err=True)
+    if any(row.said.startswith(("recovered", "completed")) for row in found.clusters):
         echo(
             "BMCs have new passwords, except where the cluster file gives them, and are served "
             "again by `nospoon up FILE`.",
@@ -94,7 +95,7 @@ def _tell(found: Any) -> None:
         )
 
 
-def describe_others(host: str, deployment: str, count: int, running: list[str]) -> str:
+def describe_others(host: str, deployment: str, count: int, running: Sequence[str]) -> str:
     """What another deployment has on a host. `running`: those with a daemon on this machine."""
     there = f"host {host}: {counted(count, 'resource')} of deployment {deployment}"
     if deployment in running:

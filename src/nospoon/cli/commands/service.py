@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import Any
 
 import click
 
@@ -17,6 +16,8 @@ from nospoon.cli.files import cluster_name
 from nospoon.cli.output import output_options, print_rows
 from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
 from nospoon.errors import NospoonError, NotFound, UsageError
+from nospoon.model.rest.nodes import NodeLogin
+from nospoon.model.rest.services import ServiceStatus
 
 COLUMNS = (
     "service", "cluster", "node", "kind", "power", "health", "unit", "address", "after", "why",
@@ -47,7 +48,7 @@ _USER = click.option(
 @output_options
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List your services, and whether they answer now."""
-    rows = connect.client().get("/v1/services", cluster=cluster)
+    rows = connect.client().ask(list[ServiceStatus], "GET", "/v1/services", cluster=cluster)
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS, spare=("unit", "after"))
 
 
@@ -67,9 +68,9 @@ def logs(
     client = connect.client()
     rows = _rows(client, service, cluster, node)
     if len(rows) > 1:
-        nodes = ", ".join(row["node"] for row in rows)
+        nodes = ", ".join(row.node for row in rows)
         raise UsageError(f"service {service} is on several nodes: {nodes}", hint="Give --node.")
-    argv = ["journalctl", "--no-pager", "--quiet", f"--unit={rows[0]['unit']}"]
+    argv = ["journalctl", "--no-pager", "--quiet", f"--unit={rows[0].unit}"]
     argv += [f"--lines={lines}"] if lines is not None else []
     argv += ["--follow"] if follow else []
     run_ssh(ssh_argv(_login(client, rows[0]), user, argv))
@@ -88,16 +89,16 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
     """
     client = connect.client()
     for row in _rows(client, service, cluster, node):
-        argv = ["sh", "-c", AS_ROOT, "sh", "systemctl", "restart", row["unit"]]
+        argv = ["sh", "-c", AS_ROOT, "sh", "systemctl", "restart", row.unit]
         done = subprocess.run(ssh_argv(_login(client, row), user, argv), check=False)
         if done.returncode:
-            what = f"unit {row['unit']} was not restarted on {row['node']}"
+            what = f"unit {row.unit} was not restarted on {row.node}"
             raise NospoonError(
                 f"{what}: status {done.returncode}",
                 hint="Name a user who may with -l: root, or one with sudo without a password.",
             )
         _wait(client, row)
-        echo(f"{row['cluster']}/{row['node']}: {row['unit']} restarted", err=True)
+        echo(f"{row.cluster}/{row.node}: {row.unit} restarted", err=True)
 
 
 @command.command("upgrade")
@@ -113,22 +114,22 @@ def upgrade(context: click.Context, service: str, file: str, *, yes: bool) -> No
     """
     client = connect.client()
     for row in _rows(client, service, cluster_name(file), ""):
-        echo(f"== {row['node']}", err=True)
-        context.invoke(up.command, file=file, yes=yes, targets=(row["node"],))
+        echo(f"== {row.node}", err=True)
+        context.invoke(up.command, file=file, yes=yes, targets=(row.node,))
         _wait(client, row)
 
 
-def _rows(client: Client, service: str, cluster: str, node: str) -> list[dict[str, Any]]:
+def _rows(client: Client, service: str, cluster: str, node: str) -> list[ServiceStatus]:
     """Where a service is. Raises `NotFound`, and `UsageError` for one of several clusters."""
     found = [
         row
-        for row in client.get("/v1/services", cluster=cluster)
-        if row["service"] == service and node in ("", row["node"])
+        for row in client.ask(list[ServiceStatus], "GET", "/v1/services", cluster=cluster)
+        if row.service == service and node in ("", row.node)
     ]
     if not found:
         where = f" on node {node}" if node else ""
         raise NotFound(f"no service {service}{where}", hint="`nospoon service list` shows all.")
-    names = sorted({row["cluster"] for row in found})
+    names = sorted({row.cluster for row in found})
     if len(names) > 1:
         raise UsageError(
             f"there is a service {service} in each of {', '.join(names)}", hint="Give --cluster."
@@ -136,18 +137,17 @@ def _rows(client: Client, service: str, cluster: str, node: str) -> list[dict[st
     return found
 
 
-def _wait(client: Client, row: dict[str, Any]) -> None:
+def _wait(client: Client, row: ServiceStatus) -> None:
     """Until it is healthy. Raises `NospoonError` after `PATIENCE`."""
     end = time.monotonic() + PATIENCE
     while True:
-        now = _rows(client, row["service"], row["cluster"], row["node"])[0]
-        if now["health"] != "unhealthy":
+        now = _rows(client, row.service, row.cluster, row.node)[0]
+        if now.health != "unhealthy":
             return
         if time.monotonic() > end:
-            raise NospoonError(f"service {row['service']} is not healthy: {now['why']}")
+            raise NospoonError(f"service {row.service} is not healthy: {now.why}")
         time.sleep(BETWEEN)
 
 
-def _login(client: Client, row: dict[str, object]) -> dict[str, str]:
-    login: dict[str, str] = client.get(f"/v1/nodes/{row['cluster']}/{row['node']}/login")
-    return login
+def _login(client: Client, row: ServiceStatus) -> NodeLogin:
+    return client.ask(NodeLogin, "GET", f"/v1/nodes/{row.cluster}/{row.node}/login")

@@ -12,7 +12,8 @@ from nospoon.cli.completion import clusters
 from nospoon.cli.echo import echo
 from nospoon.cli.files import cluster_name
 from nospoon.cli.follow import beginning, finish, follow
-from nospoon.cli.output import output_options, print_rows
+from nospoon.cli.output import output_options, print_rows, row_of
+from nospoon.model.rest.clusters import SnapshotSummary
 from nospoon.model.rest.operations import OperationDetails
 
 COLUMNS = ("name", "state", "created", "nodes", "on")
@@ -45,10 +46,14 @@ def create(cluster: str, name: str | None) -> None:
 @output_options
 def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
     """List the snapshots of CLUSTER, oldest first."""
-    rows = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/snapshots")
-    for row in rows:
-        row["created"] = datetime.fromtimestamp(row["created"], UTC).isoformat(timespec="seconds")
+    path = f"/v1/clusters/{cluster_name(cluster)}/snapshots"
+    found = connect.client().ask(list[SnapshotSummary], "GET", path)
+    rows = [{**row_of(each), "created": _time(each.created)} for each in found]
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).isoformat(timespec="seconds")
 
 
 @command.command("restore")

@@ -19,6 +19,7 @@ from nospoon.engine.progress import Outcome
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Observed, OwnerTag
+from nospoon.model.rest.upkeep import Orphan, OrphanReport
 from nospoon.plan import identity
 from nospoon.plan.diff.blank import orphaned
 from nospoon.plan.diff.diff import removal
@@ -46,16 +47,16 @@ class Orphans:
         self._database, self._survey = database, survey
         self._operations, self._clock = operations, clock
 
-    async def report(self, scope: Scope) -> dict[str, object]:
-        """{"orphans": [row], "others": {host: {deployment: things}}, "away": {host: reason}}."""
+    async def report(self, scope: Scope) -> OrphanReport:
+        """What is there now, with names of owners."""
         seen = await self.find(scope)
         uids = await asyncio.to_thread(_owners, seen)
         names = await names_of(uids, self.name_of)
-        return {
-            "orphans": await asyncio.to_thread(rows, seen, names),
-            "others": {each.name: each.others for each in seen if each.others},
-            "away": {each.name: each.away for each in seen if each.away},
-        }
+        return OrphanReport(
+            orphans=await asyncio.to_thread(rows, seen, names),
+            others={each.name: each.others for each in seen if each.others},
+            away={each.name: each.away for each in seen if each.away},
+        )
 
     async def find(self, scope: Scope) -> list[Seen]:
         """What each host and Ironic has of clusters that are not in the store; all that are known
@@ -128,28 +129,27 @@ def cluster_name(found: Sequence[Observed]) -> str:
     return told[0] if told else str(found[0].tag.cluster)
 
 
-def rows(seen: Sequence[Seen], names: Mapping[Uid, str]) -> list[dict[str, object]]:
+def rows(seen: Sequence[Seen], names: Mapping[Uid, str]) -> list[Orphan]:
     """One for each thing; of thousands, for a thread. `names`: of owners."""
     return [row for host in seen for row in _rows_at(host, names)]
 
 
-def _rows_at(host: Seen, names: Mapping[Uid, str]) -> Iterator[dict[str, object]]:
+def _rows_at(host: Seen, names: Mapping[Uid, str]) -> Iterator[Orphan]:
     called = {id_: cluster_name(part.things) for id_, part in host.clusters().items()}
     for each in host.things:
         yield _row(each, host.name, called[each.tag.cluster], names[each.tag.uid])
 
 
-def _row(observed: Observed, host: str, cluster: str, owner: str) -> dict[str, object]:
-    tag = observed.tag
-    return {
-        "host": host,
-        "kind": str(observed.key.kind),
-        "name": observed.key.name,
-        "cluster": cluster,
-        "owner": owner,
-        "running": "yes" if observed.running else "",
-        "cluster_id": str(tag.cluster),
-    }
+def _row(observed: Observed, host: str, cluster: str, owner: str) -> Orphan:
+    return Orphan(
+        host=host,
+        kind=str(observed.key.kind),
+        name=observed.key.name,
+        cluster=cluster,
+        owner=owner,
+        running="yes" if observed.running else "",
+        cluster_id=str(observed.tag.cluster),
+    )
 
 
 def _owners(seen: Sequence[Seen]) -> set[Uid]:

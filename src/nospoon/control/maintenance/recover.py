@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -31,6 +30,7 @@ from nospoon.model.ironic import IronicPlace
 from nospoon.model.machine import KeptState
 from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources import Kind, Machine, Observed
+from nospoon.model.rest.upkeep import RecoveredCluster, RecoveryReport
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.found import completed, found_allocations
 from nospoon.plan.order.kinds import KINDS
@@ -144,9 +144,8 @@ class Recovery:
 
     async def recover(
         self, caller: Principal, scope: Scope, *, of: Cluster | None = None
-    ) -> dict[str, object]:
-        """{"clusters": [row], "away": {host: reason}, "others": {host: {deployment: things}},
-        "running": [deployment]}: other deployments, and which of them have a daemon here.
+    ) -> RecoveryReport:
+        """What was taken in, and what else is there.
 
         `of`: a file's cluster, and no other. `caller`: the owner of clusters whose tags name none.
         """
@@ -157,18 +156,18 @@ class Recovery:
             seen += await self._survey.look(Scope(others))
             away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
             rows = [
-                await self._taken_in(each, known.get(each.id), of, away)
+                (each.owner, row)
                 for each in await asyncio.to_thread(found_in, seen, caller.uid, known)
                 if of is None or each.name == of.name
+                if (row := await self._taken_in(each, known.get(each.id), of, away)) is not None
             ]
-        rows = [row for row in rows if row]
-        names = await names_of((row["owner"] for row in rows), self.name_of)
-        return {
-            "clusters": [{**row, "owner": names[row["owner"]]} for row in rows],
-            "away": {each.name: each.away for each in seen if each.away},
-            "others": {each.name: each.others for each in seen if each.others},
-            "running": sorted({d for each in seen for d in each.others if running.runs(d)}),
-        }
+        names = await names_of((owner for owner, _ in rows), self.name_of)
+        return RecoveryReport(
+            clusters=[replace(row, owner=names[owner]) for owner, row in rows],
+            away={each.name: each.away for each in seen if each.away},
+            others={each.name: each.others for each in seen if each.others},
+            running=sorted({d for each in seen for d in each.others if running.runs(d)}),
+        )
 
     async def adopt(self, deployment: str, scope: Scope) -> None:
         """From its next start on the daemon is this deployment, whose state was lost.
@@ -204,24 +203,25 @@ class Recovery:
 
     async def _taken_in(
         self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
-    ) -> dict[str, Any]:
-        """What is told of it; nothing where all was known."""
+    ) -> RecoveredCluster | None:
+        """What is shown of it, without its owner's name; None where all was known."""
         busy = self._operations.current(found.id) or (known.busy if known is not None else "")
         if known is not None:
             whole = await self._database.read(stored.get, found.id)
             if whole is None:  # removed meanwhile
-                return {}
+                return None
             row = replace(known.row, text=whole.text, desired=whole.desired)
             known = replace(known, row=row)
         part = await asyncio.to_thread(self._part, found, known, of, away)
         if busy:
-            return _told(found, part, 0, f"skipped: {busy} is under way") if part.anything else {}
+            why = f"skipped: {busy} is under way"
+            return _shown(found, part, 0, why) if part.anything else None
         refused = "" if found.hosts or known is not None else ONLY_IN_IRONIC
         if part.anything and not refused:
             settings = self._logins.sealed(part.hosts)
             refused = await self._database.call(_save, part, settings)
         if refused:
-            return _told(found, part, 0, refused)
+            return _shown(found, part, 0, refused)
         async for node in paced(part.new):
             self._fleet.put(_member(part.row, node))
         new = {node.host.name: node.host for node in part.new}
@@ -231,8 +231,8 @@ class Recovery:
         except NospoonError as error:
             kept, said = 0, f"{part.said}, but for its snapshots: {error}"
         if not part.anything and not kept and said == part.said:
-            return {}
-        return _told(found, part, kept, said)
+            return None
+        return _shown(found, part, kept, said)
 
     def _part(
         self, found: Found, known: Known | None, of: Cluster | None, away: Sequence[Host]
@@ -358,18 +358,18 @@ def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
     return [host.name for host in hosts if host.server in silent]
 
 
-def _told(found: Found, part: Part, kept: int, said: str) -> dict[str, object]:
-    return {
-        "cluster": found.name,
-        "owner": found.owner,
-        "nodes": len(part.nodes),
-        "hosts": ", ".join(host.name for host in part.hosts),
-        "ironic": str(found.ironic or ""),
-        "bmcs": len(part.row.allocations.endpoints),
-        "snapshots": kept,
-        "said": said,
-        "cluster_id": str(found.id),
-    }
+def _shown(found: Found, part: Part, kept: int, said: str) -> RecoveredCluster:
+    return RecoveredCluster(
+        cluster=found.name,
+        owner="",
+        nodes=len(part.nodes),
+        hosts=", ".join(host.name for host in part.hosts),
+        ironic=str(found.ironic or ""),
+        bmcs=len(part.row.allocations.endpoints),
+        snapshots=kept,
+        said=said,
+        cluster_id=str(found.id),
+    )
 
 
 def found_in(

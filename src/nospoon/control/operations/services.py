@@ -9,6 +9,7 @@ from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
 from nospoon.model.machine import PowerState
 from nospoon.model.principal import Principal
+from nospoon.model.rest.services import ServiceStatus
 from nospoon.model.service import Service
 from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.runtime.few import few_at_once
@@ -33,19 +34,19 @@ class Services:
         self._nodes, self._checks = nodes, checks
         self._turns = Turns()
 
-    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[ServiceStatus]:
         """A row for each service on each of its nodes, of all of a user's clusters or of one. Who
         lists them twice at a time waits: each is looked at. Raises `NotFound` and `SpecError`.
         """
         async with self._turns.of(str(caller.uid)):
             if cluster:
                 return await self._of(await owned(self._database, owner=caller.uid, name=cluster))
-            found: list[dict[str, object]] = []
+            found: list[ServiceStatus] = []
             async for row in each_cluster(self._database, owner=caller.uid):
                 found += await self._of(row)
             return found
 
-    async def _of(self, row: ClusterRow) -> list[dict[str, object]]:
+    async def _of(self, row: ClusterRow) -> list[ServiceStatus]:
         cluster = await self._planner.stored_cluster(row)
         if not cluster.services:
             return []
@@ -60,22 +61,22 @@ class Services:
         ]
         return await few_at_once(places, self._row, at_once=AT_ONCE)
 
-    async def _row(self, place: tuple[Service, Member, GuestAddress | None]) -> dict[str, object]:
+    async def _row(self, place: tuple[Service, Member, GuestAddress | None]) -> ServiceStatus:
         service, member, there = place
         power = self._nodes.power_of(member)
         health, why = "", ""
         if service.health is not None and power is PowerState.ON:
             why = await self._checks.why_not(member.owner, member.uuid, there, service.health)
             health = "unhealthy" if why else "healthy"
-        return {
-            "service": service.name,
-            "cluster": member.cluster,
-            "node": member.node,
-            "kind": str(member.machine.kind),
-            "power": str(power),
-            "health": health,
-            "why": why,
-            "unit": service.unit,
-            "address": there.address if there is not None else "",
-            "after": list(service.after),
-        }
+        return ServiceStatus(
+            service=service.name,
+            cluster=member.cluster,
+            node=member.node,
+            kind=str(member.machine.kind),
+            power=str(power),
+            health=health,
+            why=why,
+            unit=service.unit,
+            address=there.address if there is not None else "",
+            after=list(service.after),
+        )

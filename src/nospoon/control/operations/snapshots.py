@@ -22,6 +22,7 @@ from nospoon.engine.progress import Phase, Progress
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound, ProviderError
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.principal import Principal
+from nospoon.model.rest.clusters import SnapshotSummary
 from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.few import few_at_once
@@ -72,17 +73,17 @@ class Snapshots:
         self._database, self._fleet, self._hosts, self._bmcs = database, fleet, hosts, bmcs
         self._operations, self._tasks, self._clock = operations, tasks, clock
 
-    async def rows(self, caller: Principal, cluster: str) -> list[dict[str, object]]:
+    async def rows(self, caller: Principal, cluster: str) -> list[SnapshotSummary]:
         """A row a snapshot, oldest first."""
         row = await self._cluster(caller, cluster)
         return [
-            {
-                "name": each.name,
-                "state": str(each.state),
-                "created": each.created,
-                "nodes": len(each.members),
-                "on": sum(member.on for member in each.members),
-            }
+            SnapshotSummary(
+                name=each.name,
+                state=str(each.state),
+                created=each.created,
+                nodes=len(each.members),
+                on=sum(member.on for member in each.members),
+            )
             async for each in paced(await self._database.call(stored.of_cluster, row.id))
         ]
 

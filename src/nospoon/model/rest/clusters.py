@@ -57,3 +57,14 @@ class ClusterStatus:
     id: str
     nodes: Sequence[NodeStatus]
     drift: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSummary:
+    """`created`: Unix seconds; `on`: nodes that were."""
+
+    name: str
+    state: str
+    created: float
+    nodes: int
+    on: int

@@ -89,3 +89,15 @@ class InjectedFault:
     kind: str
     fault: str
     about: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLogin:
+    """Where ssh finds a node: `address`, "" for unknown, and `jump`, the host over ssh that it is
+    reached through, "" for none.
+    """
+
+    node: str
+    kind: str
+    address: str
+    jump: str
