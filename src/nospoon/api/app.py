@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic_core import ErrorDetails
 
 from nospoon import __version__
 from nospoon.api.errors import encode, status_of
@@ -85,14 +85,14 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(encode(UsageError(_summary(error.errors()))), status_code=400)
 
 
-def _summary(details: Sequence[Any]) -> str:
+def _summary(details: Sequence[ErrorDetails]) -> str:
     """The first errors, 4,000 characters in all: what was given may be long, and its keys too."""
     told = [_error(detail) for detail in islice(details, MAX_ERRORS)]
     more = len(details) - len(told)
     return "; ".join([*told, f"and {more} more"] if more else told)
 
 
-def _error(detail: Any) -> str:
+def _error(detail: ErrorDetails) -> str:
     place = [str(part)[:MAX_TOLD] for part in detail["loc"]]
     if place[:1] == ["path"]:  # users of the command line know no names of its parts
         place = place[2:]

@@ -55,7 +55,8 @@ _BOUNDS = {"ge": "minimum", "le": "maximum"}
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a cluster file, short forms included."""
-    schema: dict[str, Any] = _worded(ClusterFile.model_json_schema(mode="validation"))
+    schema = _worded(ClusterFile.model_json_schema(mode="validation"))
+    assert isinstance(schema, dict), "a schema is an object"
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "nospoon cluster file"
     for name in _MAY_BE_EMPTY:
@@ -69,7 +70,7 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _worded(value: Any) -> Any:
+def _worded(value: object) -> object:
     """Bounds under their standard names, and mappings closed to names that do not fit."""
     if isinstance(value, list):
         return [_worded(item) for item in value]

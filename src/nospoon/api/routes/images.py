@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from fastapi import APIRouter
 
+from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.wire import ImageRequest
 from nospoon.model.images import LoadedImage
+from nospoon.model.rest.images import ImageSummary
 
 router = APIRouter(tags=["images"])
 
@@ -16,13 +16,13 @@ router = APIRouter(tags=["images"])
 @router.get("/images")
 async def images(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row an image: name, sha256, format, size (bytes), hypervisor_type, created (Unix time)."""
-    return [_row(each) for each in await controller.library.images(caller)]
+    return records(map(_summary, await controller.library.images(caller)))
 
 
 @router.get("/images/{name}")
 async def image(name: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One of them."""
-    return _row(await controller.library.image(caller, name))
+    return record(_summary(await controller.library.image(caller, name)))
 
 
 @router.put("/images/{name}")
@@ -31,7 +31,7 @@ async def load(
 ) -> dict[str, object]:
     """Give an uploaded file a name, which an earlier image loses."""
     kind = body.hypervisor_type
-    return _row(await controller.library.load(caller, name, body.sha256, kind))
+    return record(_summary(await controller.library.load(caller, name, body.sha256, kind)))
 
 
 @router.delete("/images/{name}", status_code=204)
@@ -40,5 +40,12 @@ async def remove(name: str, controller: Controlled, caller: Called) -> None:
     await controller.library.remove(caller, name)
 
 
-def _row(image: LoadedImage) -> dict[str, object]:
-    return {**asdict(image), "hypervisor_type": image.hypervisor_type or ""}
+def _summary(image: LoadedImage) -> ImageSummary:
+    return ImageSummary(
+        name=image.name,
+        sha256=image.sha256,
+        format=image.format,
+        size=image.size,
+        hypervisor_type=image.hypervisor_type or "",
+        created=image.created,
+    )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from nospoon.cli.files import upload
 from nospoon.cli.output import output_options, print_record, print_rows
 from nospoon.errors import UsageError
 from nospoon.model.images import LOADED, NAME, HypervisorType
+from nospoon.model.rest.images import ImageSummary
 from nospoon.runtime import clock
 
 EPOCH = "SOURCE_DATE_EPOCH"
@@ -72,7 +72,7 @@ def load(
             )
         client = connect.client()
         body = {"sha256": upload(client, file), "hypervisor_type": kind}
-        row = _shown(client.put(f"/v1/images/{name}", body))
+        row = _shown(client.ask(ImageSummary, "PUT", f"/v1/images/{name}", body))
         echo(f"Use it: image: {LOADED}{name}", err=True)
     print_record(row, format_=format_, columns=columns)
 
@@ -87,7 +87,8 @@ def list_(cloud: str | None, format_: str, columns: tuple[str, ...]) -> None:
 
         print_rows(glance.images(cloud), format_=format_, columns=columns, names=IN_CLOUD)
         return
-    rows = [_shown(row) for row in connect.client().get("/v1/images")]
+    found = connect.client().ask(list[ImageSummary], "GET", "/v1/images")
+    rows = [_shown(each) for each in found]
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
 
 
@@ -102,7 +103,7 @@ def show(name: str, cloud: str | None, format_: str, columns: tuple[str, ...]) -
 
         row = glance.image(cloud, name)
     else:
-        row = _shown(connect.client().get(f"/v1/images/{name}"))
+        row = _shown(connect.client().ask(ImageSummary, "GET", f"/v1/images/{name}"))
     print_record(row, format_=format_, columns=columns)
 
 
@@ -209,10 +210,10 @@ def _epoch() -> int:
     return int(given)
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(image: ImageSummary) -> dict[str, object]:
     """In the order of the columns, with a time that people read."""
-    created = datetime.fromtimestamp(row["created"], UTC).isoformat(timespec="seconds")
-    return {**{name: row[name] for name in COLUMNS}, "created": created}
+    created = datetime.fromtimestamp(image.created, UTC).isoformat(timespec="seconds")
+    return {**{name: getattr(image, name) for name in COLUMNS}, "created": created}
 
 
 def _readable(file: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, Any
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
@@ -228,7 +228,14 @@ def _opener(access: Access, transfer: Transfer, reach: Reach) -> urllib.request.
 class _Redirects(urllib.request.HTTPRedirectHandler):
     max_redirections = MOST_REDIRECTS
 
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+    def http_error_302(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+    ) -> object:
         """urllib reads what such an answer has besides into memory, however much it is."""
         fp.close()
         return super().http_error_302(req, fp, code, msg, headers)

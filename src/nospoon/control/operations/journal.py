@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -43,12 +43,15 @@ class Journal:
         entry = await self._database.call(
             _intended,
             mover,
-            operation=self._operation,
-            cluster_id=self._cluster_id,
-            key=key,
-            half=half,
-            token=token,
-            now=self._clock(),
+            partial(
+                stored.intend,
+                operation=self._operation,
+                cluster_id=self._cluster_id,
+                key=key,
+                half=half,
+                token=token,
+                now=self._clock(),
+            ),
         )
         if mover is not None and self._moved is not None:
             self._moved(mover)
@@ -58,7 +61,9 @@ class Journal:
         await self._database.call(stored.conclude, entry, error=error, now=self._clock())
 
 
-def _intended(connection: Connection, /, mover: NodeRow | None, **intent: Any) -> int:
+def _intended(
+    connection: Connection, mover: NodeRow | None, intend: Callable[[Connection], int]
+) -> int:
     if mover is not None:
         clusters.settle(connection, mover.uuid, mover.host)
-    return stored.intend(connection, **intent)
+    return intend(connection)

@@ -12,10 +12,9 @@ import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 from uuid import UUID, uuid5
 
-Json = dict[str, Any]
+Json = dict[str, object]
 LONGEST_IMAGE, LONGEST_WHY = 8000, 500
 """Characters of an image's URL, and of why a command failed, that are remembered."""
 MANAGER = "GenericHardwareManager"
@@ -164,11 +163,13 @@ def _executed(kind: str) -> Callable[[Node, Json], Json]:
             raise Refused(
                 f"{kind.capitalize()}Error", f"no hardware manager knows the {kind} step {name!r}"
             )
-        arguments = params["step"].get("args") or {}
+        given = params["step"]
+        assert isinstance(given, dict), "it has a name"
+        arguments = given.get("args") or {}
         if not isinstance(arguments, dict):
             raise Refused("InvalidCommandParamsError", f"the {kind} step's args are no object")
         result = step.run(node, {**arguments, **params})
-        return {f"{kind}_result": result, f"{kind}_step": params["step"]}
+        return {f"{kind}_result": result, f"{kind}_step": given}
 
     return run
 
