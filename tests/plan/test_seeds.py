@@ -11,7 +11,7 @@ from nospoon.model.cluster import Cluster
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
-from nospoon.plan.seeds import against_addresses, seeds_of
+from nospoon.plan.seeds import against_addresses, against_boot_urls, seeds_of
 
 ID = UUID(int=7)
 KEY = "ssh-ed25519 AAAA me"
@@ -31,7 +31,7 @@ def decided(text: str) -> tuple[Cluster, Allocations]:
 
 def seeds(text: str) -> dict[str, Seed]:
     cluster, allocations = decided(text)
-    return seeds_of(cluster, ID, allocations)
+    return seeds_of(cluster, ID, allocations, boot_port=8069)
 
 
 def ethernets(seed: Seed) -> list[dict[str, Any]]:
@@ -102,3 +102,29 @@ def test_an_address_that_another_node_has_is_refused() -> None:
         "nics: [{network: lan, address: 10.9.0.9/24}]}]"
     )
     assert list(against_addresses(cluster, allocations)) == []
+
+
+CALLS = "user_data: '#!/bin/sh {{boot}}/x'"
+
+
+def test_the_boot_server_is_named_as_each_node_reaches_it() -> None:
+    six = "networks: {six: {cidr: 'fd00:9::/64', netboot: builtin}}"
+    cluster = load(
+        f"cluster: a\n{six}\n{SIMULATED}nodes: [{{kind: vm, image: r, {CALLS}}}]", file="x"
+    )
+    allocations, _ = allocate(cluster, Allocations(), Occupied())
+    by_six = seeds_of(cluster, ID, allocations, boot_port=8070)["node-0"]
+    assert by_six.user_data == "#!/bin/sh http://[fd00:9::1]:8070/x"
+    found = seeds(f"nodes: [{{kind: vm, image: r, count: 2, nics: [quiet, lan], {CALLS}}}]")
+    texts = [each.user_data for each in found.values()]
+    assert texts == ["#!/bin/sh http://10.9.0.1:8069/x"] * 2
+    assert texts[0] is texts[1], "long texts are kept once"
+
+
+def test_a_node_that_does_not_reach_the_boot_server_is_refused() -> None:
+    cluster, allocations = decided(
+        f"nodes: [{{name: a, kind: vm, image: r, nics: [out], {CALLS}}},"
+        f" {{name: b, kind: vm, image: r, nics: [lan], {CALLS}}}]"
+    )
+    (found,) = against_boot_urls(cluster, allocations)
+    assert found.startswith("node a: its user data names {{boot}}, and it is not known where")

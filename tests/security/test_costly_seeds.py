@@ -37,7 +37,7 @@ def test_what_is_given_to_all_nodes_of_a_cluster_is_bounded_together() -> None:
 
 def test_nodes_share_the_texts_that_they_are_given() -> None:
     cluster = load(FILE % (2, KEY, "#cloud-config"), file="x")
-    one, other = seeds_of(cluster, UUID(int=7), Allocations()).values()
+    one, other = seeds_of(cluster, UUID(int=7), Allocations(), boot_port=8069).values()
     assert one.keys[0] is other.keys[0]
     assert one.user_data is other.user_data
 

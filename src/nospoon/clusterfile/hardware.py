@@ -198,7 +198,8 @@ class HardwareSection(Section):
     )
     user_data: UserData | None = Field(
         None,
-        description="Of a VM or container: user data of cloud-init, as text or `{file: PATH}`.",
+        description="Of a VM or container: user data of cloud-init, as text or `{file: PATH}`. "
+        "`{{boot}}` is the URL of nospoon's boot server as the node reaches it.",
     )
     rollback: Flag | None = Field(
         None,

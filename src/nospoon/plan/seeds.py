@@ -13,26 +13,77 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, ip_interface
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster, Netboot, Network, Nic, Node
+from nospoon.model.boot import BOOT_URL
+from nospoon.model.cluster import Cluster, Host, Netboot, Network, Nic, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.plan.addresses.addresses import DHCP, reserved
 from nospoon.plan.addresses.allocate import Allocations
-from nospoon.plan.addresses.numbers import of_host
+from nospoon.plan.addresses.numbers import number_of, of_host
 
 ANYWHERE = "0.0.0.0/0"
 """Destination of a default route: older versions of cloud-init do not know the word `default`."""
 
 
-def seeds_of(cluster: Cluster, cluster_id: UUID, allocations: Allocations) -> dict[str, Seed]:
-    """By the name of each node that has one."""
+def seeds_of(
+    cluster: Cluster, cluster_id: UUID, allocations: Allocations, *, boot_port: int
+) -> dict[str, Seed]:
+    """By the name of each node that has one. `boot_port`: of the boot server, whose URL `{{boot}}`
+    stands for in user data.
+    """
     networks = {network.name: network for network in cluster.networks}
-    return {
-        node.name: _seed(cluster, identity.uuid_of(cluster_id, node), node, networks, allocations)
-        for node in cluster.nodes
-        if node.kind is not NodeKind.BAREMETAL
-    }
+    found, filled_in = {}, dict[tuple[str, str], str]()  # nodes share long texts
+    for node in cluster.nodes:
+        if node.kind is not NodeKind.BAREMETAL:
+            user_data = node.cloud_init.user_data
+            if BOOT_URL in user_data:
+                url = boot_url(cluster, node, allocations, boot_port)
+                text = user_data.replace(BOOT_URL, url)
+                user_data = filled_in.setdefault((user_data, url), text)
+            uuid = identity.uuid_of(cluster_id, node)
+            found[node.name] = _seed(cluster, uuid, node, networks, allocations, user_data)
+    return found
+
+
+def boot_url(cluster: Cluster, node: Node, allocations: Allocations, port: int) -> str:
+    """Of the boot server as a node reaches it, "" where that is not known: on a cloud at its
+    `boot_address`, elsewhere at the host's address on the first network that it boots from.
+    """
+    where = allocations.hosts.get(node.name, "")
+    host = next((each for each in cluster.hosts if each.name == where), None)
+    if host is None or host.ssh:
+        return ""
+    address = host.connection.boot_address or _host_address(cluster, node, allocations, host)
+    shown = f"[{address}]" if ":" in address else address
+    return f"http://{shown}:{port}" if address else ""
+
+
+def _host_address(cluster: Cluster, node: Node, allocations: Allocations, host: Host) -> str:
+    """Where the boot server is served by this machine, "" where a node has no such network."""
+    networks = {network.name: network for network in cluster.networks}
+    for network in (networks[nic.network] for nic in node.nics):
+        if network.existing or network.netboot is not Netboot.BUILTIN:
+            continue
+        place, ends = host.network_place, allocations.ends
+        cidr = allocations.cidrs.get(network.name)
+        if cidr:
+            return str(of_host(cluster, network, IPv4Network(cidr), ends, place) or "")
+        if network.cidr6 is not None:
+            return str(network.cidr6[1 + number_of(cluster, network, ends, place)])
+    return ""
+
+
+def against_boot_urls(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """User data that names a boot server which its node does not reach."""
+    for node in cluster.nodes:
+        named = BOOT_URL in node.cloud_init.user_data and node.kind is not NodeKind.BAREMETAL
+        if named and not boot_url(cluster, node, allocations, 1):
+            yield (
+                f"node {node.name}: its user data names {BOOT_URL}, and it is not known where it "
+                "reaches nospoon's boot server. Plug it into a network that nospoon makes with "
+                "`netboot: builtin`, on this machine, or write a URL."
+            )
 
 
 def digests_of(seeds: Mapping[str, Seed]) -> dict[str, str]:
@@ -46,6 +97,7 @@ def _seed(
     node: Node,
     networks: dict[str, Network],
     allocations: Allocations,
+    user_data: str,
 ) -> Seed:
     config = {
         "version": 2,
@@ -54,7 +106,7 @@ def _seed(
             for index in range(len(node.nics))
         },
     }
-    keys, user_data = node.cloud_init.ssh_authorized_keys, node.cloud_init.user_data
+    keys = node.cloud_init.ssh_authorized_keys
     vendor = [node.cloud_init.vendor_data] if node.cloud_init.vendor_data else []
     said = {"local-hostname": node.name, "public-keys": keys}
     network = json.dumps(config)

@@ -21,7 +21,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, red
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.tunnels import against_identifiers
 from nospoon.plan.refuse import against_pool, reasons_against
-from nospoon.plan.seeds import against_addresses
+from nospoon.plan.seeds import against_addresses, against_boot_urls
 from nospoon.providers import linux
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
@@ -73,7 +73,11 @@ class Allocating:
             lambda: list(reasons_against(cluster, seen.id, allocations, answering, before=before)),
         )
         reasons += await self._workers.run(
-            seen.owner, lambda: list(against_addresses(cluster, allocations))
+            seen.owner,
+            lambda: [
+                *against_addresses(cluster, allocations),
+                *against_boot_urls(cluster, allocations),
+            ],
         )
         reasons += await self._workers.run(
             seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.names))

@@ -314,7 +314,10 @@ class Planner:
                 if isinstance(each.shape, Machine)
             },
         )
-        seeds = await self.workers.run(seen.owner, seeds_of, cluster, seen.id, allocations)
+        seeds = await self.workers.run(
+            seen.owner,
+            lambda: seeds_of(cluster, seen.id, allocations, boot_port=around.boot_port),
+        )
         digests = await self.workers.run(seen.owner, digests_of, seeds)
         offered = await self._seeds.offer({digests[name]: each for name, each in seeds.items()})
         around = replace(around, seeds=digests)
