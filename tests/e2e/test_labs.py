@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,6 +21,7 @@ import pytest
 from nospoon.api.client import Client
 from nospoon.errors import HostUnreachable
 from nospoon.runtime.clock import monotonic
+from nospoon.store.crypt import Cipher
 from nospoon.testing.rack import Rack, private_rack
 
 REQUIRES = "<hostRequires>{}</hostRequires>"
@@ -115,6 +117,17 @@ nodes: []
         uuid = self.rack.json("node", "show", node)["uuid"]
         _, script = self.get(f"boot/{uuid}/ipxe")
         return script.partition("/lab/")[2].partition("/ks")[0]
+
+    def stored_secret(self, set_id: str, recipe: int = 0) -> str:
+        """Of a machine that has it in its user data, which its hypervisor's administrator alone can
+        read.
+        """
+        state = Path(self.rack.environment["NOSPOON_STATE_DIR"])
+        with closing(sqlite3.connect(f"file:{state}/nospoon.db?mode=ro", uri=True)) as store:
+            found = store.execute("SELECT record FROM recipe_sets WHERE id = ?", (set_id,))
+            (record,) = found.fetchone()
+        cipher = Cipher.from_file(state / "nospoon.key")
+        return str(json.loads(cipher.decrypt(record))["runs"][recipe]["secret"])
 
     def get(self, path: str) -> tuple[int, str]:
         port = int((Path(self.rack.environment["NOSPOON_STATE_DIR"]) / "boot-port").read_text())
@@ -370,6 +383,43 @@ nodes: []
         rack.run("request", "cancel", each)
         rack.run("request", "watch", each, status=1)
     rack.run("down", "--yes", "--purge", name)
+
+
+@pytest.mark.parametrize("end", ["installed", "failed"])
+def test_a_machine_of_a_cloud_image_is_ready_when_its_user_data_reports(lab: Lab, end: str) -> None:
+    (lab.rack.directory / "cloud.raw").write_bytes(bytes(1 << 20))
+    (lab.rack.directory / "user-data").write_text("#!/bin/sh\nwget -O - {{install_done}}\n")
+    metal = "{m1: {bmc: {address: 192.0.2.1, password: one}, memory: 4GiB, attributes: {pool: a}}}"
+    lab.up(machines=metal)
+    file = Path(f"{lab.rack.directory}/{lab.name}.yaml")
+    image = "      cloud: {image: cloud.raw, user_data: {file: user-data}}\n"
+    text = file.read_text().replace("    distros:\n", f"    distros:\n{image}")
+    lab.rack.run("up", "--yes", lab.rack.file(text, file.name))
+    wants = "<distroRequires><distro_name value='{}'/></distroRequires>"
+    cloud = wants.format("cloud")
+    said = lab.submit(cloud + REQUIRES.format("<pool value='a'/>"), status=1)
+    assert "registered machines are installed, and distribution cloud is an image" in said
+    said = lab.submit(f"<recipe kernel_options='quiet'>{cloud}{SMALL}</recipe>", status=1)
+    assert "distribution cloud is an image, which takes no kernel_options" in said
+    own = f"<recipe><kickstart>lang en_US</kickstart>{cloud + SMALL}</recipe>"
+    assert "begin it with a line `#cloud-config`" in lab.submit(own, status=1)
+    set_id = lab.submit(cloud + SMALL, wants.format("debian") + SMALL)
+    shown = lab.running(set_id)
+    assert [each["stage"] for each in shown["leases"]] == ["booting", "booting"]
+    node = lab.rack.json("node", "show", f"lab-dev-{set_id.replace('.', '-')}/recipe-0")
+    assert (node["kind"], node["power"]) == ("vm", "on")
+    secret = lab.stored_secret(set_id)
+    if end == "failed":
+        assert lab.get(f"lab/{secret}/install_fail?why=no%20network")[0] == 200
+        shown = lab.until(set_id, lambda found: found["leases"][0]["stage"] == "failed")
+        assert shown["leases"][0]["why"] == "the installer reports a failure: no network"
+    else:
+        assert lab.get(f"lab/{secret}/install_done") == (200, "ok\n")
+        assert lab.show(set_id)["leases"][0]["stage"] == "ready"
+        lab.rack.run("request", "power", f"{set_id}.0", "cycle")
+    lab.rack.run("request", "release", set_id)
+    lab.ended(set_id)
+    lab.nothing_left()
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def read_request(client: Client | None, path: str) -> dict[str, object]:
         local_pair=lambda certificate, key: _why_unusable(base / certificate, base / key),
     )
     wanted = {disk.image for node in cluster.nodes for disk in node.disks if disk.image}
-    wanted |= {name for lab in cluster.labs for each in lab.flavors for name in each.images}
+    wanted |= {name for lab in cluster.labs for name in lab.images}
     wanted |= {f for each in cluster.profiles for f in (each.kernel, *each.initrd) if f}
     local = {each for each in wanted if not each.startswith(("http://", "https://", LOADED))}
     if given := cluster.addressing.certificate:
@@ -137,9 +137,9 @@ def _content(path: Path) -> tuple[str, str]:
 
 def _named_user_data(value: object) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Where a cluster file names a file of user data, and its path."""
-    from nospoon.clusterfile.references import layers  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.references import distros, layers  # noqa: PLC0415  (imports pydantic)
 
-    for path, layer in layers(value) if isinstance(value, dict) else ():
+    for path, layer in (*layers(value), *distros(value)) if isinstance(value, dict) else ():
         given = layer.get("user_data")
         file = given.get("file") if isinstance(given, dict) and len(given) == 1 else None
         if isinstance(file, str) and file:

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from nospoon.clusterfile.fields import Address, Duration, Mac, Memory, Name, Place, Size, Url
+from nospoon.clusterfile.fields import (
+    Address,
+    Checksum,
+    Duration,
+    Mac,
+    Memory,
+    Name,
+    Place,
+    Size,
+    Url,
+    UserData,
+)
 from nospoon.clusterfile.section import (
     Flag,
     OneOrMore,
@@ -104,12 +115,42 @@ class DistroSection(Section):
         "`{{install_done}}` and `{{install_fail}}` are filled in.",
     )
 
+    image: Text = Field(
+        "",
+        description="In place of an installer: the cloud image that machines start from, a path "
+        "beside the file, a URL or `store:NAME`.",
+    )
+    checksum: Checksum = Field(
+        "",
+        description="Of an image by URL, as that of a disk.",
+    )
+    user_data: UserData | None = Field(
+        None,
+        description="Of an image: user data of cloud-init for requests that bring no kickstart, as "
+        "text or `{file: PATH}`. The same is filled in as in `kickstart`. A machine is ready when "
+        "it fetches `{{install_done}}`.",
+    )
+
     @model_validator(mode="after")
-    def _one_of_both(self) -> DistroSection:
-        if self.script is None and (self.kernel is None or self.initrd is None):
-            raise ValueError("expected kernel and initrd, or a script")
-        if self.script is not None and (self.kernel is not None or self.initrd is not None):
-            raise ValueError("expected kernel and initrd, or a script: not both")
+    def _one_of_them(self) -> DistroSection:
+        given = [self.kernel is not None or self.initrd is not None, self.script is not None]
+        count = sum((*given, bool(self.image)))
+        if not count or (given[0] and (self.kernel is None or self.initrd is None)):
+            raise ValueError("expected kernel and initrd, a script, or an image")
+        if count > 1:
+            raise ValueError("expected kernel and initrd, a script, or an image: one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _what_suits_it(self) -> DistroSection:
+        if self.image and (self.cmdline or self.kickstart):
+            raise ValueError(
+                "an image has no installer: drop cmdline and kickstart, and write user_data"
+            )
+        if not self.image and (self.checksum or self.user_data is not None):
+            raise ValueError("only an image has a checksum and user_data: drop them")
+        if self.checksum and not self.image.startswith(("http://", "https://")):
+            raise ValueError("only an image by URL has a checksum: drop it")
         return self
 
 
@@ -264,6 +305,9 @@ def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -
                     d.cmdline,
                     d.kickstart,
                     d.script or "",
+                    d.image,
+                    d.checksum,
+                    d.user_data or "",
                 )
                 for called, d in each.distros.items()
             ),

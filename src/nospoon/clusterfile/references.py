@@ -93,7 +93,7 @@ def unusable_pair(sections: Sections, local_pair: LocalPair) -> Iterator[Complai
 
 def wrong_urls(sections: Sections) -> Iterator[Complaint]:
     """Every URL of an image, its checksums, a kernel or a ramdisk that is none."""
-    sums = _of_disks(sections.raw, "checksum")
+    sums = (*_of_disks(sections.raw, "checksum"), *_of_distros(sections.raw, "checksum"))
     for path, name in (*_images(sections.raw), *sums, *_boot_files(sections.raw)):
         if name.startswith(URL):
             yield from _url(path, name)
@@ -129,9 +129,16 @@ def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path,
         yield (*path, "nics", index), network
 
 
+def distros(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
+    """Every mapping that describes what installs machines of a lab, with its path."""
+    for lab, given in _mapping(raw.get("labs")).items():
+        for name, distro in _mapping(_mapping(given).get("distros")).items():
+            yield ("labs", lab, "distros", name), _mapping(distro)
+
+
 def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
     yield from _of_disks(raw, "image")
-    for path, layer in layers(raw):
+    for path, layer in (*layers(raw), *distros(raw)):
         root = layer.get("image")
         if isinstance(root, str) and root:
             yield (*path, "image"), root
@@ -144,6 +151,13 @@ def _of_disks(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:
             said = _mapping(disk).get(key)
             if isinstance(said, str) and said:
                 yield (*path, "disks", index, key), said
+
+
+def _of_distros(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:
+    for path, distro in distros(raw):
+        said = distro.get(key)
+        if isinstance(said, str) and said:
+            yield (*path, key), said
 
 
 def _boot_files(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:

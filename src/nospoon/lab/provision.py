@@ -1,4 +1,6 @@
-"""What installs a machine: the kernel's command line, its kickstart, and the cluster of a set."""
+"""What installs a machine: the kernel's command line, its kickstart or user data, and the cluster
+of a set.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nospoon.lab.work import RecipeSet, Run
+from nospoon.lab.work import RecipeSet, Run, Size
 from nospoon.model.boot import BOOT_URL
 from nospoon.model.lab import Distro, Lab
 
@@ -21,6 +23,10 @@ CONSOLE: Mapping[str, str] = {
 MOST_PLACES = 256
 """Of a text, that are filled in: each may be a URL of 8,000 characters."""
 EVENTS = ("install_start", "install_done", "install_fail")
+NO_USER_DATA = "#cloud-config\n"
+USUAL_DISK = "10GiB"
+OF_VMS = ("cpus", "memory", "arch", "firmware", "tpm", "restore")
+"""Of a flavor, what holds for machines that start from an image, too."""
 _PLACEHOLDER = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 
 
@@ -69,7 +75,22 @@ def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> Iterator[st
     run = found.runs[number]
     distro = distro_of(lab, run)
     text = run.asked.kickstart or (distro.kickstart if distro is not None else "")
-    values = {
+    return filling_in(text, _values(found, number, lab, base))
+
+
+def user_data(found: RecipeSet, number: int, lab: Lab, base: str = BOOT_URL) -> str:
+    """Of a recipe whose machine starts from an image: its own text, else its distribution's."""
+    run = found.runs[number]
+    distro = distro_of(lab, run)
+    text = run.asked.kickstart or (distro.user_data if distro is not None else "")
+    return filled_in(text, _values(found, number, lab, base))
+
+
+def _values(found: RecipeSet, number: int, lab: Lab, base: str) -> dict[str, str]:
+    """What is filled in."""
+    run = found.runs[number]
+    distro = distro_of(lab, run)
+    return {
         "tree": distro.tree if distro is not None else "",
         "distro": distro.name if distro is not None else "",
         "lab": lab.name,
@@ -78,7 +99,6 @@ def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> Iterator[st
         "console": CONSOLE["x86_64"],
         **urls(base, run.secret),
     }
-    return filling_in(text, values)
 
 
 def cmdline(distro: Distro, run: Run, *, arch: str = "x86_64", base: str = BOOT_URL) -> str:
@@ -101,6 +121,32 @@ def cluster_name(lab: str, set_id: str) -> str:
     return f"lab-{lab[: 58 - len(number)]}-{number}"
 
 
+def _from_image(made: Mapping[str, Any], size: Size, distro: Distro) -> dict[str, object]:
+    """A flavor of machines of the same size, whose first disk is made of an image."""
+    given = dict(made["flavors"][size.flavor] or {})
+    first, *others = given.get("disks") or [USUAL_DISK]
+    root = dict(first) if isinstance(first, dict) else {"size": first}
+    for key in ("volume", "format", "checksum"):
+        root.pop(key, None)
+    root["image"] = distro.image
+    if distro.checksum:
+        root["checksum"] = distro.checksum
+    flavor: dict[str, object] = {key: given[key] for key in OF_VMS if key in given}
+    flavor |= {"kind": "vm", "disks": [root, *others]}
+    if isinstance(nics := given.get("nics"), list):
+        flavor["nics"] = [_nic_of_vm(each) for each in nics]
+    elif nics:
+        flavor["nics"] = nics
+    return flavor
+
+
+def _nic_of_vm(nic: object) -> object:
+    """Without what Ironic alone knows."""
+    if not isinstance(nic, dict):
+        return nic
+    return {key: value for key, value in nic.items() if key not in ("pxe", "portgroup")}
+
+
 def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str, Any]:
     """The file of that cluster. `file`: the lab's, as YAML reads it."""
     kept = ("throwaway", "hosts", "networks", "flavors", "bmc")
@@ -112,17 +158,21 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
         del made["networks"]
     profiles: dict[str, object] = {}
     nodes = []
-    for run in found.runs:
+    for number, run in enumerate(found.runs):
         if run.size is None:
             continue
         node: dict[str, object] = {"name": run.node, "flavor": run.size.flavor}
         if lab.host:
             node["host"] = lab.host
         distro = distro_of(lab, run)
-        if distro is not None:
+        if distro is not None and distro.image:
+            made["flavors"] = {**made["flavors"], run.node: _from_image(made, run.size, distro)}
+            node["flavor"] = run.node
+            node["user_data"] = user_data(found, number, lab) or NO_USER_DATA
+        elif distro is not None:
             node["boot"] = run.node
             profiles[run.node] = _profile(distro, run)
-        node["labels"] = {"nospoon/recipe": f"{found.id}.{found.runs.index(run)}"}
+        node["labels"] = {"nospoon/recipe": f"{found.id}.{number}"}
         nodes.append(node)
     if profiles:
         made["boot"] = profiles

@@ -63,7 +63,8 @@ class Timeouts:
 class Distro:
     """What installs a machine. `kernel` and `initrd` are URLs, or `script` is that of an iPXE
     script; `tree`: URL of the installation tree; `kickstart`: a template, "" for requests that
-    bring their own.
+    bring their own. In place of all that `image`, a path, URL or name, of which machines are made,
+    with its `checksum`; `user_data`: a template of what cloud-init gets there.
     """
 
     name: str
@@ -73,6 +74,14 @@ class Distro:
     cmdline: str = ""
     kickstart: str = ""
     script: str = ""
+    image: str = ""
+    checksum: str = ""
+    user_data: str = ""
+
+    @property
+    def source(self) -> str:
+        """What names the content of its image, as `Disk.source` does; "" for none."""
+        return f"{self.image} {self.checksum}" if self.checksum else self.image
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +141,10 @@ class Lab:
     failures: int = 3
     panic_patterns: tuple[str, ...] = ()
     webhooks: tuple[Webhook, ...] = ()
+
+    @property
+    def images(self) -> frozenset[str]:
+        """Sources of all images of which machines may be made."""
+        of_flavors = (source for flavor in self.flavors for source in flavor.images)
+        of_distros = (each.source for each in self.distros if each.image)
+        return frozenset((*of_flavors, *of_distros))

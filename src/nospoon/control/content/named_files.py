@@ -165,8 +165,8 @@ _BOTH = "expected an image of a disk, or one of a container's root; nodes of bot
 
 @dataclass(frozen=True, slots=True)
 class _Images:
-    """Names of images: of disks of machines, and of flavors that a lab makes machines of later; and
-    of roots of containers.
+    """Names of images: of disks of machines, and of those that a lab makes later; and of roots of
+    containers.
     """
 
     disks: AbstractSet[str]
@@ -175,7 +175,7 @@ class _Images:
 
 def _images_of(cluster: Cluster) -> _Images:
     """Nodes may have 100,000 disks: run it in a thread."""
-    of_labs = {source for lab in cluster.labs for each in lab.flavors for source in each.images}
+    of_labs = {source for lab in cluster.labs for source in lab.images}
     disks = of_labs | {
         disk.source
         for node in cluster.nodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nospoon.clusterfile.fields import MOST_USER_DATA, USER_DATA
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import TooLarge
@@ -15,7 +16,7 @@ from nospoon.lab.filter import MOST_REASONS, Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
 from nospoon.lab.recipe import Recipe, verdict
 from nospoon.lab.scheduler import fits_ever
-from nospoon.lab.work import Options, Run, Size
+from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Lab
 
@@ -82,7 +83,10 @@ def _cost(element: Element) -> int:
 
 def _judged(asked: AskedSet, labs: Sequence[KnownLab], most: int) -> Judged:
     """`most`: reasons of each answer."""
-    answers = tuple(tuple(_answer(each, known, most) for known in labs) for each in asked.recipes)
+    answers = tuple(
+        tuple(_answer(recipe, each, known, most) for known in labs)
+        for recipe, each in zip(asked.recipes, asked.asked, strict=True)
+    )
     fitting = [
         number
         for number, known in enumerate(labs)
@@ -111,15 +115,21 @@ def _why(labs: Sequence[KnownLab], answers: Sequence[Sequence[Answer]]) -> str:
     return "no lab has a machine for each of its recipes"
 
 
-def _answer(recipe: Recipe, known: KnownLab, most: int) -> Answer:
+def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
     lab = known.lab
     distro, no_distro = distro_of(recipe.at, lab.distros)
+    is_image = any(each.name == distro and each.image for each in lab.distros)
+    if is_image:
+        no_distro = _why_no_image(asked, distro)
     if not lab.dynamic:
         found = Verdict.none(recipe.requires, "this lab makes no dynamic machines")
     else:
         found = verdict(recipe, offer_of(lab))
         found = replace(found, reasons=found.reasons[:most])
     machines, reasons = _registered(recipe, lab)
+    if is_image and lab.machines:
+        why_none = f"registered machines are installed, and distribution {distro} is an image"
+        machines, reasons = (), (Reason(recipe.at, why_none),)
     if no_distro:
         reason = Reason(recipe.at, no_distro)
         return Answer(known, found, Options(), (reason,))
@@ -130,6 +140,23 @@ def _answer(recipe: Recipe, known: KnownLab, most: int) -> Answer:
     )
     why = () if sizes or machines else (*found.reasons, *reasons)[:most]
     return Answer(known, found, Options(sizes, machines), why, distro)
+
+
+def _why_no_image(asked: Asked, distro: str) -> str:
+    """Why a recipe's machine cannot start from an image, "" where it can."""
+    if asked.cmdline:
+        return f"distribution {distro} is an image, which takes no kernel_options"
+    if asked.kickstart and not USER_DATA.match(asked.kickstart):
+        return (
+            f"distribution {distro} is an image, and gets the kickstart as user data of "
+            "cloud-init: begin it with a line `#cloud-config`, or `#!` and a program"
+        )
+    if len(asked.kickstart) > MOST_USER_DATA // 2:  # URLs are filled in
+        return (
+            f"distribution {distro} is an image, whose user data has at most "
+            f"{MOST_USER_DATA >> 11} KiB"
+        )
+    return ""
 
 
 def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
