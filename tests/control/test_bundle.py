@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.control.maintenance.bundle import MASK, PIECE, Secrets, cluster_as_json, masked
+from nospoon.control.maintenance.bundle import (
+    MASK,
+    PIECE,
+    Secrets,
+    cluster_as_json,
+    lines_of_user_data,
+    masked,
+)
 
 PASSWORDS = st.text(min_size=4, max_size=20).filter(lambda text: text.strip("*") == text)
 
@@ -93,3 +100,19 @@ def test_a_cluster_is_written_node_by_node_as_far_as_there_is_room() -> None:
     assert head["name"] == "c"
     assert [each["name"] for each in nodes] == [node.name for node in cluster.nodes]
     assert cluster_as_json(cluster, 5000) == "left out: it has more than 5000 characters\n"
+
+
+def test_what_labs_install_machines_with_is_masked_line_by_line() -> None:
+    text = """
+cluster: a
+flavors: {small: {}}
+labs:
+  dev:
+    distros:
+      d: {kernel: "http://m/k", initrd: "http://m/i", kickstart: "rootpw swordfish\\n%packages"}
+      c: {image: c.raw, user_data: "#cloud-config\\npassword: tr0ub4dor\\n"}
+nodes: [{kind: vm, image: c.raw, user_data: "#!/bin/sh\\nlogin --with hunter2"}]
+"""
+    assert lines_of_user_data(load(text, file="x")) == {
+        "rootpw swordfish", "%packages", "password: tr0ub4dor", "login --with hunter2",
+    }  # fmt: skip

@@ -227,13 +227,19 @@ LEAST_LINE = 6
 
 
 def lines_of_user_data(cluster: Cluster) -> set[str]:
-    """Each line of what cloud-init is given, but for comments and its first one, and each value of
-    services' environment: no pattern finds the passwords in them.
+    """Each line of what cloud-init and installers of labs are given, but for comments and its first
+    one, and each value of services' environment: no pattern finds the passwords in them.
     """
     values = {value for each in cluster.services for _, value in each.environment}
+    of_labs = {
+        text
+        for lab in cluster.labs
+        for each in lab.distros
+        for text in (each.user_data, each.kickstart)
+    }
     return {each for each in values if len(each) >= LEAST_LINE} | {
         line.strip()
-        for text in {node.cloud_init.user_data for node in cluster.nodes}
+        for text in of_labs | {node.cloud_init.user_data for node in cluster.nodes}
         for line in text.splitlines()
         if len(line.strip()) >= LEAST_LINE and not line.lstrip().startswith("#")
     }
