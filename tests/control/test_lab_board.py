@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from nospoon.control.labs import board as module
+from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
@@ -148,7 +149,7 @@ class Place:
                     workers=Workers("test", 1),
                     racks=self.machines,  # type: ignore[arg-type]  # a double of it
                 )  # fmt: skip
-                board.put(self.cluster, 7, "c", [self.lab])
+                board.labs.put(self.cluster, 7, "c", [self.lab])
                 if isinstance(self.machines, Mortals):
                     self.machines.death.threaten(database)
                 await board.start()
@@ -342,7 +343,7 @@ async def test_nothing_is_carried_out_before_it_is_stored(
 
         async def call(function: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal refused
-            if function is module._save and refused < 2:
+            if function is records.save and refused < 2:
                 refused += 1
                 assert place.machines.made == []
                 raise HostUnreachable("no disk")
@@ -367,8 +368,8 @@ async def test_labs_in_use_stay(place: Place) -> None:
     async with place.daemon() as board:
         await board.submit([wanted(board)], "")
         with pytest.raises(Conflict, match=r"lab dev has 1 recipe set that did not end: 1\.1"):
-            board.require_unused(place.cluster)
-        board.require_unused(place.cluster, ["dev"])
+            board.labs.require_unused(place.cluster)
+        board.labs.require_unused(place.cluster, ["dev"])
 
 
 async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:

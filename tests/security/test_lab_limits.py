@@ -19,6 +19,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 from nospoon.clusterfile import check, requests
 from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
+from nospoon.control.labs import known as known_labs
 from nospoon.control.labs import watch, webhooks
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import RegisteredBmcs, WhileOff
@@ -254,8 +255,8 @@ async def test_labs_of_a_file_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_labs_of_a_member_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boards, "MOST_LABS", 2)
-    monkeypatch.setattr(boards, "MOST_REGISTERED", 2)
+    monkeypatch.setattr(known_labs, "MOST_LABS", 2)
+    monkeypatch.setattr(known_labs, "MOST_REGISTERED", 2)
     two: dict[str, Any] = {"a": {}, "b": {}}
     three = {**two, "c": {}}
     machines = {"machines": {"a": machine(1), "b": machine(2), "c": machine(3)}}
@@ -420,7 +421,7 @@ async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.Monke
         known[str(uid)] = KnownLab(str(uid), uid, "c", Lab("dev"))
     board = SimpleNamespace(
         scheduler=SimpleNamespace(sets=sets), known=known, slices=Slices(),
-        known_of=lambda found: known[found.lab],
+        labs=SimpleNamespace(known_of=lambda found: known[found.lab]),
     )  # fmt: skip
     workers = Workers("test", 2)
     watching = watch.Watch(
@@ -441,7 +442,7 @@ async def test_what_labs_keep_of_mac_addresses_follows_their_files(tmp_path: Pat
     async with a_daemon(tmp_path) as asked:
         board = asked.daemon.board
         await asked.up(OWNER, text({"dev": {"machines": {"m": machine(macs=[mac])}}}))
-        assert board.registered(mac) is not None
+        assert board.labs.registered(mac) is not None
         await asked.up(OWNER, text({"dev": {"machines": {"m": machine()}}}))
-        assert board.registered(mac) is None
-        assert not board._of_mac
+        assert board.labs.registered(mac) is None
+        assert not board.labs._of_mac

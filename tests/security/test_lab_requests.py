@@ -13,6 +13,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
+from nospoon.control.labs import records
 from nospoon.errors import ProviderError
 from nospoon.lab.match import mismatches
 from nospoon.model.lab import Registered
@@ -98,7 +99,7 @@ async def test_sets_that_are_not_stored_keep_their_ids_and_keys(
             def fails(*_: Any) -> None:
                 raise ProviderError("the disk is full")
 
-            patched.setattr(boards, "_save", fails)
+            patched.setattr(records, "save", fails)
             answer = await asked.ask(OWNER, "POST", "/v1/requests", {**ANY, "key": "k"})
             assert answer.status >= 500
         (others,) = await submitted(asked, OTHER)
@@ -226,7 +227,7 @@ async def test_sets_of_a_lab_that_is_gone_end(tmp_path: Path) -> None:
         (runs,) = await submitted(asked, OWNER)
         (waits,) = await submitted(asked, OWNER)
         board = asked.daemon.board
-        board.drop(next(iter(board._clusters.values())))
+        board.labs.drop(next(iter(board.labs.clusters.values())))
         for each in (runs, waits):
             await asked.ask(OWNER, "GET", f"/v1/requests/{each['set']}/events")
             found = (await asked.ask(OWNER, "GET", f"/v1/requests/{each['set']}")).json

@@ -211,7 +211,7 @@ class Controller:
         """Begin to remove everything of a cluster."""
         row = await self.database.read(stored.find, owner=caller.uid, name=name)
         if row is not None:
-            self.labs.board.require_unused(row.id)
+            self.labs.board.labs.require_unused(row.id)
         return await self.operations.start(
             "down",
             cluster_id=row.id if row is not None else _nobody(caller.uid, name),

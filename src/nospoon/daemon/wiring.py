@@ -382,7 +382,7 @@ class Daemon:
             consoles=self.consoles,
             publish=self._publish,
             give=self.certificates.give,
-            labs=self.board,
+            labs=self.board.labs,
             clock=clock.unix,
         )
         self.work = Work(

@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from uuid import UUID
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 import structlog
-from sqlalchemy import Connection
 
+from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.known import KnownLabs
+from nospoon.control.labs.measured import Measured
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
-from nospoon.model.lab import Lab
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import OwnerId
-from nospoon.plan.words import counted
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
@@ -34,7 +33,7 @@ from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-from nospoon.store.labs import Noted, SetRow
+from nospoon.store.labs import Noted
 
 log = structlog.get_logger()
 LOOK = 5.0
@@ -48,8 +47,6 @@ KEPT, MOST_ENDED = 30 * 86400.0, 10_000
 """Seconds for which sets that ended are shown, and how many of one user."""
 TIDY_AFTER = 1000
 """Sets that ended, after which it is looked at once for those of users who have too many."""
-MOST_HISTORY = 2000
-"""Events of one set that are kept: the last ones."""
 MOST_EXTENDED = 200
 """Events of a set beyond which an extension is none: a client may extend a lease for ever."""
 MOST_QUEUED = 10_000
@@ -57,32 +54,6 @@ MOST_QUEUED = 10_000
 MOST_WEIGHT = 64 << 20
 """Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
 MOST_WHY = 2000
-MOST_LABS, MOST_REGISTERED = 200, 20_000
-"""Labs and registered machines of one member."""
-BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-"""Seconds; upper bounds of the histograms (Prometheus, histograms)."""
-
-
-@dataclass(slots=True)
-class Histogram:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    total: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        place = next((n for n, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
-        self.counts[place] += 1
-        self.total += seconds
-
-
-@dataclass(slots=True)
-class Measured:
-    """Since the daemon started. `ended`: by (lab, result); `failures` by (lab, cause)."""
-
-    queue: Histogram = field(default_factory=Histogram)
-    build: Histogram = field(default_factory=Histogram)
-    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
-
 
 Notify = Callable[[KnownLab, RecipeSet, Happened], None]
 
@@ -103,16 +74,17 @@ class Board:
     ) -> None:
         """`notify`: called with every event of a set that has a lab, once it is stored."""
         self._send = notify
-        self._database, self._cipher, self._tasks = database, cipher, tasks
+        self._database, self._tasks = database, tasks
+        self._records = records.Records(cipher)
         self._racks, self._workers, self._clock = racks, workers, clock
         self.slices = Slices()
         self.scheduler = Scheduler(at_once=False)
-        self.known: dict[str, KnownLab] = {}
+        self.labs = KnownLabs(self.scheduler, self._labs_changed)
+        self.known = self.labs.known
         self.measured = Measured()
         self.secrets: dict[str, tuple[str, int]] = {}
         self.asked_from: dict[str, str] = {}
         """Secret -> the address from which its registered machine asked what to boot."""
-        self._clusters: dict[str, UUID] = {}
         self._effects: deque[Effect] = deque()
         self._events: dict[str, list[Happened]] = {}
         self._history: dict[str, list[Noted]] = {}
@@ -121,7 +93,6 @@ class Board:
         self._keys: dict[tuple[int, str], list[str]] = {}
         self._numbers = (0, 0)
         self._unnoted: set[str] = set()
-        self._of_mac: dict[str, dict[str, str]] = {}
         self._labs_left = True
         self._building: dict[str, asyncio.Task[None]] = {}
         self.trouble: dict[str, str] = {}
@@ -132,122 +103,18 @@ class Board:
         self._wake = asyncio.Event()
         self._followers: dict[str, set[asyncio.Event]] = {}
 
-    # labs come and go with the files of clusters
-
-    def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
-        """The labs that a cluster's file has now. Call it before `start` for those of the store."""
-        keys = {key_of(owner, cluster, lab.name): lab for lab in labs}
-        for key in [key for key, id_ in self._clusters.items() if id_ == cluster_id]:
-            if key not in keys:
-                self._drop(key)
-        for key, lab in keys.items():
-            self._forget_macs(key)
-            self.known[key] = KnownLab(key, owner, cluster, lab)
-            self._clusters[key] = cluster_id
-            self.scheduler.put_lab(key, lab)
-            for machine in lab.machines:
-                for mac in machine.macs:
-                    self._of_mac.setdefault(mac, {})[key] = machine.name
-        self._labs_left = True
-        self._wake.set()
-
-    def drop(self, cluster_id: UUID) -> None:
-        """A cluster is gone, and its labs are."""
-        for key in [key for key, id_ in self._clusters.items() if id_ == cluster_id]:
-            self._drop(key)
-
-    def _drop(self, key: str) -> None:
+    def _labs_changed(self) -> None:
         """Sets that it leaves are ended by the loop."""
-        self._forget_macs(key)
-        del self._clusters[key], self.known[key]
-        self.scheduler.drop_lab(key)
         self._labs_left = True
         self._wake.set()
-
-    def _forget_macs(self, key: str) -> None:
-        known = self.known.get(key)
-        for machine in known.lab.machines if known is not None else ():
-            for mac in machine.macs:
-                labs = self._of_mac.get(mac, {})
-                labs.pop(key, None)
-                if not labs:
-                    self._of_mac.pop(mac, None)
-
-    def registered(self, mac: str) -> tuple[KnownLab, str] | None:
-        """The lab and the name of the machine that has a MAC address: of several labs, the one that
-        was there first.
-        """
-        for key, machine in self._of_mac.get(mac, {}).items():
-            return self.known[key], machine
-        return None
-
-    def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None:
-        """Raises `Conflict` for a MAC of a registered machine that another cluster's lab has: its
-        scripts would go to the machines of that one.
-        """
-        for lab in labs:
-            for machine in lab.machines:
-                for mac in machine.macs:
-                    if any(self._clusters[key] != cluster_id for key in self._of_mac.get(mac, ())):
-                        raise Conflict(
-                            f"machine {machine.name} of lab {lab.name}: another cluster's lab "
-                            f"has a machine with the MAC address {mac}",
-                            hint="A machine is registered in the labs of one cluster.",
-                        )
-
-    def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None:
-        """Raises `Conflict` where a member would have more labs, or registered machines, than one
-        may: all callers go through them.
-        """
-        others = [
-            each.lab
-            for key, each in self.known.items()
-            if each.owner == owner and self._clusters[key] != cluster_id
-        ]
-        machines = sum(len(each.machines) for each in (*others, *labs))
-        for count, most, what in (
-            (len(others) + len(labs), MOST_LABS, "labs"),
-            (machines, MOST_REGISTERED, "registered machines"),
-        ):
-            if count > most:
-                raise Conflict(f"you would have {count} {what}: a user has {most} at most")
-
-    def known_of(self, found: RecipeSet) -> KnownLab:
-        """Where a set has its machines; the file of that lab may be gone."""
-        if found.lab in self.known:
-            return self.known[found.lab]
-        owner, _, rest = found.lab.partition(":")
-        cluster, _, lab = rest.partition("/")
-        return KnownLab(found.lab, int(owner), cluster, Lab(lab))
-
-    def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None:
-        """Raises `Conflict` for labs of a cluster, but those that stay, that have sets."""
-        names = set(staying)
-        gone = [
-            key
-            for key, id_ in self._clusters.items()
-            if id_ == cluster_id and self.known[key].lab.name not in names
-        ]
-        if not gone:
-            return
-        of_labs: dict[str, list[str]] = {}
-        for each in self.scheduler.sets.values():  # of which there may be tens of thousands
-            of_labs.setdefault(_only_lab(each), []).append(each.id)
-        for key in gone:
-            if sets := of_labs.get(key):
-                raise Conflict(
-                    f"lab {self.known[key].lab.name} has {counted(len(sets), 'recipe set')} that "
-                    f"did not end: {', '.join(sets[:5])}",
-                    hint="`nospoon lab drain` it and wait, or `nospoon request cancel` them.",
-                )
 
     # life of a daemon
 
     async def start(self) -> None:
         """Go on with what the store has."""
-        records = await self._database.call(stored.states)
-        for (cluster_id, lab, machine), record in records.items():
-            keys = [key for key, id_ in self._clusters.items() if id_ == cluster_id]
+        states = await self._database.call(stored.states)
+        for (cluster_id, lab, machine), record in states.items():
+            keys = [key for key, id_ in self.labs.clusters.items() if id_ == cluster_id]
             key = next((key for key in keys if self.known[key].lab.name == lab), "")
             if not key:
                 continue
@@ -259,7 +126,7 @@ class Board:
         sets = []
         for row in rows:
             try:
-                sets.append(self._opened(row))
+                sets.append(self._records.opened(row))
             except (msgspec.DecodeError, NospoonError) as error:
                 # one record must not keep the daemon from starting; its machines stay
                 log.error("a recipe set cannot be read: it is left as it is", set=row.id,
@@ -324,7 +191,7 @@ class Board:
             if row.lab not in self.known:
                 continue
             try:
-                await self._racks.purge(self._opened(row), self.known[row.lab])
+                await self._racks.purge(self._records.opened(row), self.known[row.lab])
             except (msgspec.DecodeError, NospoonError) as error:
                 # sets of other users are behind it
                 log.warning("console logs of a recipe set stay", set=row.id, why=str(error))
@@ -400,7 +267,7 @@ class Board:
             if len(found) == len(ids):
                 return found
         rows = await self._database.read(stored.by_key, submitter=owner, key=key)
-        return [self.scheduler.sets.get(row.id) or self._opened(row) for row in rows]
+        return [self.scheduler.sets.get(row.id) or self._records.opened(row) for row in rows]
 
     def _require_room(self, owner: OwnerId, new: Sequence[RecipeSet]) -> None:
         mine = [weight for whose, weight in self._weights.values() if whose == owner]
@@ -435,18 +302,18 @@ class Board:
         ]
         states = [
             (
-                self._clusters[key],
+                self.labs.clusters[key],
                 self.known[key].lab.name,
                 machine,
                 scheduler.state_of(key, machine),
             )
             for key, machine in machines
-            if key in self._clusters
+            if key in self.labs.clusters
         ]
         if found or states:
             # kickstarts are long: neither the event loop nor the store's thread encrypts them
-            rows = await self._workers.run(0, self._rows, found)
-            await self._database.call(_save, rows, states)
+            rows = await self._workers.run(0, self._records.rows, found)
+            await self._database.call(records.save, rows, states)
         scheduler.changed -= changed
         scheduler.changed_machines -= machines
         self._effects.clear()
@@ -517,7 +384,7 @@ class Board:
 
     async def _build(self, found: RecipeSet) -> None:
         try:
-            await self._racks.build(found, self.known_of(found))
+            await self._racks.build(found, self.labs.known_of(found))
         except NotMade as error:
             why, again = error.why or "it failed", error.again
         except Exception as error:  # a set that is neither made nor not would never end
@@ -551,7 +418,7 @@ class Board:
     async def _left(self, found: RecipeSet) -> str:
         """Why something is left of a set, "" where nothing is."""
         try:
-            return await self._racks.remove(found, self.known_of(found))
+            return await self._racks.remove(found, self.labs.known_of(found))
         except Exception as error:  # whatever it is, it is removed again
             log.exception("a recipe set is not removed yet", set=found.id)
             return f"internal error: {type(error).__name__}: {error}"
@@ -561,7 +428,7 @@ class Board:
         gets it: it is broken.
         """
         try:
-            on = await self._racks.stop(found, self.known_of(found))
+            on = await self._racks.stop(found, self.labs.known_of(found))
         except Exception as error:  # whatever it is, the set ends
             log.exception("machines of a recipe set are not off", set=found.id)
             why = f"internal error: {type(error).__name__}: {error}"
@@ -588,18 +455,18 @@ class Board:
         """A chassis command for the machine of a recipe that runs."""
         if found.state is not SetState.RUNNING or found.runs[number].over:
             raise Conflict(f"recipe {found.id}.{number} has no machine that runs")
-        return await self._racks.switch(found, number, self.known_of(found), command)
+        return await self._racks.switch(found, number, self.labs.known_of(found), command)
 
     # what there is
 
     async def drain(self, known: KnownLab, *, drained: bool) -> None:
         """Start nothing in a lab, or start again."""
         async with self._turn:
-            if known.key not in self._clusters:
+            if known.key not in self.labs.clusters:
                 raise NotFound(f"lab {known.shown} is gone")
             await self._database.call(
                 stored.put_state,
-                self._clusters[known.key], known.lab.name, "", {"drained": drained},
+                self.labs.clusters[known.key], known.lab.name, "", {"drained": drained},
             )  # fmt: skip
             if drained:
                 self.scheduler.drained.add(known.key)
@@ -613,7 +480,7 @@ class Board:
         if found is not None:
             return found, self._requests[set_id], list(self._history.get(set_id, ()))
         row = await self._database.read(stored.find, set_id)
-        return (self._opened(row), row.request, row.history) if row is not None else None
+        return (self._records.opened(row), row.request, row.history) if row is not None else None
 
     async def rows(
         self, most: int, sees: Callable[[RecipeSet], bool], *, submitter: OwnerId | None = None
@@ -624,7 +491,9 @@ class Board:
         """
         turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
         over = await self._database.read(stored.newest_ended, most=most, submitter=submitter)
-        opened = await self._workers.run(0, lambda: [(self._opened(r), r.request) for r in over])
+        opened = await self._workers.run(
+            0, lambda: [(self._records.opened(r), r.request) for r in over]
+        )
         active = [(each, self._requests.get(each.id, 0)) for each in self.scheduler.sets.values()]
         ids = {each.id for each, _ in active}
         for rows in (active, [each for each in opened if each[0].id not in ids]):
@@ -673,7 +542,7 @@ class Board:
         """Of a recipe's machine: `recorded`, or why its console is not; "" while it has none."""
         if found.state not in HOLDING or found.runs[number].over:
             return ""
-        return self._racks.console_of(found, number, self.known_of(found))
+        return self._racks.console_of(found, number, self.labs.known_of(found))
 
     async def refusals(self, known: KnownLab) -> dict[str, str]:
         """Why no machine of a flavor can be made now, by the flavor's name."""
@@ -682,48 +551,6 @@ class Board:
     def out(self, key: str) -> list[RecipeSet]:
         """Sets that have machines of a lab."""
         return self.scheduler.holding(key)
-
-    def _rows(self, sets: Sequence[tuple[RecipeSet, int, Sequence[Noted]]]) -> list[SetRow]:
-        """Run it in a thread: they are encrypted."""
-        return [self._row(*each) for each in sets]
-
-    def _row(self, found: RecipeSet, request: int, history: Sequence[Noted]) -> SetRow:
-        kept = _without_texts(found) if found.state is SetState.ENDED else found
-        return SetRow(
-            id=found.id,
-            request=request,
-            number=found.number,
-            submitter=found.submitter,
-            owner=found.owner,
-            lab=found.lab,
-            state=found.state,
-            created=found.submitted,
-            record=self._cipher.encrypt(msgspec.json.encode(kept).decode()),
-            key=found.key,
-            history=history[-MOST_HISTORY:],
-        )
-
-    def _opened(self, row: SetRow) -> RecipeSet:
-        return msgspec.json.decode(self._cipher.decrypt(row.record), type=RecipeSet)
-
-
-def _save(
-    connection: Connection,
-    rows: Sequence[SetRow],
-    states: Sequence[tuple[UUID, str, str, MachineState]],
-) -> None:
-    stored.put(connection, rows)
-    for cluster_id, lab, machine, state in states:
-        stored.put_state(connection, cluster_id, lab, machine, msgspec.to_builtins(state))
-
-
-def _without_texts(found: RecipeSet) -> RecipeSet:
-    """What is shown of one that ended: its kickstarts, with passwords, are not kept."""
-    runs = (
-        replace(run, options={}, secret="", asked=replace(run.asked, kickstart="", cmdline=""))
-        for run in found.runs
-    )
-    return replace(found, runs=tuple(runs))
 
 
 def _weight(found: RecipeSet) -> int:
@@ -739,12 +566,3 @@ def _weight(found: RecipeSet) -> int:
 def storable(text: str) -> str:
     """What others wrote, such as a BMC, as every store takes it: printable characters."""
     return "".join(each if each.isprintable() else " " for each in text[:MOST_WHY])
-
-
-def _only_lab(found: RecipeSet) -> str:
-    """The key of the lab that has it, or is the only one that may; "" for none."""
-    return found.lab or (found.labs[0] if len(found.labs) == 1 else "")
-
-
-def key_of(owner: OwnerId, cluster: str, lab: str) -> str:
-    return f"{owner}:{cluster}/{lab}"

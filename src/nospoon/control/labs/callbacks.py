@@ -86,7 +86,7 @@ class Callbacks:
         disk. None for a machine that is not registered, and for those who cannot be it; "" while
         its set is starting. `peer` asked at `here`.
         """
-        found = self.board.registered(mac)
+        found = self.board.labs.registered(mac)
         if found is None:
             return None
         known, machine = found
@@ -155,4 +155,4 @@ class Callbacks:
         run: Run = recipe_set.runs[number]
         if run.over:
             return None
-        return recipe_set, number, self.board.known_of(recipe_set)
+        return recipe_set, number, self.board.labs.known_of(recipe_set)

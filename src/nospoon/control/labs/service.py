@@ -309,7 +309,7 @@ class Labs:
             return await self.console_of_node(owner, node, follow=follow)
         record = record_of(found, recipe)
         if not await self.consoles.has(record, user=caller.uid):
-            machine = self.board.known_of(found).machines.get(found.runs[recipe].machine)
+            machine = self.board.labs.known_of(found).machines.get(found.runs[recipe].machine)
             why = why_none(machine) if machine is not None else ""
             raise NotFound(f"recipe {set_id}.{recipe} has no console log{why and f': {why}'}")
         follow = follow and self.registered.is_growing(record)

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from nospoon.control.labs.access import KnownLab
-from nospoon.control.labs.board import BUCKETS, Board, Histogram
+from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import why_none
+from nospoon.control.labs.measured import BUCKETS, Histogram
 from nospoon.lab.assign import ENDLESS
 from nospoon.lab.scheduler import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState

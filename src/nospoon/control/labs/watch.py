@@ -131,7 +131,7 @@ class Watch:
             found = self.board.scheduler.sets.get(set_id)
             if found is None:
                 return
-            known = self.board.known_of(found)
+            known = self.board.labs.known_of(found)
             seen = self._seen.get((set_id, number))
             if seen is None:
                 seen = self._seen[set_id, number] = _Seen(Detector(known.lab.panic_patterns))

@@ -1,0 +1,142 @@
+"""The labs that files of clusters have: they come and go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
+
+from nospoon.control.labs.access import KnownLab
+from nospoon.errors import Conflict
+from nospoon.lab.scheduler import Scheduler
+from nospoon.lab.work import RecipeSet
+from nospoon.model.lab import Lab
+from nospoon.model.principal import OwnerId
+from nospoon.plan.words import counted
+
+MOST_LABS, MOST_REGISTERED = 200, 20_000
+"""Labs and registered machines of one member."""
+
+
+class KnownLabs:
+    """`known`: by key; `clusters`: key -> the cluster whose file has the lab. `changed`: called
+    whenever one came, went or is another.
+    """
+
+    def __init__(self, scheduler: Scheduler, changed: Callable[[], None]) -> None:
+        self._scheduler, self._changed = scheduler, changed
+        self.known: dict[str, KnownLab] = {}
+        self.clusters: dict[str, UUID] = {}
+        self._of_mac: dict[str, dict[str, str]] = {}
+
+    def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
+        """The labs that a cluster's file has now. Call it before `start` for those of the store."""
+        keys = {key_of(owner, cluster, lab.name): lab for lab in labs}
+        for key in [key for key, id_ in self.clusters.items() if id_ == cluster_id]:
+            if key not in keys:
+                self._drop(key)
+        for key, lab in keys.items():
+            self._forget_macs(key)
+            self.known[key] = KnownLab(key, owner, cluster, lab)
+            self.clusters[key] = cluster_id
+            self._scheduler.put_lab(key, lab)
+            for machine in lab.machines:
+                for mac in machine.macs:
+                    self._of_mac.setdefault(mac, {})[key] = machine.name
+        self._changed()
+
+    def drop(self, cluster_id: UUID) -> None:
+        """A cluster is gone, and its labs are."""
+        for key in [key for key, id_ in self.clusters.items() if id_ == cluster_id]:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        self._forget_macs(key)
+        del self.clusters[key], self.known[key]
+        self._scheduler.drop_lab(key)
+        self._changed()
+
+    def _forget_macs(self, key: str) -> None:
+        known = self.known.get(key)
+        for machine in known.lab.machines if known is not None else ():
+            for mac in machine.macs:
+                labs = self._of_mac.get(mac, {})
+                labs.pop(key, None)
+                if not labs:
+                    self._of_mac.pop(mac, None)
+
+    def registered(self, mac: str) -> tuple[KnownLab, str] | None:
+        """The lab and the name of the machine that has a MAC address: of several labs, the one that
+        was there first.
+        """
+        for key, machine in self._of_mac.get(mac, {}).items():
+            return self.known[key], machine
+        return None
+
+    def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None:
+        """Raises `Conflict` for a MAC of a registered machine that another cluster's lab has: its
+        scripts would go to the machines of that one.
+        """
+        for lab in labs:
+            for machine in lab.machines:
+                for mac in machine.macs:
+                    if any(self.clusters[key] != cluster_id for key in self._of_mac.get(mac, ())):
+                        raise Conflict(
+                            f"machine {machine.name} of lab {lab.name}: another cluster's lab "
+                            f"has a machine with the MAC address {mac}",
+                            hint="A machine is registered in the labs of one cluster.",
+                        )
+
+    def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None:
+        """Raises `Conflict` where a member would have more labs, or registered machines, than one
+        may: all callers go through them.
+        """
+        others = [
+            each.lab
+            for key, each in self.known.items()
+            if each.owner == owner and self.clusters[key] != cluster_id
+        ]
+        machines = sum(len(each.machines) for each in (*others, *labs))
+        for count, most, what in (
+            (len(others) + len(labs), MOST_LABS, "labs"),
+            (machines, MOST_REGISTERED, "registered machines"),
+        ):
+            if count > most:
+                raise Conflict(f"you would have {count} {what}: a user has {most} at most")
+
+    def known_of(self, found: RecipeSet) -> KnownLab:
+        """Where a set has its machines; the file of that lab may be gone."""
+        if found.lab in self.known:
+            return self.known[found.lab]
+        owner, _, rest = found.lab.partition(":")
+        cluster, _, lab = rest.partition("/")
+        return KnownLab(found.lab, int(owner), cluster, Lab(lab))
+
+    def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None:
+        """Raises `Conflict` for labs of a cluster, but those that stay, that have sets."""
+        names = set(staying)
+        gone = [
+            key
+            for key, id_ in self.clusters.items()
+            if id_ == cluster_id and self.known[key].lab.name not in names
+        ]
+        if not gone:
+            return
+        of_labs: dict[str, list[str]] = {}
+        for each in self._scheduler.sets.values():  # of which there may be tens of thousands
+            of_labs.setdefault(_only_lab(each), []).append(each.id)
+        for key in gone:
+            if sets := of_labs.get(key):
+                raise Conflict(
+                    f"lab {self.known[key].lab.name} has {counted(len(sets), 'recipe set')} that "
+                    f"did not end: {', '.join(sets[:5])}",
+                    hint="`nospoon lab drain` it and wait, or `nospoon request cancel` them.",
+                )
+
+
+def _only_lab(found: RecipeSet) -> str:
+    """The key of the lab that has it, or is the only one that may; "" for none."""
+    return found.lab or (found.labs[0] if len(found.labs) == 1 else "")
+
+
+def key_of(owner: OwnerId, cluster: str, lab: str) -> str:
+    return f"{owner}:{cluster}/{lab}"

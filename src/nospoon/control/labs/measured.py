@@ -1,0 +1,30 @@
+"""What labs did since the daemon started, as Prometheus counts it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+"""Seconds; upper bounds of the histograms (Prometheus, histograms)."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        place = next((n for n, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
+        self.counts[place] += 1
+        self.total += seconds
+
+
+@dataclass(slots=True)
+class Measured:
+    """Since the daemon started. `ended`: by (lab, result); `failures` by (lab, cause)."""
+
+    queue: Histogram = field(default_factory=Histogram)
+    build: Histogram = field(default_factory=Histogram)
+    ended: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
