@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -19,6 +19,7 @@ from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
+from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
@@ -162,6 +163,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path, Cipher.from_file(tmp_path / "key"))
     made.machines.hold.set()
     return made
+
+
+def no_inventories(board: Board) -> Inventories:
+    nothing = cast("Any", None)
+    return Inventories(board, nothing, nothing, nothing)
 
 
 def wanted(board: Board) -> RecipeSet:
@@ -407,7 +413,8 @@ async def test_the_script_of_a_registered_machine_goes_to_no_one_else(place: Pla
     async with place.daemon() as board:
         (key,) = board.known
         callbacks = Callbacks(
-            lambda: board, lambda: place.now, user_of=lambda *_: 1000,
+            lambda: board, lambda: place.now, lambda: no_inventories(board),
+            user_of=lambda *_: 1000,
             neighbor=lambda address: neighbors[address],
         )  # fmt: skip
 
@@ -445,7 +452,8 @@ async def test_a_guest_with_the_mac_of_a_registered_machine_gets_no_script(place
         (known,) = board.known.values()
         owners = {"ns0a1b2c-lan": known.owner + 1, "ns0d1e2f-lan": known.owner}
         callbacks = Callbacks(
-            lambda: board, lambda: place.now, owner_of_bridge=owners.get,
+            lambda: board, lambda: place.now, lambda: no_inventories(board),
+            owner_of_bridge=owners.get,
             neighbor=lambda address: Neighbor(Way.LINK, mac, links[address]),
         )  # fmt: skip
         here = ("192.0.2.1", 8069)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -130,12 +131,28 @@ nodes: []
         return str(json.loads(cipher.decrypt(record))["runs"][recipe]["secret"])
 
     def get(self, path: str) -> tuple[int, str]:
-        port = int((Path(self.rack.environment["NOSPOON_STATE_DIR"]) / "boot-port").read_text())
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=20) as answer:
+            with urllib.request.urlopen(self.url(path), timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def url(self, path: str) -> str:
+        port = int((Path(self.rack.environment["NOSPOON_STATE_DIR"]) / "boot-port").read_text())
+        return f"http://127.0.0.1:{port}/{path}"
+
+    def head(self, path: str) -> int:
+        """The status of what may be large."""
+        with urllib.request.urlopen(self.url(path), timeout=20) as answer:
+            return int(answer.status)
+
+    def post(self, path: str, body: bytes) -> int:
+        asked = urllib.request.Request(self.url(path), body, method="POST")
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
 
     def nothing_left(self) -> None:
         names = {row["cluster"] for row in self.rack.json("node", "list")}
@@ -469,6 +486,89 @@ def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str)
         lab.running(kept)
         lab.rack.run("request", "cancel", kept)
         lab.ended(kept)
+
+
+WANTED = (
+    "<and><memory op='&gt;=' value='7000'/><cpu><processors value='6'/></cpu>"
+    "<disk><size op='&gt;' value='90' units='GiB'/></disk><system><vendor value='Acme'/></system>"
+    "<key_value key='MACADDRESS' op='==' value='52:54:00:00:00:07'/></and>"
+)
+
+
+@pytest.mark.parametrize("protocol", ["ipmi", "redfish"])
+def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, protocol: str) -> None:
+    with hardware(lab.rack, protocol) as (node, bmc):
+        lab.up(machines=f"{{m1: {{bmc: {bmc}}}}}")
+        assert "hostRequires" in lab.submit(REQUIRES.format(WANTED), status=1)
+        assert lab.get("lab/mac/52-54-00-00-00-07/ipxe")[0] == 404
+        uuid = lab.rack.json("node", "show", node)["uuid"]
+        command = ["nospoon", "lab", "inventory", "dev", "m1", "--timeout", "90", "-f", "json"]
+        with subprocess.Popen(
+            command, env=lab.rack.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        ) as taking:  # fmt: skip
+
+            def answers(path: str) -> str:
+                end = monotonic() + 60
+                while (answer := lab.get(path))[0] != 200:
+                    assert monotonic() < end, taking.poll()
+                    assert taking.poll() is None, taking.communicate()
+                    time.sleep(0.1)
+                return answer[1]
+
+            script = answers("lab/mac/52-54-00-00-00-07/ipxe")
+            assert "/lab/inventory/${uuid}/ipxe" in script
+            other = "00000000-0000-0000-0000-000000000001"
+            assert lab.get(f"lab/inventory/{other}/ipxe")[0] == 404
+            script = answers(f"lab/inventory/{uuid}/ipxe")
+            secret = script.partition("/lab/")[2].partition("/")[0]
+            assert lab.head(f"lab/{secret}/probe-kernel") == lab.head(f"lab/{secret}/probe-initrd")
+            (machine,) = lab.rack.json("lab", "machines", "dev")
+            assert machine["state"] == "probed"
+            again = lab.rack.run("lab", "inventory", "dev", "m1", status=5).stderr
+            assert "the inventory of machine m1 is being taken" in again
+            assert lab.rack.json("node", "show", node)["power"] == "on"
+            assert lab.post(f"lab/{secret}/inventory", found(other)) == 404
+            assert lab.post(f"lab/{secret}/inventory", b"{}") == 404
+            assert lab.post(f"lab/{secret}/inventory", found(uuid)) == 200
+            assert lab.post(f"lab/{secret}/inventory", found(uuid)) == 404
+            said, errors = taking.communicate(timeout=60)
+            assert taking.returncode == 0, errors
+        shown = json.loads(said)
+        assert (shown["cpus"], shown["memory_mib"], shown["disks_gib"]) == (6, 8192, [100])
+        assert lab.rack.json("node", "show", node)["power"] == "off"
+        os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
+        (machine,) = lab.rack.json("lab", "machines", "dev")
+        assert machine["inventory"] == shown["inventory"]
+        set_id = lab.submit(REQUIRES.format(WANTED))
+        assert lab.running(set_id)["leases"][0]["machine"] == "m1"
+        assert "linux" in lab.get("lab/mac/52-54-00-00-00-07/ipxe")[1], "its installer"
+        refused = lab.rack.run("lab", "inventory", "dev", "m1", status=5).stderr
+        assert f"recipe set {set_id} has machine m1" in refused
+        lab.rack.run("request", "cancel", set_id)
+        lab.ended(set_id)
+        lab.up(machines=f"{{m1: {{bmc: {bmc}, memory: 1GiB}}}}")
+        (machine,) = lab.rack.json("lab", "machines", "dev")
+        assert (machine["memory_mib"], machine["cpus"]) == (1024, 6), "what the file says counts"
+        lab.up(machines="{m1: {bmc: {address: 192.0.2.1, password: x}}}")
+        (machine,) = lab.rack.json("lab", "machines", "dev")
+        assert (machine["memory_mib"], machine["inventory"]) == (0, None), "another BMC's machine"
+
+
+def found(uuid: str) -> bytes:
+    """What a probe reports."""
+    return json.dumps(
+        {
+            "version": 1, "uuid": uuid, "serial": "s", "product": "Anvil", "manufacturer": "Acme",
+            "arch": "x86_64", "firmware": "bios", "secure_boot": False, "tpm": False, "cpus": 6,
+            "memory": 8 << 30, "memory_mapped": 8 << 30, "memory_usable": 7 << 30, "kernel": "6.1",
+            "uptime": 9.5, "cmdline": "",
+            "disks": [{"name": "sda", "size": 100 << 30, "serial": "", "bus": "sata"}],
+            "nics": [
+                {"name": "eth0", "mac": "52:54:00:00:00:07", "driver": "e1000e", "link": True}
+            ],
+        }
+    ).encode()  # fmt: skip
 
 
 @pytest.mark.parametrize("after", ["queued", "starting", "running", "ending"])

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message
 
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.services.netboot.http import MAX_REPORT, create_app
+from nospoon.services.netboot.bodies import MAX_REPORT
+from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import TOKEN, ToldAuthority, peers_of

@@ -154,6 +154,11 @@ class Bmcs:
         del owner
         await self._call(f"stop {machine.name}")
 
+    async def uuids(self, machine: Registered, *, owner: int) -> frozenset[UUID]:
+        del owner
+        await self._call(f"uuids of {machine.name}")
+        return frozenset()
+
 
 class NoConsoles:
     """None is recorded."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import ASGIApp, Message
@@ -90,9 +90,12 @@ async def test_a_long_kickstart_is_filled_in_with_turns_for_others() -> None:
     )
     board: Any = SimpleNamespace(
         secrets={"s": ("1.1", 0)}, scheduler=SimpleNamespace(sets={"1.1": found}),
-        slices=Slices(now=now), known_of=lambda _: KnownLab("k", 1000, "c", Lab("dev")),
+        slices=Slices(now=now),
+        labs=SimpleNamespace(known_of=lambda _: KnownLab("k", 1000, "c", Lab("dev"))),
     )  # fmt: skip
-    filled = await Callbacks(lambda: board, lambda: 0.0).kickstart("s", "http://here")
+    nothing = cast("Any", None)
+    callbacks = Callbacks(lambda: board, lambda: 0.0, nothing)
+    filled = await callbacks.kickstart("s", "http://here")
     turns.end()
     assert filled == text
     assert turns.number > 50

@@ -118,6 +118,9 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ("GET", "/labs/{lab:path}/show"): Row("/v1/labs/owned/dev/show", Gets.NOT_FOUND),
     ("GET", "/labs/{lab:path}/refusals"): Row("/v1/labs/owned/dev/refusals", Gets.NOT_FOUND),
     ("POST", "/labs/{lab:path}/drain"): Row("/v1/labs/owned/dev/drain", Gets.NOT_FOUND, {}),
+    ("POST", "/labs/{lab:path}/machines/{machine}/inventory"): Row(
+        "/v1/labs/owned/dev/machines/m/inventory", Gets.NOT_FOUND, {}, (404,)
+    ),
     ("POST", "/labs/{lab:path}/machines/{machine}"): Row(
         "/v1/labs/owned/dev/machines/m", Gets.NOT_FOUND, {"broken": "x"}, (404,)
     ),

@@ -199,6 +199,12 @@ class MachineRequest(Wire):
     reserved: Annotated[str, Field(max_length=64)] | None = None
 
 
+class InventoryRequest(Wire):
+    """`timeout`: seconds in which the probe reports."""
+
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 900.0
+
+
 class DownRequest(Wire):
     """`purge` removes console records and uploads too. `force`: also nodes that are in use in
     Ironic.

@@ -177,12 +177,26 @@ class LabMachineSection(Section):
     """A registered machine: it is loaned to recipes that its attributes match."""
 
     bmc: LabBmcSection = Field(description="Its BMC.")
-    arch: Text = Field("x86_64", max_length=64, description="Architecture; default `x86_64`.")
-    cpus: Annotated[Whole, Field(ge=1, le=65536)] = Field(1, description="CPUs; default 1.")
-    memory: Memory = Field(description="Memory with unit.")
-    disks: list[Size] = Field(default_factory=list, max_length=64, description="Sizes of disks.")
+    arch: Text | None = Field(
+        None,
+        max_length=64,
+        description="Architecture; default: what `nospoon lab inventory` found, else `x86_64`.",
+    )
+    cpus: Annotated[Whole, Field(ge=1, le=65536)] | None = Field(
+        None, description="CPUs; default: what was found, else 1."
+    )
+    memory: Memory | None = Field(
+        None, description="Memory with unit; default: what was found, else none."
+    )
+    disks: list[Size] = Field(
+        default_factory=list,
+        max_length=64,
+        description="Sizes of disks; default: what was found.",
+    )
     macs: list[Mac] = Field(
-        default_factory=list, max_length=64, description="MAC addresses of its NICs."
+        default_factory=list,
+        max_length=64,
+        description="MAC addresses of its NICs; default: what was found.",
     )
     hypervisor: Text = Field(
         "", max_length=64, description="`KVM` of a virtual machine; default: none."
@@ -330,9 +344,9 @@ def _machine(name: str, section: LabMachineSection) -> Registered:
         port=bmc.port or (623 if bmc.protocol == "ipmi" else 443),
         username=bmc.username,
         password=bmc.password,
-        arch=section.arch,
-        memory=section.memory >> 20,
-        cpus=section.cpus,
+        arch=section.arch or "",
+        memory=(section.memory or 0) >> 20,
+        cpus=section.cpus or 0,
         disks=tuple(section.disks),
         hypervisor=section.hypervisor,
         macs=tuple(section.macs),

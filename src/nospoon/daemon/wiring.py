@@ -35,6 +35,7 @@ from nospoon.control.labs.access import People
 from nospoon.control.labs.bmcs import RegisteredBmcs
 from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.consoles import RegisteredConsoles
+from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
 from nospoon.control.labs.watch import Watch
@@ -272,11 +273,15 @@ class Daemon:
         )
         self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape, left=self._node_left)
         self.peers = Peers(self._owner_of)
+        callbacks = Callbacks(
+            lambda: self.board, clock.unix, lambda: self.inventories, self.fleet.owner_of_bridge
+        )
         app = create_boot_app(
             self.authority,
             self.peers,
             ready=lambda: self._ready,
-            lab=Callbacks(lambda: self.board, clock.unix, self.fleet.owner_of_bridge),
+            lab=callbacks,
+            inventories=callbacks,
         )
         self.boot_http = HttpListeners(app, port=boot_port(settings))
         self.netboot = NetbootDriver(
@@ -365,13 +370,15 @@ class Daemon:
             ended=self.consoles.node_removed,
             lacking=self.files.space.lacking,
         )
+        racks = self._racks()
         self.board = board_over(
-            self._racks(),
+            racks,
             Webhooks(self._tasks, self.reach),
             tasks=self._tasks,
             workers=self.lab_records,
             clock=clock.unix,
         )
+        self.inventories = Inventories(self.board, racks, self.builds.probe, clock.unix)
         self.health = HealthChecks(self.hosts)
         self.memory = Memory(
             database=database,
@@ -500,6 +507,8 @@ class Daemon:
             self.consoles,
             self.registered_consoles,
             self.nodes.console_log,
+            self.inventories,
+            self.operations,
         )
 
     def _racks(self) -> Racks:

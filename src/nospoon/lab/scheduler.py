@@ -24,7 +24,7 @@ from nospoon.lab.work import (
     Size,
     Stage,
 )
-from nospoon.model.lab import GIB, Lab
+from nospoon.model.lab import GIB, Inventory, Lab
 
 LOOKAHEAD = 64
 """Sets of a lab that cannot start, behind which others are looked at: what they need is kept for
@@ -72,12 +72,13 @@ Effect = Build | Remove | Happened
 @dataclass(frozen=True, slots=True)
 class MachineState:
     """Of a registered machine. `failures`: in a row. `broken`: why it is loaned to no one, "" for a
-    machine that is. `reserved`: the person who has it without a recipe.
+    machine that is. `reserved`: the person who has it without a recipe. `found`: its inventory.
     """
 
     failures: int = 0
     broken: str = ""
     reserved: str = ""
+    found: Inventory | None = None
 
     @property
     def free(self) -> bool:
@@ -98,6 +99,8 @@ class Scheduler:
         self.drained: set[str] = set()
         self.changed: set[str] = set()
         self.changed_machines: set[tuple[str, str]] = set()
+        self.probed: set[tuple[str, str]] = set()
+        """Machines, by (lab, machine), whose inventory is taken now."""
         self._waiting: dict[_Queue, list[tuple[int, int, str]]] = {}
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
@@ -421,6 +424,18 @@ class Scheduler:
         """Not loaned any more; "": repaired."""
         self._set_machine(lab, machine, broken=why, failures=0)
 
+    def probe(self, lab: str, machine: str) -> None:
+        """No set gets it until `leave`."""
+        self.probed.add((lab, machine))
+        self._idle_in.pop(lab, None)
+
+    def leave(self, lab: str, machine: str, found: Inventory | None) -> None:
+        """Its inventory has been taken; None: in vain, and what was known stays."""
+        self.probed.discard((lab, machine))
+        self._idle_in.pop(lab, None)
+        if found is not None:
+            self._set_machine(lab, machine, found=found)
+
     def state_of(self, lab: str, machine: str) -> MachineState:
         return self.machines.get((lab, machine), MachineState())
 
@@ -637,7 +652,9 @@ class Scheduler:
             self._idle_in[key] = frozenset(
                 each.name
                 for each in self.labs[key].machines
-                if each.name not in busy and self.state_of(key, each.name).free
+                if each.name not in busy
+                and (key, each.name) not in self.probed
+                and self.state_of(key, each.name).free
             )
         return self._idle_in[key]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 GIB = 1 << 30
@@ -93,10 +93,28 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the probe found on a registered machine. `at`: Unix seconds; `bmc`: where its BMC was,
+    as `Registered.bmc` has it. The others as those of `Registered`.
+    """
+
+    at: float
+    bmc: str
+    arch: str
+    memory: int
+    cpus: int
+    disks: tuple[int, ...] = ()
+    macs: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    key_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
     """A machine that is there already, known by its BMC. `memory` in MiB, `disks` in bytes;
     `values`: other attributes, by their element's group and name (`system/vendor`), and keys of
-    `key_value`. `password` is in the file's text alone and in memory.
+    `key_value`. What its file leaves out is "", 0 or (), until `with_inventory`. `password` is in
+    the file's text alone and in memory.
     """
 
     name: str
@@ -114,6 +132,28 @@ class Registered:
     macs: tuple[str, ...] = ()
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     key_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def bmc(self) -> str:
+        """What it speaks, and where."""
+        return f"{self.protocol} {self.address}:{self.port}"
+
+    def with_inventory(self, found: Inventory | None) -> Registered:
+        """With what was found where its file says nothing, and what is usual where nothing was. An
+        inventory by another BMC is that of another machine.
+        """
+        if found is None or found.bmc != self.bmc:
+            found = Inventory(0, self.bmc, "x86_64", 0, 1)
+        return replace(
+            self,
+            arch=self.arch or found.arch,
+            memory=self.memory or found.memory,
+            cpus=self.cpus or found.cpus,
+            disks=self.disks or found.disks,
+            macs=self.macs or found.macs,
+            values={**found.values, **self.values},
+            key_values={**found.key_values, **self.key_values},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.routes.operations import MAX_EVENT
+from nospoon.api.routes.operations import MAX_EVENT, details
 from nospoon.api.wire import (
     LEASE,
     SET,
     DrainRequest,
     ExtendRequest,
+    InventoryRequest,
     LabRequest,
     MachineRequest,
     PowerRequest,
@@ -83,6 +84,17 @@ async def machine(
             caller, lab, machine, broken=body.broken, reserved=body.reserved
         )
     )
+
+
+@router.post("/labs/{lab:path}/machines/{machine}/inventory", status_code=202)
+async def inventory(
+    lab: str, machine: str, body: InventoryRequest, controller: Controlled, caller: Called
+) -> dict[str, object]:
+    """Boot the probe on a registered machine, as an operation: what it reports are the machine's
+    attributes from then on, unless its file has others. For operators.
+    """
+    row = await controller.labs.inventory(caller, lab, machine, timeout=body.timeout)
+    return record(details(row))
 
 
 @router.post("/requests/check")

@@ -9,15 +9,18 @@ import click
 
 from nospoon.cli import connect
 from nospoon.cli.echo import echo
+from nospoon.cli.follow import beginning, finish, follow
+from nospoon.cli.numbers import FiniteRange
 from nospoon.cli.output import output_options, print_record, print_rows, row_of
 from nospoon.model.rest.labs import LabDetails, LabSummary, MachineStatus, RefusedFlavor
+from nospoon.model.rest.operations import OperationDetails
 
 COLUMNS = (
     "lab", "host", "state", "dynamic", "limit", "registered", "loaned", "broken", "queued",
 )  # fmt: skip
 MACHINES = (
     "machine", "state", "set", "reserved", "broken", "failures", "arch", "cpus", "memory_mib",
-    "bmc", "console",
+    "inventory", "bmc", "console",
 )  # fmt: skip
 FINDINGS = ("lab", "what", "state", "why")
 
@@ -105,6 +108,33 @@ def reserve(lab: str, machine: str, owner: str, *, back: bool) -> None:
     wanted = "" if back else owner or getpass.getuser()
     row = _changed(lab, machine, {"reserved": wanted})
     echo(f"machine {machine} is {row.state}", err=True)
+
+
+@command.command("inventory")
+@click.argument("lab")
+@click.argument("machine")
+@click.option(
+    "--timeout",
+    type=FiniteRange(0, 3600, min_open=True),
+    default=900.0,
+    show_default=True,
+    help="Seconds in which the probe reports.",
+)
+@output_options
+def inventory(
+    lab: str, machine: str, timeout: float, format_: str, columns: tuple[str, ...]
+) -> None:
+    """Boot the probe on MACHINE of LAB over its BMC. What it finds are the machine's attributes
+    from then on, unless the file has others. The machine is off afterwards.
+    """
+    client = connect.client()
+    with beginning():
+        path = f"/v1/labs/{lab}/machines/{machine}/inventory"
+        operation = client.ask(OperationDetails, "POST", path, {"timeout": timeout})
+    final = follow(client, operation.id)
+    if final.result.machine is not None:
+        print_record(row_of(final.result.machine), format_=format_, columns=columns)
+    finish(final)
 
 
 def _changed(lab: str, machine: str, body: Mapping[str, object]) -> MachineStatus:

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
@@ -22,6 +23,8 @@ _PATH = re.compile(r"/[!-~]{0,1000}")
 """Of a System: what stands in a request line without escapes (RFC 9112 §3.2)."""
 SECONDS = 30.0
 """For which one command may take: a real BMC answers in tenths of one."""
+GET_SYSTEM_GUID = ("0x06", "0x37")
+"""NetFn and command (IPMI 2.0 §22.14)."""
 TRIES = 3
 PAUSE = 2.0
 MOST, MOST_LISTED = 1 << 20, 64 << 10
@@ -74,6 +77,35 @@ class RegisteredBmcs:
         else:
             await _ipmi(machine, "chassis", "power", "off", user=user_of(owner))
 
+    async def uuids(self, machine: Registered, *, owner: int) -> frozenset[UUID]:
+        """What the machine's UUID may be, as SMBIOS has it. Raises `ProviderError` for a BMC that
+        shows none.
+        """
+        require_reach(machine, self.reach)
+        if machine.protocol == "redfish":
+            found = await _Redfish(machine, self.reach).uuid()
+        else:
+            said = await _ipmi(machine, "raw", *GET_SYSTEM_GUID, user=user_of(owner))
+            try:
+                found = _uuids_of(bytes.fromhex(said))
+            except ValueError:
+                found = frozenset()
+        if not found:
+            raise ProviderError(
+                f"BMC of {machine.name}: it shows no UUID of its machine",
+                hint="Write `macs` of the machine, by which it is known instead.",
+            )
+        return found
+
+
+def _uuids_of(raw: bytes) -> frozenset[UUID]:
+    """What 16 bytes may mean: IPMI has them in the order of RFC 9562 backwards (IPMI 2.0 §20.8),
+    vendors in any. Nothing for zeros, or ones, which stand for none.
+    """
+    orders = (raw, raw[::-1])
+    found = {make for each in orders for make in (UUID(bytes=each), UUID(bytes_le=each))}
+    return frozenset(found) if raw.strip(b"\0") and raw.strip(b"\xff") else frozenset()
+
 
 def require_reach(machine: Registered, reach: Reach) -> None:
     """Raises `ProviderError` for a BMC where the daemon does not go."""
@@ -119,16 +151,18 @@ def ipmitool(machine: Registered, *command: str, user: str) -> tuple[list[str], 
     return argv, env
 
 
-async def _ipmi(machine: Registered, *command: str, user: str) -> None:
+async def _ipmi(machine: Registered, *command: str, user: str) -> str:
+    """What ipmitool prints."""
     argv, env = ipmitool(machine, *command, user=user)
     for left in reversed(range(TRIES)):
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
-            return
+            return done.stdout
         if not left:
             said = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
             raise ProviderError(f"BMC of {machine.name}: {' '.join(command)}: {said[0][:200]}")
         await asyncio.sleep(PAUSE)
+    raise AssertionError("the last try returns or raises")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +190,31 @@ class _Redfish:
             if not missing_is_fine:
                 raise
 
-    async def _system(self) -> str:
-        body = await self._call("GET", "/redfish/v1/Systems", None, most=MOST_LISTED)
+    async def uuid(self) -> frozenset[UUID]:
+        """That of its System, if it has one."""
+        shown = await self._read(await self._system(), "its System")
         try:
-            listed = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            message = f"BMC of {self.machine.name}: its list of systems is not JSON"
-            raise ProviderError(message) from error
-        if not isinstance(listed, dict):
-            listed = {}
+            return frozenset({UUID(str(shown.get("UUID")))})
+        except ValueError:
+            return frozenset()
+
+    async def _system(self) -> str:
+        listed = await self._read("/redfish/v1/Systems", "its list of systems")
         members = listed.get("Members")
         first = members[0] if isinstance(members, list) and members else {}
         path = first.get("@odata.id", "") if isinstance(first, dict) else ""
         if not isinstance(path, str) or not _PATH.fullmatch(path):
             raise ProviderError(f"BMC of {self.machine.name}: no System")
         return path
+
+    async def _read(self, path: str, what: str) -> dict[str, object]:
+        """A resource, {} for what is no object."""
+        body = await self._call("GET", path, None, most=MOST_LISTED)
+        try:
+            read = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ProviderError(f"BMC of {self.machine.name}: {what} is not JSON") from error
+        return read if isinstance(read, dict) else {}
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, object] | None, *, most: int = MOST

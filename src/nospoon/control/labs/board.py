@@ -122,6 +122,8 @@ class Board:
                 self.scheduler.machines[key, machine] = msgspec.convert(record, MachineState)
             elif record.get("drained"):
                 self.scheduler.drained.add(key)
+        for key in {key for key, _ in self.scheduler.machines}:
+            self.labs.inventoried(key)
         rows = await self._database.call(stored.active)
         sets = []
         for row in rows:

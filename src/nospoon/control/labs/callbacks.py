@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
+from nospoon.control.labs.inventory import Inventories
 from nospoon.lab.provision import cmdline, distro_of, kickstart
 from nospoon.lab.work import RecipeSet, Run, SetState, Stage
 from nospoon.plan.identity import made_for_a_cluster
+from nospoon.probe.record import Record
 from nospoon.protocols.ipxe.offer import Kernel
 from nospoon.protocols.ipxe.script import LEAVE, load, written
 from nospoon.runtime.clock import Clock
@@ -38,6 +41,7 @@ class Callbacks:
 
     board_of: Callable[[], Board]
     clock: Clock
+    inventories_of: Callable[[], Inventories]
     owner_of_bridge: OwnerOfBridge = lambda _: None
     user_of: UserOf = user_of
     neighbor: Callable[[str], Neighbor] = neighbor
@@ -45,6 +49,10 @@ class Callbacks:
     @property
     def board(self) -> Board:
         return self.board_of()
+
+    @property
+    def inventories(self) -> Inventories:
+        return self.inventories_of()
 
     async def kickstart(self, secret: str, base: str) -> str | None:
         """Its text; None for a secret that is of no recipe, or of one that is over. `base`: URL of
@@ -88,19 +96,47 @@ class Callbacks:
         """
         found = self.board.labs.registered(mac)
         if found is None:
-            return None
+            if not self.inventories.seeks:
+                return None
+            return written(f"chain --autofree {base}/lab/inventory/${{uuid}}/ipxe ||", *LEAVE)
         known, machine = found
-        if not self._may_be(known, machine, peer=peer, here=here):
+        macs = known.machines[machine].macs if machine in known.machines else ()
+        if not self._may_be(known, macs, peer=peer, here=here):
             log.info("refused the boot script of a registered machine", mac=mac, peer=peer[0])
             return None
-        return self._script(known, machine, base, peer[0])
+        secret = self.inventories.of_machine(known.key, machine)
+        return self._probe(secret, base) if secret else self._script(known, machine, base, peer[0])
 
-    def _may_be(self, known: KnownLab, machine: str, *, peer: Place, here: Place) -> bool:
-        """An installer's script has a secret. Who is on a network of this machine is known by MAC;
-        processes of this machine by their user: the lab's owner, and the daemon's, may look. Guests
-        choose their MAC: on networks of clusters, those of the lab's owner may ask.
+    async def probe_script(self, uuid: str, base: str, *, peer: Place, here: Place) -> str | None:
+        """The script of a machine whose inventory is taken and that is known by its UUID."""
+        found = self.inventories.of_uuid(uuid)
+        if found is None:
+            return None
+        secret, known = found
+        if not self._may_be(known, None, peer=peer, here=here):
+            log.info("refused the script of an inventory", uuid=uuid, peer=peer[0])
+            return None
+        return self._probe(secret, base)
+
+    def _probe(self, secret: str, base: str) -> str:
+        return written(*load(self.inventories.kernel(secret, base)), *LEAVE)
+
+    def probe_file(self, secret: str, name: str) -> Path | None:
+        """A file of the probe, for a machine whose inventory is taken."""
+        return self.inventories.file(secret, name)
+
+    async def inventory(self, secret: str, record: Record) -> bool:
+        """Whether the probe's record is taken."""
+        return self.inventories.report(secret, record)
+
+    def _may_be(
+        self, known: KnownLab, macs: tuple[str, ...] | None, *, peer: Place, here: Place
+    ) -> bool:
+        """Whether a machine with these MAC addresses may ask there; None: with any. An installer's
+        script has a secret. Who is on a network of this machine is known by MAC; processes of this
+        machine by their user: the lab's owner, and the daemon's, may look. Guests choose their MAC:
+        on networks of clusters, those of the lab's owner may ask.
         """
-        macs = next((each.macs for each in known.lab.machines if each.name == machine), ())
         try:
             found = self.neighbor(peer[0])
         except OSError as error:
@@ -112,7 +148,9 @@ class Callbacks:
                 user = self.user_of((there, peer[1]), (at, here[1]))
                 return user is not None and user in {os.geteuid(), known.owner}
             case Way.LINK:
-                if found.mac not in macs:  # also one that the kernel has forgotten
+                if (
+                    macs is not None and found.mac not in macs
+                ):  # also one that the kernel has forgotten
                     return False
                 is_guest = made_for_a_cluster(found.interface)
                 return not is_guest or self.owner_of_bridge(found.interface) == known.owner

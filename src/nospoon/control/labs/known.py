@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import Conflict
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import RecipeSet
-from nospoon.model.lab import Lab
+from nospoon.model.lab import Lab, Registered
 from nospoon.model.principal import OwnerId
 from nospoon.plan.words import counted
 
@@ -26,6 +27,7 @@ class KnownLabs:
         self._scheduler, self._changed = scheduler, changed
         self.known: dict[str, KnownLab] = {}
         self.clusters: dict[str, UUID] = {}
+        self._filed: dict[str, Lab] = {}
         self._of_mac: dict[str, dict[str, str]] = {}
 
     def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
@@ -35,14 +37,38 @@ class KnownLabs:
             if key not in keys:
                 self._drop(key)
         for key, lab in keys.items():
-            self._forget_macs(key)
-            self.known[key] = KnownLab(key, owner, cluster, lab)
+            self._filed[key] = lab
             self.clusters[key] = cluster_id
-            self._scheduler.put_lab(key, lab)
-            for machine in lab.machines:
-                for mac in machine.macs:
-                    self._of_mac.setdefault(mac, {})[key] = machine.name
+            self._put(KnownLab(key, owner, cluster, self._with_inventories(key, lab)))
         self._changed()
+
+    def inventoried(self, key: str) -> None:
+        """Inventories of machines of a lab are others."""
+        if (known := self.known.get(key)) is not None:
+            lab = self._with_inventories(key, self._filed[key])
+            self._put(KnownLab(key, known.owner, known.cluster, lab))
+            self._changed()
+
+    def with_machine(self, key: str, machine: Registered) -> Lab:
+        """A lab with one of its machines as it will be."""
+        lab = self.known[key].lab
+        machines = (machine if each.name == machine.name else each for each in lab.machines)
+        return replace(lab, machines=tuple(machines))
+
+    def _with_inventories(self, key: str, lab: Lab) -> Lab:
+        machines = (
+            each.with_inventory(self._scheduler.state_of(key, each.name).found)
+            for each in lab.machines
+        )
+        return replace(lab, machines=tuple(machines))
+
+    def _put(self, known: KnownLab) -> None:
+        self._forget_macs(known.key)
+        self.known[known.key] = known
+        self._scheduler.put_lab(known.key, known.lab)
+        for machine in known.lab.machines:
+            for mac in machine.macs:
+                self._of_mac.setdefault(mac, {})[known.key] = machine.name
 
     def drop(self, cluster_id: UUID) -> None:
         """A cluster is gone, and its labs are."""
@@ -51,7 +77,7 @@ class KnownLabs:
 
     def _drop(self, key: str) -> None:
         self._forget_macs(key)
-        del self.clusters[key], self.known[key]
+        del self.clusters[key], self.known[key], self._filed[key]
         self._scheduler.drop_lab(key)
         self._changed()
 

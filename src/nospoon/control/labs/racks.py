@@ -75,6 +75,7 @@ class Machines(Protocol):
         self, machine: Registered, *, owner: int, installs: bool, while_off: WhileOff = ...
     ) -> None: ...
     async def stop(self, machine: Registered, *, owner: int) -> None: ...
+    async def uuids(self, machine: Registered, *, owner: int) -> frozenset[UUID]: ...
 
 
 class Consoles(Protocol):
@@ -192,6 +193,20 @@ class Racks:
             if command in (PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET):
                 await self.machines.start(machine, owner=known.owner, installs=False)
         return "done"
+
+    async def probe(self, known: KnownLab, machine: Registered) -> None:
+        """Starts a registered machine from the network."""
+        async with self._turn_of(known, machine), self._calls[known.owner]:
+            await self.machines.start(machine, owner=known.owner, installs=True)
+
+    async def off(self, known: KnownLab, machine: Registered) -> None:
+        async with self._turn_of(known, machine), self._calls[known.owner]:
+            await self.machines.stop(machine, owner=known.owner)
+
+    async def uuids(self, known: KnownLab, machine: Registered) -> frozenset[UUID]:
+        """What the UUID of a registered machine may be, as its BMC shows it."""
+        async with self._turn_of(known, machine), self._calls[known.owner]:
+            return await self.machines.uuids(machine, owner=known.owner)
 
     async def _request(
         self, found: RecipeSet, known: KnownLab, text: str, uploads: Mapping[str, str]

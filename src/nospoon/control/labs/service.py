@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
+from uuid import uuid4
 
 import msgspec
 
@@ -19,7 +20,9 @@ from nospoon.control.labs.access import (
 )
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
+from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.requests import Judged, judge, verdicts_json
+from nospoon.control.operations.operations import Operations
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.provision import cluster_name
@@ -40,6 +43,7 @@ from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.service import ConsoleService
+from nospoon.store.operations import OperationRow
 
 MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
 """Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
@@ -81,6 +85,8 @@ class Labs:
     consoles: ConsoleService
     registered: RegisteredConsoles
     console_of_node: ConsoleOfNode
+    inventories: Inventories
+    operations: Operations
     lists: Turns = field(default_factory=Turns)
     """Of one user one list of sets is made at a time: it is read from the store."""
 
@@ -141,6 +147,28 @@ class Labs:
 
         await self.board.do(change)
         return views.machine_row(self.board, known, known.machines[machine])
+
+    async def inventory(
+        self,
+        caller: Principal,
+        lab: str,
+        machine: str,
+        *,
+        timeout: float,  # noqa: ASYNC109
+    ) -> OperationRow:
+        """Begin to boot the probe on a registered machine, whose attributes its report becomes."""
+        known, person = await self._lab(caller, lab)
+        require_operator(person, known)
+        if machine not in known.machines:
+            raise NotFound(f"lab {known.shown} has no machine {machine!r}")
+        self.inventories.require_free(known.key, machine)
+        return await self.operations.start(
+            "inventory",
+            cluster_id=uuid4(),  # it holds up no cluster
+            cluster=known.cluster,
+            owner=caller.uid,
+            work=lambda running: self.inventories.take(running, known.key, machine, limit=timeout),
+        )
 
     def _require_free(
         self, known: KnownLab, machine: str, person: Person, wanted: str, before: str

@@ -86,8 +86,11 @@ def _free(amount: int) -> int | None:
 def machine_row(board: Board, known: KnownLab, machine: Registered) -> MachineStatus:
     name = machine.name
     state = board.scheduler.state_of(known.key, name)
+    found = state.found
     holder = board.scheduler.holder(known.key, name)
     shown = "loaned" if holder else "broken" if state.broken else ""
+    if (known.key, name) in board.scheduler.probed:
+        shown = "probed"
     return MachineStatus(
         machine=name,
         state=shown or ("reserved" if state.reserved else "idle"),
@@ -98,7 +101,10 @@ def machine_row(board: Board, known: KnownLab, machine: Registered) -> MachineSt
         arch=machine.arch,
         cpus=machine.cpus,
         memory_mib=machine.memory,
-        bmc=f"{machine.protocol} {machine.address}:{machine.port}",
+        disks_gib=[each // GIB for each in machine.disks],
+        macs=list(machine.macs),
+        inventory=_time(found.at) if found is not None and found.bmc == machine.bmc else None,
+        bmc=machine.bmc,
         console=_console(board, known, name) if holder else why_none(machine),
     )
 

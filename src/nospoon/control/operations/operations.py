@@ -37,6 +37,7 @@ CANCELLED = {
     "restore": "cancelled; restore it again to have all nodes of one moment",
     "delete snapshot": "cancelled; delete it again",
     "reap": "cancelled; what was not removed yet is kept",
+    "inventory": "cancelled; the machine is off, and what was known of it stays",
     "verify": "cancelled; the nodes are left as they were found",
     "fetch": "cancelled; what has arrived whole is kept for a while",
 }

@@ -48,7 +48,9 @@ class FreeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class MachineStatus:
-    """A registered machine. `set`: that has it; `console`: why it is not recorded."""
+    """A registered machine. `set`: that has it; `inventory`: when the probe last reported what it
+    has, None where that does not count; `console`: why it is not recorded.
+    """
 
     machine: str
     state: str
@@ -59,6 +61,9 @@ class MachineStatus:
     arch: str
     cpus: int
     memory_mib: int
+    disks_gib: Sequence[int]
+    macs: Sequence[str]
+    inventory: str | None
     bmc: str
     console: str
 

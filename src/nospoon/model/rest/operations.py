@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nospoon.model.rest.labs import MachineStatus
+
 
 @dataclass(frozen=True, slots=True)
 class OperationSummary:
@@ -47,10 +49,13 @@ class FailedStep:
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What results of several kinds have. `nodes`: rows of `verify`."""
+    """What results of several kinds have. `nodes`: rows of `verify`; `machine`: of a lab, whose
+    inventory was taken.
+    """
 
     failures: Sequence[FailedStep] = ()
     nodes: Sequence[Mapping[str, object]] = ()
+    machine: MachineStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

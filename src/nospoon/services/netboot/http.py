@@ -23,7 +23,7 @@ from uuid import UUID
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,6 +36,8 @@ from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.slices import Slices
+from nospoon.services.netboot.bodies import TOO_LARGE, body_of
+from nospoon.services.netboot.inventory import Inventoried, inventory_routes
 from nospoon.services.netboot.lab import LabMachines, lab_routes
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile, ServedProfile
@@ -43,7 +45,6 @@ from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile
 log = RateLimitedLog()
 
 RETRY_SECONDS = 2
-MAX_REPORT = 256 << 10
 SLIRP_HOST = "10.0.2.2"
 """This machine as guests with user-mode networking see it (QEMU's -netdev user)."""
 
@@ -52,7 +53,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NOT_FOUND = 404
 NO_CONTENT = 204
 BAD_REQUEST = 400
-TOO_LARGE = 413
 UNAVAILABLE = 503
 
 
@@ -62,14 +62,16 @@ def create_app(
     *,
     ready: Callable[[], bool],
     lab: LabMachines | None = None,
+    inventories: Inventoried | None = None,
 ) -> ASGIApp:
     """The application; `ready` says whether the authority knows its machines yet. `lab`: where
-    machines of recipes are served.
+    machines of recipes are served; `inventories`: registered ones whose inventory is taken.
 
     To be served by `HttpListeners`: GRUB wants header names as it knows them.
     """
     service = _Service(authority, peers, ready)
-    of_labs = lab_routes(lab, ready) if lab is not None else []
+    of_labs = inventory_routes(inventories, ready) if inventories is not None else []
+    of_labs += lab_routes(lab, ready) if lab is not None else []
     return _in_turns(
         _capitalized(
             Starlette(
@@ -177,7 +179,7 @@ class _Service:
         answer, token = self._named(request), request.path_params["token"]
         if answer is None or not self._authority.awaits(answer.uuid, token):
             return _unknown()
-        body = await _body(request)
+        body = await body_of(request)
         if body is None:
             return PlainTextResponse("a record is shorter\n", TOO_LARGE)
         record = decode(body)
@@ -271,18 +273,6 @@ def _base(request: Request, answer: BootAnswer) -> str:
     host, port = request.scope["server"]
     seen = SLIRP_HOST if answer.user_mode and ip_address(host).is_loopback else host
     return f"http://{seen}:{port}"
-
-
-async def _body(request: Request) -> bytes | None:
-    body = b""
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_REPORT:
-                return None
-    except ClientDisconnect:
-        return b""
-    return body
 
 
 def _unknown() -> Response:

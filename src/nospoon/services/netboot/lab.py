@@ -78,8 +78,8 @@ class _Kickstarts:
         if self._sending[secret] >= AT_ONCE:
             return _later("it is being sent to others")
         with self._counted(secret):
-            text = await self._lab.kickstart(secret, _base(request))
-        return _unknown() if text is None else _Kickstart(text, partial(self._counted, secret))
+            text = await self._lab.kickstart(secret, base_of(request))
+        return unknown() if text is None else _Kickstart(text, partial(self._counted, secret))
 
     @contextmanager
     def _counted(self, secret: str) -> Iterator[None]:
@@ -101,47 +101,54 @@ def lab_routes(lab: LabMachines, ready: Callable[[], bool]) -> list[Route]:
         event = request.path_params["event"]
         why = request.query_params.get("why", "")
         taken = await lab.report(request.path_params["secret"], event, why)
-        return PlainTextResponse("ok\n") if taken else _unknown()
+        return PlainTextResponse("ok\n") if taken else unknown()
 
     async def script(request: Request) -> Response:
         mac = request.path_params["mac"].lower()
         if not _MAC.fullmatch(mac):
-            return _unknown()
+            return unknown()
         if request.client is None:
-            return _unknown()
+            return unknown()
         peer, here = request.client, request.scope["server"]
         text = await lab.script(
-            mac.replace("-", ":"), _base(request), peer=(peer.host, peer.port), here=(*here[:2],)
+            mac.replace("-", ":"), base_of(request), peer=(peer.host, peer.port), here=(*here[:2],)
         )
         if text == "":
             return _later("the recipe set is starting")
-        return PlainTextResponse(text) if text is not None else _unknown()
-
-    def when_ready(answer: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
-        async def guarded(request: Request) -> Response:
-            if not ready():
-                return _later("nospoon is starting")
-            try:
-                return await answer(request)
-            except NospoonError as error:
-                log.warning("a machine of a recipe is not answered", why=str(error))
-                return _later("try again")
-
-        return guarded
+        return PlainTextResponse(text) if text is not None else unknown()
 
     return [
-        Route("/lab/mac/{mac}/ipxe", when_ready(script), methods=["GET"]),
-        Route("/lab/{secret}/ks", when_ready(_Kickstarts(lab).answer), methods=["GET"]),
-        Route("/lab/{secret}/{event}", when_ready(report), methods=["GET", "POST"]),
+        Route("/lab/mac/{mac}/ipxe", when_ready(ready, script), methods=["GET"]),
+        Route("/lab/{secret}/ks", when_ready(ready, _Kickstarts(lab).answer), methods=["GET"]),
+        Route("/lab/{secret}/{event}", when_ready(ready, report), methods=["GET", "POST"]),
     ]
 
 
-def _base(request: Request) -> str:
+def when_ready(
+    ready: Callable[[], bool], answer: Callable[[Request], Awaitable[Response]]
+) -> Callable[..., object]:
+    """503 until the daemon knows its machines, and where it cannot answer now."""
+
+    async def guarded(request: Request) -> Response:
+        if not ready():
+            return _later("nospoon is starting")
+        try:
+            return await answer(request)
+        except NospoonError as error:
+            log.warning("a machine of a recipe is not answered", why=str(error))
+            return _later("try again")
+
+    return guarded
+
+
+def base_of(request: Request) -> str:
+    """The URL of this server as the machine that asks reaches it."""
     host, port = request.scope["server"]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _unknown() -> Response:
+def unknown() -> Response:
+    """The answer to what is not known, or not to who asks."""
     return PlainTextResponse("# nothing of that name is known here\n", NOT_FOUND)
 
 
