@@ -24,7 +24,7 @@ from nospoon.lab.scheduler import (
     Remove,
     Scheduler,
 )
-from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Run, SetState, Size, Stage
+from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Report, Run, SetState, Size, Stage
 from nospoon.model.lab import Lab, Limits, Prefer, Registered, Timeouts
 
 SMALL, LARGE = Size("small", 1, 1 << 30), Size("large", 4, 8 << 30)
@@ -109,6 +109,35 @@ def test_stages_of_an_installation_and_what_is_out_of_turn() -> None:
     assert labs.deadline is not None
     assert removals(labs.expire(30 + 3600)) == [found.id]
     assert labs.sets[found.id].result == "expired"
+
+
+def test_what_a_fast_machine_reports_counts_when_its_set_has_started() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, ONE, ONE, distro="cloud")
+    labs.submit(found, 0)
+    assert not labs.reported(found.id, 0, Report("started"), 1)
+    assert not labs.reported(found.id, 0, Report("done"), 2)
+    assert not labs.reported(found.id, 1, Report("failed", "no disk"), 3)
+    for _ in range(99):
+        labs.reported(found.id, 2, Report("started"), 4)
+    assert len(labs.sets[found.id].runs[2].early) < 10
+    reported = events(labs.started(found.id, 10))
+    assert reported[4:7] == [(0, "installing"), (0, "ready"), (1, "failed")]
+    runs = labs.sets[found.id].runs
+    assert (runs[0].expires, runs[1].why) == (10 + 3600, "no disk")
+    assert not any(run.early for run in runs)
+
+
+def test_what_was_reported_in_a_start_that_failed_is_forgotten() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE, distro="cloud")
+    labs.submit(found, 0)
+    labs.reported(found.id, 0, Report("done"), 1)
+    labs.not_started(found.id, "no host", 2, again=True)
+    assert not labs.reported(found.id, 0, Report("done"), 3)
+    labs.removed(found.id, 4)
+    labs.expire(1000)
+    assert events(labs.started(found.id, 1001)) == [(-1, "started"), (0, "booting")]
 
 
 def test_an_installer_that_starts_again_and_again_fails() -> None:

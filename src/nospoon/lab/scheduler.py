@@ -19,6 +19,7 @@ from nospoon.lab.work import (
     OVER,
     Options,
     RecipeSet,
+    Report,
     Run,
     SetState,
     Size,
@@ -38,6 +39,8 @@ _GONE = Lab("gone")
 """In place of a lab whose file is gone: only removals are left of its sets."""
 MOST_DEADLINES = 10_000
 """After which those that are not any more are forgotten."""
+MOST_EARLY = 5
+"""Reports of a machine that wait until its set has started."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
@@ -259,10 +262,33 @@ class Scheduler:
         runs = tuple(self._booting(run, lab, now) for run in found.runs)
         self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
         self._remember_deadlines(self.sets[set_id])
-        return [
+        effects: list[Effect] = [
             Happened(set_id, -1, "started"),
             *(Happened(set_id, n, str(run.stage)) for n, run in enumerate(runs)),
         ]
+        for number, run in enumerate(found.runs):
+            for report in run.early:
+                effects += self.reported(set_id, number, report, now)
+        return effects
+
+    def reported(self, set_id: str, recipe: int, report: Report, now: float) -> list[Effect]:
+        """A machine reports of its installation. One that starts from an image may be faster than
+        the others of its set: what it reports then counts when all of them were started.
+        """
+        found = self.sets.get(set_id)
+        if found is not None and found.state is SetState.STARTING and recipe < len(found.runs):
+            run = found.runs[recipe]
+            if not run.over and len(run.early) < MOST_EARLY:
+                run = replace(run, early=(*run.early, report))
+                self._save(found.with_run(recipe, run))
+            return []
+        match report.event:
+            case "started":
+                return self.install_started(set_id, recipe, now)
+            case "done":
+                return self.installed(set_id, recipe, now)
+            case "failed":
+                return self.install_failed(set_id, recipe, report.why, now)
 
     def not_started(self, set_id: str, why: str, now: float, *, again: bool) -> list[Effect]:
         """Its machines could not be made; `again`: they may be the next time."""
@@ -524,7 +550,7 @@ class Scheduler:
             runs.append(
                 replace(
                     run, stage=Stage.BUILDING, size=size, machine=machine, node=node, since=now,
-                    fetched=0, why="",
+                    fetched=0, early=(), why="",
                 )
             )  # fmt: skip
             held.take(key, grant)
@@ -541,6 +567,7 @@ class Scheduler:
         return self.labs.get(found.lab, _GONE)
 
     def _booting(self, run: Run, lab: Lab, now: float) -> Run:
+        run = replace(run, early=())
         if run.over:
             return run
         if not run.asked.distro and not run.asked.kickstart:

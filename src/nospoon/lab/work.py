@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from nospoon.model.principal import OwnerId
 
@@ -85,10 +86,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What a machine reports of its installation. `why`: of a failure."""
+
+    event: Literal["started", "done", "failed"]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """A recipe. `size` or `machine`: what it was given; `node`: the name of a dynamic machine.
     `expires`: Unix seconds, 0 while there is no lease. `secret`: of its callbacks. `fetched`: how
-    often its kickstart was. `panic`: the line of the first one.
+    often its kickstart was. `early`: what its machine reported while others of its set were still
+    being started, in order. `panic`: the line of the first one.
     """
 
     asked: Asked
@@ -101,6 +111,7 @@ class Run:
     since: float = 0
     expires: float = 0
     fetched: int = 0
+    early: tuple[Report, ...] = ()
     panic: str = ""
     why: str = ""
 

@@ -12,7 +12,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.inventory import Inventories
 from nospoon.lab.provision import cmdline, distro_of, kickstart
-from nospoon.lab.work import RecipeSet, Run, SetState, Stage
+from nospoon.lab.work import RecipeSet, Report, Run, SetState, Stage
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.probe.record import Record
 from nospoon.protocols.ipxe.offer import Kernel
@@ -58,7 +58,7 @@ class Callbacks:
         """Its text; None for a secret that is of no recipe, or of one that is over. `base`: URL of
         this server as the machine reaches it.
         """
-        found = self._of(secret)
+        found = self._of(secret, also=SetState.STARTING)
         if found is None:
             return None
         recipe_set, number, known = found
@@ -71,7 +71,7 @@ class Callbacks:
 
     async def report(self, secret: str, event: str, why: str) -> bool:
         """Whether it is taken: one that is replayed, or comes out of turn, changes nothing."""
-        found = self._of(secret)
+        found = self._of(secret, also=SetState.STARTING)
         if found is None or event not in EVENTS:
             return False
         recipe_set, number, _ = found
@@ -80,13 +80,12 @@ class Callbacks:
         message = f"the installer reports a failure: {said}" if said else "the installer failed"
         match event:
             case "install_start":
-                await self.board.do(lambda: scheduler.install_started(recipe_set.id, number, now))
+                report = Report("started")
             case "install_done":
-                await self.board.do(lambda: scheduler.installed(recipe_set.id, number, now))
+                report = Report("done")
             case _:
-                await self.board.do(
-                    lambda: scheduler.install_failed(recipe_set.id, number, message, now)
-                )
+                report = Report("failed", message)
+        await self.board.do(lambda: scheduler.reported(recipe_set.id, number, report, now))
         return True
 
     async def script(self, mac: str, base: str, *, peer: Place, here: Place) -> str | None:
@@ -182,13 +181,16 @@ class Callbacks:
         kernel = Kernel(distro.name, distro.kernel, (distro.initrd,), words)
         return written(*load(kernel), *LEAVE)
 
-    def _of(self, secret: str) -> tuple[RecipeSet, int, KnownLab] | None:
+    def _of(
+        self, secret: str, *, also: SetState = SetState.RUNNING
+    ) -> tuple[RecipeSet, int, KnownLab] | None:
+        """Of a set that runs, or is `also` in that state."""
         place = self.board.secrets.get(secret)
         if place is None:
             return None
         set_id, number = place
         recipe_set = self.board.scheduler.sets.get(set_id)
-        if recipe_set is None or recipe_set.state is not SetState.RUNNING:
+        if recipe_set is None or recipe_set.state not in (SetState.RUNNING, also):
             return None
         run: Run = recipe_set.runs[number]
         if run.over:
