@@ -12,10 +12,9 @@ from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.models import MAX_CLOUD_INIT
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.services import ServiceSection
-from nospoon.model.cluster import Netboot, Nic, Node
+from nospoon.model.cluster import DHCP, Netboot, Nic, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.service import Health, Service
-from nospoon.plan.addresses.addresses import DHCP
 from nospoon.plan.order.services import start_order
 
 MOST_PLACES = 20_000

@@ -8,8 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_interface
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.models import NetworkSection
 from nospoon.clusterfile.sections import Sections
-from nospoon.model.cluster import Netboot
-from nospoon.plan.addresses.addresses import DHCP
+from nospoon.model.cluster import DHCP, Netboot
 from nospoon.plan.addresses.numbers import FIRST6
 
 FREE6 = range(FIRST6 // 2, FIRST6)

@@ -105,6 +105,8 @@ class Connections:
             partial(self.login, cloud.login),
             reach=self.reach,
             build_image=self.builds.boot_image,
+            open_image=self._open_image,
+            open_seed=self.seeds.open,
             records=self.records,
             media=self.media,
             at_home=partial(self.is_at, host),

@@ -238,6 +238,10 @@ class Disk:
         return f"{self.image} {self.checksum}" if self.checksum else self.image
 
 
+DHCP = "dhcp"
+"""Address of a NIC that asks for one, whatever its network is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Nic:
     """A NIC of a node; `mac` "" is derived from the node's UUID. `portgroup` names a bond of it.

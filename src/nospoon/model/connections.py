@@ -378,6 +378,7 @@ CLOUD = Declared(
     is_real=True,
     networking=Networking.PORTS,
     boot=BootMethod.SCRIPT,
+    node_kinds=frozenset({NodeKind.BAREMETAL, NodeKind.VM}),
     has_pools=False,
     has_boot_image=True,
 )

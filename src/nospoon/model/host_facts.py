@@ -35,7 +35,8 @@ class Route:
 @dataclass(frozen=True, slots=True)
 class SizeOffered:
     """A size of machines that a cloud offers (a flavor of Nova's). `memory` in bytes; `disk`: what
-    all disks of a machine may have together, in bytes.
+    all blank disks of a machine may have together, and `root`: what one made of an image has, in
+    bytes.
     """
 
     name: str
@@ -43,6 +44,7 @@ class SizeOffered:
     cpus: int
     memory: int
     disk: int
+    root: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,13 +94,15 @@ class Image:
     """A disk image copied to a host once. `sha256` of the file; sizes in bytes.
 
     `pool`: of the cluster that uses it. `format` is qemu-img's name (raw, qcow2), or `ROOT_FORMAT`;
-    `virtual_size` is what a guest sees.
+    `virtual_size` is what a guest sees. `firmware`: of the machines that boot it, where the host
+    wants to know that of the image.
     """
 
     pool: str
     sha256: str
     format: str
     virtual_size: int
+    firmware: Firmware | None = None
 
 
 ROOT_FORMAT = "tar"

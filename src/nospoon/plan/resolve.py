@@ -140,6 +140,8 @@ class _Resolver:
             path = f"{self.around.pool_roots[host.name]}/{self.pool}{end}"
             yield Resource(self._pool_key(host.name), Pool(path=path))
             yield from self._images(host.name)
+        elif host.declares.has_boot_image:
+            yield from self._roots(host)
         if host.declares.has_boot_image:
             asking = (node for node in self._nodes_on(host.name) if _has_image(node, host))
             for firmware in sorted({node.firmware for node in asking}):
@@ -163,6 +165,21 @@ class _Resolver:
             facts = self.around.images[image]
             shape = Image(self.pool, facts.sha256, facts.format, facts.virtual_size)
             yield Resource(self._image_key(host, image), shape, (self._pool_key(host),))
+
+    def _roots(self, host: Host) -> Iterator[Resource]:
+        """Images of which a cloud makes roots: of each firmware another one."""
+        vms = (node for node in self._nodes_on(host.name) if node.kind is NodeKind.VM)
+        made: dict[Key, Resource] = {}
+        for node in vms:
+            key = self._root_key(node, host.name)
+            facts = self.around.images[node.disks[0].source]
+            shape = Image("", facts.sha256, facts.format, facts.virtual_size, node.firmware)
+            made[key] = Resource(key, shape)
+        yield from (made[key] for key in sorted(made, key=lambda key: key.name))
+
+    def _root_key(self, node: Node, host: str) -> Key:
+        image = self._image_key(host, node.disks[0].source)
+        return replace(image, name=f"{image.name}-{node.firmware}")
 
     def _image_key(self, host: str, image: str) -> Key:
         return Key(Kind.IMAGE, host, f"image-{self.around.images[image].sha256[:16]}")
@@ -300,6 +317,8 @@ class _Resolver:
         needs = [each.key for each in (*volumes, *ports)]
         if _has_image(node, host):
             needs.append(boot_image(host.name, node.firmware))
+        elif host.declares.has_boot_image and node.kind is NodeKind.VM:
+            needs.append(self._root_key(node, host.name))
         if host.declares.has_pools and not volumes:
             needs.append(self._pool_key(host.name))
         needs += self._networks_of(node, host)
@@ -414,7 +433,7 @@ class _Resolver:
                 for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
             ),
             boot_order=node.boot_order,
-            boot_iso=host.declares.boot is BootMethod.SCRIPT,
+            boot_iso=host.declares.boot is BootMethod.SCRIPT and node.kind is NodeKind.BAREMETAL,
             ipv6=node.firmware is not Firmware.BIOS
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
             flavor=size.name if size is not None else "",
@@ -426,6 +445,9 @@ class _Resolver:
     def _disk(self, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:
         disk, name = node.disks[index], f"{node.name}-{index}"
         if not host.declares.has_pools:
+            if index == 0 and node.kind is NodeKind.VM:
+                root = self._root_key(node, host.name).name
+                return MachineDisk(root, disk.bus, serial="", size=disk.size)
             # SeaBIOS boots no virtio disk that is not in the boot order, and Nova puts none there
             bus = "sata" if node.firmware is Firmware.BIOS else disk.bus
             return MachineDisk(name, bus, serial="", size=disk.size)
@@ -526,9 +548,9 @@ ROTATION_RATES = {None: 0, False: 1, True: 7200}
 
 def _has_image(node: Node, host: Host) -> bool:
     """Whether it boots a boot image of its host; a machine of others, where it can ask for it."""
-    return host.declares.has_boot_image and bool(
-        node.adopted is None or host.connection.boot_address
-    )
+    if not host.declares.has_boot_image or node.kind is not NodeKind.BAREMETAL:
+        return False
+    return node.adopted is None or bool(host.connection.boot_address)
 
 
 def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:

@@ -14,11 +14,11 @@ from ipaddress import IPv4Network, ip_interface
 from uuid import UUID
 
 from nospoon.model.boot import BOOT_URL
-from nospoon.model.cluster import Cluster, Host, Netboot, Network, Nic, Node
+from nospoon.model.cluster import DHCP, Cluster, Host, Netboot, Network, Nic, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
-from nospoon.plan.addresses.addresses import DHCP, reserved
+from nospoon.plan.addresses.addresses import reserved
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import number_of, of_host
 

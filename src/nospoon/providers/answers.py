@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import json.scanner
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
@@ -64,7 +64,7 @@ class How(TypedDict, total=False):
 
     headers: Mapping[str, str]
     microversion: str
-    data: bytes
+    data: bytes | Iterable[bytes]
     json: object
     status_code_retries: int
 

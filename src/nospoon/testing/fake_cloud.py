@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
+from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.openstack.around import AtHome, everywhere
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
@@ -74,6 +75,7 @@ class FakeCloud:
     floatingips: dict[str, Json] = field(default_factory=dict)
     routers: dict[str, Json] = field(default_factory=dict)
     images: dict[str, Json] = field(default_factory=dict)
+    uploads: dict[str, bytes] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
     limits: Json = field(default_factory=dict)
     consoles: dict[str, str] = field(default_factory=dict)
@@ -408,8 +410,16 @@ class FakeCloud:
                 id_ = str(uuid4())
                 self.images[id_] = {"id": id_, "status": "queued", **await request.json()}
                 return JSONResponse(self.images[id_], 201)
+            case "PATCH", ["images", id_] if id_ in self.images:
+                for change in await request.json():
+                    name = change["path"].removeprefix("/")
+                    if change["op"] == "remove":
+                        del self.images[id_][name]
+                    else:
+                        self.images[id_][name] = change["value"]
+                return JSONResponse(self.images[id_])
             case "PUT", ["images", id_, "file"] if id_ in self.images:
-                await request.body()
+                self.uploads[id_] = await request.body()
                 self.images[id_]["status"] = "active"
                 return Response(status_code=204)
             case "DELETE", ["images", id_] if id_ in self.images:
@@ -448,7 +458,12 @@ async def fake_cloud() -> AsyncIterator[FakeCloud]:
 
 @asynccontextmanager
 async def connected(
-    cloud: FakeCloud, directory: Path, *, at_home: AtHome = everywhere, pause: float = 0.01
+    cloud: FakeCloud,
+    directory: Path,
+    *,
+    at_home: AtHome = everywhere,
+    pause: float = 0.01,
+    open_seed: OpenSeed = no_seeds,
 ) -> AsyncIterator[OpenStackConnection]:
     """A connection to it under the host name `cloud`; what it keeps is in `directory`. `pause`: as
     the connection's.
@@ -459,6 +474,10 @@ async def connected(
         del url
         return directory / "image.iso"
 
+    async def open_image(sha256: str) -> str:
+        (directory / sha256).write_bytes(sha256.encode())
+        return str(directory / sha256)
+
     at = OpenStack("mine", "http://keystone p")
     made = OpenStackConnection(
         Host("cloud", at),
@@ -466,6 +485,8 @@ async def connected(
         lambda: cloud.settings,
         reach=ANYWHERE,
         build_image=build,
+        open_image=open_image,
+        open_seed=open_seed,
         records=directory,
         media=KeptMedia(directory / "media"),
         pause=pause,

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Address, ip_address, ip_interface, ip_net
 from itertools import islice
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster, Host, Netboot, Network, Node
+from nospoon.model.cluster import DHCP, Cluster, Host, Netboot, Network, Node
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
 from nospoon.plan.identity import bridge_name
@@ -18,8 +18,6 @@ from nospoon.plan.identity import bridge_name
 _METADATA = frozenset(map(ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254")))
 """Of clouds (Azure, Alibaba, AWS) whose metadata is not at a link-local address."""
 _THIS_HOST = ip_network("0.0.0.0/8")  # Linux takes it for loopback (RFC 1122 §3.2.1.3)
-DHCP = "dhcp"
-"""What a NIC's `address` is in the file where it is not static."""
 
 
 def reserved(

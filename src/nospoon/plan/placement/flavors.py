@@ -4,8 +4,11 @@ for as long as it fits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nospoon.model.cluster import Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine
 from nospoon.plan.words import counted, size
 
@@ -13,8 +16,15 @@ GIB, SHOWN = 1 << 30, 5
 
 
 def disk_space(node: Node) -> int:
-    """Bytes of all disks of a node, each in whole GiB."""
-    return sum(_whole(disk.size) for disk in node.disks)
+    """Bytes of all blank disks of a node, each in whole GiB."""
+    blank = node.disks if node.kind is NodeKind.BAREMETAL else node.disks[1:]
+    return sum(_whole(disk.size) for disk in blank)
+
+
+def root_space(node: Node) -> int:
+    """Bytes of a root that is made of an image, in whole GiB; 0 for a node without one."""
+    root = node.disks[:1] if node.kind is not NodeKind.BAREMETAL else ()
+    return sum(_whole(disk.size) for disk in root)
 
 
 def chosen(node: Node, facts: HostFacts | None, made: Machine | None = None) -> SizeOffered | None:
@@ -34,12 +44,18 @@ def had(made: Machine | None) -> SizeOffered | None:
     """The size of a machine that is there, as far as it shows."""
     if made is None or not made.flavor:
         return None
-    disk = sum(_whole(each.size) for each in made.disks)
-    return SizeOffered(made.flavor, "", made.cpus, made.memory, disk)
+    sizes = [_whole(each.size) for each in made.disks]
+    root = sizes.pop(0) if made.kind is not NodeKind.BAREMETAL and sizes else 0
+    return SizeOffered(made.flavor, "", made.cpus, made.memory, sum(sizes), root)
 
 
 def _fits(node: Node, size: SizeOffered) -> bool:
-    return size.memory >= node.memory and size.cpus >= node.cpus and size.disk >= disk_space(node)
+    return (
+        size.memory >= node.memory
+        and size.cpus >= node.cpus
+        and size.disk >= disk_space(node)
+        and size.root >= root_space(node)
+    )
 
 
 def _whole(size: int) -> int:
@@ -51,6 +67,8 @@ def lacking(node: Node, facts: HostFacts) -> str:
     """Why a node has no size there, "" where it has one, or may have any."""
     if facts.sizes is None or chosen(node, facts) is not None:
         return ""
+    if node.kind is not NodeKind.BAREMETAL:
+        return _lacking_root(node, facts.sizes)
     wanted = _words(node.cpus, node.memory, disk_space(node))
     largest = sorted(facts.sizes, key=lambda each: (each.memory, each.disk), reverse=True)
     offered = "; ".join(
@@ -59,6 +77,19 @@ def lacking(node: Node, facts: HostFacts) -> str:
     return (
         f"no flavor has {wanted}. Nodes' disks are ephemeral disks of the flavor, which a cloud "
         f"that has none of them adds for nospoon. The largest flavors: {offered or 'none'}."
+    )
+
+
+def _lacking_root(node: Node, sizes: Sequence[SizeOffered]) -> str:
+    wanted = f"{_words(node.cpus, node.memory, disk_space(node))}, {size(root_space(node))} of root"
+    largest = sorted(sizes, key=lambda each: (each.memory, each.root), reverse=True)
+    offered = "; ".join(
+        f"{each.name}: {_words(each.cpus, each.memory, each.disk)}, {size(each.root)} of root"
+        for each in largest[:SHOWN]
+    )
+    return (
+        f"no flavor has {wanted}. A root made of an image is the flavor's root disk, and other "
+        f"disks are its ephemeral disk. The largest flavors: {offered or 'none'}."
     )
 
 

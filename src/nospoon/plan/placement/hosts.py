@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nospoon.model.cluster import (
+    DHCP,
     Arch,
     Cluster,
     Disk,
@@ -24,7 +25,7 @@ from nospoon.plan.words import listed, size
 
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
-    NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`.",
+    NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`, or a cloud.",
     NodeKind.CONTAINER: "Write `lxc: true` or `docker: true` beside the host's `libvirt: qemu:///system`.",
 }
 """What to write in a file for nodes of a kind."""
@@ -40,7 +41,8 @@ def against_host(node: Node, host: Host) -> Iterator[str]:
     made = host.declares.node_kinds
     if node.adopted is not None:
         return
-    if host.declares.has_boot_image and not host.connection.boot_address:
+    asks = host.declares.has_boot_image and node.kind is NodeKind.BAREMETAL
+    if asks and not host.connection.boot_address:
         yield (
             f"{host.where} has no `boot_address`, where nodes ask what to boot. Give it the "
             "address of this machine as guests there reach it."
@@ -80,14 +82,28 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
         yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
     if why := lacking(node, facts):
         yield why
-    if facts.sizes is not None and any(disk.image for disk in node.disks):
-        yield "disks of servers begin blank there. Leave `image` out, and deploy from the network."
+    if facts.sizes is not None:
+        yield from _against_server(node)
     if facts.memory and node.memory > facts.memory:
         have = facts.memory >> 20 << 20
         yield f"wants {size(node.memory)} of memory, the host has {size(have)}."
     for disk in node.disks:
         if disk.volume:
             yield from _against_volume(disk, facts.volumes.get(disk.volume))
+
+
+def _against_server(node: Node) -> Iterator[str]:
+    """What a server of a cloud does not have."""
+    is_vm = node.kind is NodeKind.VM
+    if any(disk.image for disk in (node.disks[1:] if is_vm else node.disks)):
+        other = "further disks of servers" if is_vm else "disks of servers"
+        yield f"{other} begin blank there. Leave `image` out, and deploy from the network."
+    if is_vm and node.cloud_init.ssh_authorized_keys:
+        yield "servers get user data alone there. Write `ssh_keys` into `user_data`."
+    if is_vm and node.cloud_init.vendor_data:
+        yield "servers get user data alone there. Place nodes of services on another host."
+    if is_vm and any(nic.address not in ("", DHCP) for nic in node.nics):
+        yield "the cloud gives addresses there. Leave `address` of NICs out."
 
 
 def _against_volume(disk: Disk, found: ExistingVolume | None) -> Iterator[str]:
@@ -111,7 +127,7 @@ def against_networks(
 ) -> Iterator[tuple[str, str]]:
     """(Network, why a host cannot plug a node of it in)."""
     wanted = {nic.network for nic in node.nics}
-    if host.declares.has_boot_image and wanted:
+    if host.declares.has_boot_image and wanted and node.kind is NodeKind.BAREMETAL:
         made = {each.name for each in cluster.networks if not each.existing and not each.nat}
         if wanted <= made:
             yield min(wanted), LEADS_NOWHERE

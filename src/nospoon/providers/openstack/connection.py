@@ -14,7 +14,7 @@ from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import Adoptable, HostFacts, Quota, SizeOffered
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
-from nospoon.providers.base import Driver
+from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.adopted import OwnersServers
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
@@ -28,8 +28,10 @@ from nospoon.providers.openstack.around import (
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
+from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
+from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
@@ -56,8 +58,9 @@ MOST_FLAVORS = 1000
 
 @understood
 class OpenStackConnection:
-    """A `Connection`. `settings`: of openstacksdk, asked for when it is first needed; `records`:
-    directory for consoles; `media`: what is in CD drives; `pause`: as `Around` has it.
+    """A `Connection`. `settings`: of openstacksdk, asked for when it is first needed; `open_image`
+    and `open_seed`: what VMs are made of; `records`: directory for consoles; `media`: what is in CD
+    drives; `pause`: as `Around` has it.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class OpenStackConnection:
         *,
         reach: Reach,
         build_image: BuildImage,
+        open_image: OpenImage,
+        open_seed: OpenSeed = no_seeds,
         records: Path,
         media: KeptMedia,
         pause: float = 0.5,
@@ -81,13 +86,18 @@ class OpenStackConnection:
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks, record_space)
         self._owners = OwnersServers(self._around)
-        self._machines = ServerDriver(self._around, self._owners, self._recorder, media, serve)
+        roots = RootImageDriver(self._around, open_image)
+        made_of = MadeOf(BootImageDriver(self._around), roots, open_seed)
+        self._machines = ServerDriver(
+            self._around, self._owners, self._recorder, media, serve, made_of
+        )
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
             Kind.FLOATING_IP: FloatingIpDriver(self._around),
             Kind.ROUTER: RouterDriver(self._around),
-            Kind.BOOT_IMAGE: BootImageDriver(self._around),
+            Kind.BOOT_IMAGE: made_of.boot_images,
+            Kind.IMAGE: roots,
             Kind.MACHINE: self._machines,
         }
 
@@ -190,6 +200,7 @@ def _size(flavor: Flavor) -> SizeOffered:
         cpus=int(flavor["vcpus"]),
         memory=int(flavor["ram"]) * MIB,
         disk=int(flavor.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
+        root=int(flavor.get("disk", 0)) * GIB,
     )
 
 

@@ -16,6 +16,7 @@ import structlog
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
@@ -24,7 +25,7 @@ from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owne
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.drives import KeptMedia
-from nospoon.providers.openstack.images import BootImageDriver
+from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
 from nospoon.providers.openstack.rescue import Rescue
 from nospoon.providers.openstack.roster import (
@@ -60,7 +61,7 @@ BOOTING = {PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET}
 @understood
 class ServerDriver:
     """`recorder`: keeps consoles, `media`: what is in CD drives, both here. `serve`: begins to
-    answer boot images, once there are nodes.
+    answer boot images, once there are nodes. `made_of`: images and disks of servers.
     """
 
     kind = Kind.MACHINE
@@ -75,13 +76,13 @@ class ServerDriver:
         recorder: Recorder,
         media: KeptMedia,
         serve: Callable[[], object],
+        made_of: MadeOf,
     ) -> None:
-        self._around, self._owners = around, owners
+        self._around, self._owners, self._made_of = around, owners, made_of
         self._recorder, self._media, self._serve = recorder, media, serve
         self._roster = Roster(around)
-        self._images = BootImageDriver(around)
         self._actions = Actions(around, self._roster)
-        self._rescue = Rescue(self._actions, self._images)
+        self._rescue = Rescue(self._actions, made_of.boot_images)
         self._feed = EventFeed()
         self._known: dict[UUID, MachineEvent] = {}
         self._consoles: dict[UUID, Known] = {}
@@ -169,9 +170,13 @@ class ServerDriver:
         await self._finish(shape.uuid)
 
     async def _finish(self, machine: UUID) -> None:
-        """Power off what Nova started, and note that it is made."""
-        await self._power_off(machine)
+        """Power off what Nova started, and note that it is made. One that starts from an image runs
+        on: what cloud-init does at its first boot is not to be interrupted.
+        """
         made = await self._actions.must(machine)
+        if made.shape.kind is NodeKind.BAREMETAL:
+            await self._power_off(machine)
+            made = await self._actions.must(machine)
         body = {"metadata": {MADE: "yes"}}
         path = f"/servers/{made.id}/metadata"
         await self._around.api.call(Service.NOVA, "POST", path, body)
@@ -179,33 +184,11 @@ class ServerDriver:
 
     async def _build(self, resource: Resource, shape: Machine, tag: OwnerTag) -> Server:
         ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
-        image = await self._images.id_for(shape.firmware, tag.cluster)
-        disks = [
-            {
-                "source_type": "blank",
-                "destination_type": "local",
-                "boot_index": -1,
-                "guest_format": "ext4",  # VFAT, the default, has a boot sector: it waits for a key
-                "disk_bus": disk.bus,
-                "device_type": "disk",
-                "volume_size": -(-disk.size // GIB),
-                "delete_on_termination": True,
-            }
-            for disk in shape.disks
-        ]
-        cd = {
-            "source_type": "image",
-            "uuid": image,
-            "destination_type": "local",
-            "boot_index": 0,
-            "delete_on_termination": True,
-        }
         server = {
             "name": f"{tag.name}-{resource.key.name}",
-            "imageRef": image,
+            **await self._made_of.of(shape, tag.cluster),
             "flavorRef": await self._flavor(shape.flavor),
             "networks": [{"port": each.id} for each in ports] or "none",
-            "block_device_mapping_v2": [cd, *disks],
             "metadata": metadata(resource.key.name, shape, tag),
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }

@@ -1,0 +1,89 @@
+"""What servers are made of: a boot image and blank disks, or a root made of an image.
+
+https://docs.openstack.org/nova/latest/user/block-device-mapping.html
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from uuid import UUID
+
+from nospoon.errors import ProviderError
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import Machine, MachineDisk
+from nospoon.providers.base import OpenSeed
+from nospoon.providers.openstack.images import BootImageDriver
+from nospoon.providers.openstack.roots import RootImageDriver
+
+GIB = 1 << 30
+MOST_USER_DATA = 65535
+"""Characters that Nova takes, in Base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """`open_seed`: what cloud-init is given."""
+
+    boot_images: BootImageDriver
+    roots: RootImageDriver
+    open_seed: OpenSeed
+
+    async def of(self, shape: Machine, cluster: UUID) -> dict[str, object]:
+        """What a call that makes a server says of that. Raises `ProviderError`."""
+        if shape.kind is NodeKind.VM:
+            return await self._of_image(shape, cluster)
+        image = await self.boot_images.id_for(shape.firmware, cluster)
+        return {
+            "imageRef": image,
+            "block_device_mapping_v2": [_root(image), *map(_blank, shape.disks)],
+        }
+
+    async def _of_image(self, shape: Machine, cluster: UUID) -> dict[str, object]:
+        """Its user data is on a config drive, as a cloud may have no metadata service on a network
+        (https://docs.openstack.org/nova/latest/user/metadata.html).
+        """
+        root, *others = shape.disks
+        image = await self.roots.id_of(root.volume, cluster)
+        made: dict[str, object] = {
+            "imageRef": image,
+            "block_device_mapping_v2": [
+                {**_root(image), "disk_bus": root.bus, "device_type": "disk"},
+                *map(_blank, others),
+            ],
+            "config_drive": True,
+        }
+        given = (await self.open_seed(shape.seed)).user_data if shape.seed else ""
+        if given:
+            encoded = b64encode(given.encode()).decode()
+            if len(encoded) > MOST_USER_DATA:
+                raise ProviderError(
+                    f"its user data has {len(given)} characters: a cloud takes some "
+                    f"{MOST_USER_DATA * 3 // 4 >> 10} KiB",
+                    hint="User data may fetch what it needs.",
+                )
+            made["user_data"] = encoded
+        return made
+
+
+def _root(image: str) -> dict[str, object]:
+    return {
+        "source_type": "image",
+        "uuid": image,
+        "destination_type": "local",
+        "boot_index": 0,
+        "delete_on_termination": True,
+    }
+
+
+def _blank(disk: MachineDisk) -> dict[str, object]:
+    return {
+        "source_type": "blank",
+        "destination_type": "local",
+        "boot_index": -1,
+        "guest_format": "ext4",  # VFAT, the default, has a boot sector: it waits for a key
+        "disk_bus": disk.bus,
+        "device_type": "disk",
+        "volume_size": -(-disk.size // GIB),
+        "delete_on_termination": True,
+    }

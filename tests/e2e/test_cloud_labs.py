@@ -1,0 +1,93 @@
+"""Labs of a cloud whose machines start from images: uploaded once, and ready by their user data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import urllib.request
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nospoon.runtime.clock import monotonic
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.rack import Rack, private_rack
+
+FILE = """
+cluster: cloudy
+hosts:
+  cloud:
+    openstack: {{cloud: {settings}, boot_address: 127.0.0.1}}
+    physnets: {{external: external}}
+networks: {{external: {{physnet: external}}}}
+flavors:
+  small: {{memory: 512MiB, disks: [{disk}], nics: [{{network: external}}]}}
+labs:
+  dev:
+    host: cloud
+    minimum_disk: 1GiB
+    distros: {{cloud: {{image: cloud.raw, user_data: "#!/bin/sh\\nwget {{{{install_done}}}}"}}}}
+nodes: []
+"""
+
+
+def lab(cloud: FakeCloud, disk: str) -> str:
+    settings = json.dumps({"name": "mine", **cloud.settings})
+    return FILE.format(settings=settings, disk=disk)
+
+
+@pytest.mark.timeout(240)
+async def test_machines_of_a_clouds_lab_share_an_image_and_report_by_their_user_data() -> None:
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32
+        with private_rack() as rack:
+            await asyncio.to_thread(_used, rack, cloud)
+        assert not cloud.images
+        assert not cloud.servers
+
+
+def _used(rack: Rack, cloud: FakeCloud) -> None:
+    (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
+    rack.run("up", "--yes", rack.file(lab(cloud, "2GiB") + rack.bmc(), "cloudy.yaml"))
+    checked = ("lab", "check", "dev")
+    rack.run(*checked)
+    request = rack.file("<hostRequires/>", "any.xml")
+    failed = rack.json("request", "submit", request)[0]["set"]
+    why = until(rack, failed, lambda shown: shown["state"] == "ended")["reason"]
+    assert "no flavor has 1 CPU, 512 MiB of memory, 0 B of disks, 2 GiB of root" in why
+    rack.run("up", "--yes", rack.file(lab(cloud, "1GiB") + rack.bmc(), "cloudy.yaml"))
+    sets = [rack.json("request", "submit", request)[0]["set"] for _ in range(2)]
+    for each in sets:
+        shown = until(rack, each, lambda found: found["state"] == "running")
+        assert shown["leases"][0]["stage"] == "booting"
+    (image,) = cloud.images.values()
+    assert len(cloud.servers) == 2
+    assert all(asked["imageRef"] == image["id"] for asked in cloud.requested)
+    for asked in cloud.requested:
+        given = b64decode(asked["user_data"]).decode()
+        (url,) = re.findall(r"wget (http://127.0.0.1:\d+/lab/\S+/install_done)", given)
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert answer.status == 200
+    for each in sets:
+        until(rack, each, lambda found: found["leases"][0]["stage"] == "ready")
+    rack.run("request", "power", f"{sets[0]}.0", "off")
+    assert sorted(server["status"] for server in cloud.servers.values()) == ["ACTIVE", "SHUTOFF"]
+    rack.run("request", "release", sets[0])
+    until(rack, sets[0], lambda found: found["state"] == "ended")
+    assert list(cloud.images) == [image["id"]], "the other set uses it"
+    rack.run("request", "release", sets[1])
+    until(rack, sets[1], lambda found: found["state"] == "ended")
+    assert not cloud.images
+    rack.run("down", "--yes", "--purge", "cloudy")
+
+
+def until(rack: Rack, set_id: str, reached: Callable[[Any], bool]) -> Any:
+    end = monotonic() + 60
+    while not reached(shown := rack.json("request", "show", set_id)):
+        assert monotonic() < end, json.dumps(shown, indent=1)
+        time.sleep(0.2)
+    return shown

@@ -1,0 +1,145 @@
+"""Servers made of images: who uses an image is said by it, and cloud-init gets user data."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from nospoon.errors import ProviderError
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.machine import PowerState
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import (
+    Image,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    MachineNic,
+    OwnerTag,
+    Port,
+    Resource,
+)
+from nospoon.model.seed import Seed
+from nospoon.plan.identity import node_uuid
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.fake_cloud import FakeCloud, connected
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+SHA = "ab" * 32
+SHAPE = Image("", SHA, "qcow2", 3 << 29, Firmware.UEFI)
+NAME = f"image-{SHA[:16]}-uefi"
+ONE, OTHER = OwnerTag("kit", UUID(int=7), name="one"), OwnerTag("kit", UUID(int=8), name="other")
+MAC = "02:00:00:00:00:01"
+SEED = Seed("i", "v", (), "#!/bin/sh\ntrue\n", "{}")
+
+
+async def open_seed(digest: str) -> Seed:
+    assert digest == SEED.digest
+    return SEED
+
+
+@pytest.fixture
+async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
+    async with connected(cloud, tmp_path, open_seed=open_seed) as made:
+        yield made
+
+
+def image(shape: Image = SHAPE) -> Resource:
+    return Resource(Key(Kind.IMAGE, "cloud", NAME), shape)
+
+
+async def test_an_image_is_sent_once_and_goes_with_the_last_cluster_that_uses_it(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.IMAGE]
+    for tag in (ONE, OTHER, ONE):
+        await driver.create(image(), tag)
+    (record,) = cloud.images.values()
+    assert cloud.uploads[record["id"]] == SHA.encode()
+    assert (record["disk_format"], record["min_disk"]) == ("qcow2", 2)
+    assert record["hw_firmware_type"] == "uefi"
+    seen = await driver.observe(None)
+    assert {(each.tag.cluster, each.key.name, each.fault) for each in seen} == {
+        (ONE.cluster, NAME, ""), (OTHER.cluster, NAME, ""),
+    }  # fmt: skip
+    (first,) = await driver.observe(ONE.cluster)
+    assert first.shape == SHAPE
+    await driver.delete(first)
+    await driver.delete(first)
+    assert list(cloud.images) == [record["id"]]
+    (last,) = await driver.observe(None)
+    await driver.delete(last)
+    assert not cloud.images
+
+
+async def test_half_of_an_image_is_sent_again(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.IMAGE]
+    cloud.fail("PUT .*/file", 500)
+    with pytest.raises(ProviderError):
+        await driver.create(image(), ONE)
+    assert not cloud.images, "it is not left"
+    await driver.create(image(), ONE)
+    (record,) = cloud.images.values()
+    record["status"] = "queued"  # as a daemon leaves it that is killed meanwhile
+    (seen,) = await driver.observe(ONE.cluster)
+    assert seen.fault == "its upload is queued"
+    await driver.change(seen, image(), ONE)
+    assert [each["status"] for each in cloud.images.values()] == ["active"]
+    assert record["id"] not in cloud.images
+
+
+async def test_images_of_others_and_of_other_firmware_are_not_shared(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.IMAGE]
+    await driver.create(image(), replace(ONE))
+    (record,) = cloud.images.values()
+    record["nospoon_deployment"] = "another"
+    await driver.create(image(), ONE)
+    await driver.create(image(replace(SHAPE, firmware=Firmware.BIOS)), OTHER)
+    assert len(cloud.images) == 3
+
+
+def server() -> Resource:
+    uuid = node_uuid(ONE.cluster, "v")
+    shape = Machine(
+        uuid=uuid, cpus=1, memory=512 << 20, arch=Arch.X86_64, firmware=Firmware.UEFI, tpm=False,
+        pool="",
+        disks=(MachineDisk(NAME, "virtio", "", size=2 << 30), MachineDisk("v-1", "virtio", "")),
+        nics=(MachineNic(MAC, "wire", "virtio"),), boot_order=(BootDevice.DISK,),
+        flavor="metal.512", kind=NodeKind.VM, seed=SEED.digest,
+    )  # fmt: skip
+    return Resource(Key(Kind.MACHINE, "cloud", "v"), shape)
+
+
+async def test_a_server_of_an_image_gets_its_user_data_on_a_config_drive_and_runs(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    link = Resource(Key(Kind.NETWORK, "cloud", "wire"), Link("wire"))
+    plug = Resource(Key(Kind.PORT, "cloud", "v-0"), Port("wire", MAC, guarded=True))
+    for each in (link, plug, image(), server()):
+        await connection.drivers[each.key.kind].create(each, ONE)
+    (asked,) = cloud.requested
+    (record,) = cloud.images
+    assert asked["imageRef"] == record
+    root, blank = asked["block_device_mapping_v2"]
+    assert (root["uuid"], root["boot_index"], root["disk_bus"]) == (record, 0, "virtio")
+    assert blank["source_type"] == "blank"
+    assert b64decode(asked["user_data"]).decode() == SEED.user_data
+    assert asked["config_drive"] is True
+    assert SEED.user_data not in str(asked["metadata"])
+    assert not cloud.acted, "its first boot is not interrupted"
+    (event,) = await connection.machine_driver.machines()
+    assert event.power is PowerState.ON
+    (seen,) = await connection.machine_driver.observe(ONE.cluster)
+    assert seen.shape == server().shape
