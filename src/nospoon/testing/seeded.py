@@ -1,5 +1,5 @@
-"""A small Linux that does what cloud-init does first: it finds its seed by the label, and runs the
-user data.
+"""A small Linux that does what cloud-init does first: it finds its seed by the label, of NoCloud or
+of a config drive, and runs the user data.
 
 Its image boots by UEFI: GRUB, and the probe's kernel and ramdisk with another `init` and the file
 system of CDs. It is kept in a cache by a key of what it is made of.
@@ -11,12 +11,14 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from nospoon.dev import disk_image
 from nospoon.model.cluster import Arch
 from nospoon.probe import build, cpio, modules
 from nospoon.probe.packages import find_sources, unpack
+from nospoon.services.netboot import disk_image
 from nospoon.services.netboot.iso import make_loader
 
+MORE = ("isofs",)
+"""Modules besides those of the probe."""
 CONFIG = """\
 search --no-floppy --file /nospoon/vmlinuz --set=root
 linux /nospoon/vmlinuz console=ttyS0,115200 quiet panic=10
@@ -37,21 +39,25 @@ for pass in 1 2 3; do
     modprobe -abq $(cat /sys/bus/*/devices/*/modalias) 2>/dev/null
 done
 modprobe -abq sd_mod sr_mod isofs 2>/dev/null
-for pass in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+pass=0
+while [ $((pass += 1)) -lt 200 ]; do
     for disk in /dev/sr*; do
         # the volume identifier of the primary descriptor (ECMA-119, 8.4.7)
         label=$(dd if=$disk bs=8 skip=4101 count=4 2>/dev/null)
-        [ "${label%% *}" = cidata ] && break 2
+        case ${label%% *} in cidata | config-2) break 2 ;; esac
     done
     usleep 200000
 done
 echo "guest: label ${label%% *} on $disk"
 mount -t iso9660 -o ro $disk /seed
 for file in /seed/*; do
+    [ -f "$file" ] || continue
     echo "guest: file ${file##*/} $(sha256sum <$file)"
 done
-read -r first </seed/user-data
-case $first in '#!'*) sh /seed/user-data ;; esac
+data=/seed/user-data
+[ -e $data ] || data=/seed/openstack/latest/user_data
+read -r first <$data
+case $first in '#!'*) sh $data ;; esac
 echo 'guest: ready'
 while :; do setsid cttyhack sh; done
 """
@@ -60,7 +66,7 @@ while :; do setsid cttyhack sh; done
 async def seeded_image(cache: Path) -> Path:
     """The image, raw, made when it is not there. Raises `MissingTool` or `ProviderError`."""
     probe = await build.build(cache)
-    texts = (CONFIG, INIT, str(probe.initrd.parent.name), *disk_image.MODULES)
+    texts = (CONFIG, INIT, str(probe.initrd.parent.name), *disk_image.MODULES, *MORE)
     key = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     image = cache / f"seeded-image-{key}.raw"
     if image.exists():
@@ -81,7 +87,7 @@ async def _more(cache: Path, work: Path) -> list[cpio.Entry]:
     sources = await find_sources(Arch.X86_64, directory=cache / f"apt-{Arch.X86_64}")
     await unpack(await sources.apt.download(sources.kernel, work), work / "root")
     (base,) = (work / "root/lib/modules").iterdir()
-    found = build.chosen(base, (*modules.WANTED, "isofs"))
+    found = build.chosen(base, (*modules.WANTED, *MORE))
     place = f"lib/modules/{base.name}"
     return [
         cpio.file("init", INIT.encode(), mode=0o755),
@@ -90,6 +96,6 @@ async def _more(cache: Path, work: Path) -> list[cpio.Entry]:
         *(
             cpio.file(f"{place}/{each.path}", (base / each.path).read_bytes())
             for each in found
-            if each.name in {"isofs", "cdrom"}
+            if each.name in {*MORE, "cdrom"}
         ),
     ]
