@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 
 from nospoon.clusterfile.load import load
@@ -111,6 +112,25 @@ def test_a_recipes_own_text_is_the_user_data_of_an_image() -> None:
         texts.append(node.cloud_init.user_data)
         assert node.disks[0].size == 10 << 30
     assert texts == ["#cloud-config\nhostname: 3.1.0\n", "#cloud-config\n"]
+
+
+def test_a_boot_image_is_a_root_and_its_arguments_are_beside_it() -> None:
+    distro = replace(ANACONDA, cmdline="inst.text title='a b'", has_boot_image=True)
+    lab = replace(LAB, distros=(distro,), host="")
+    file = {"cluster": "east", "flavors": {"small": None}, "hosts": {"here": "simulated"}}
+    asked = Asked("r", distro="fedora", cmdline="quiet")
+    (node,) = load(json.dumps(cluster_of(recipe_set(asked), lab, file)), file="x").nodes
+    assert (node.kind, node.disks[0].image, node.boot) == ("vm", "boot image of fedora", "")
+    first, said = node.cloud_init.user_data.splitlines()
+    assert first.startswith("# nospoon")
+    shell = subprocess.run(
+        ["sh", "-c", f"{said.removeprefix('set ')}; echo \"$arguments\""],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert shell.stdout == (
+        "console=tty0 console=ttyS0,115200n8 inst.text title='a b' quiet "
+        "inst.ks={{boot}}/lab/s0/ks\n"
+    )
 
 
 def test_names_of_clusters_fit() -> None:

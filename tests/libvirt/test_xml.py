@@ -17,7 +17,7 @@ from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Image, Link, Machine, MachineDisk, MachineNic, OwnerTag, Volume
 from nospoon.providers.libvirt.domain_parse import parse_domain
-from nospoon.providers.libvirt.domain_xml import Stage, render_domain
+from nospoon.providers.libvirt.domain_xml import SEED_PLACE, Stage, render_domain
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
 from nospoon.providers.libvirt.storage_xml import (
@@ -129,9 +129,11 @@ def test_a_machine_has_no_two_disks_of_one_name_and_no_two_devices_of_one_place(
 ) -> None:
     root = rendered(machine, tag)
     targets = [each.get("dev") for each in root.iterfind("devices/disk/target")]
-    places = [each.get("order") for each in root.iter("boot")]
+    places = sorted(int(each.get("order", 0)) for each in root.iter("boot"))
     assert len(targets) == len(set(targets))
-    assert sorted(int(place or 0) for place in places) == list(range(1, len(places) + 1))
+    if machine.seed and machine.firmware is not Firmware.BIOS:
+        assert places.pop() == SEED_PLACE, "behind all that boots"
+    assert places == list(range(1, len(places) + 1))
 
 
 MACHINE = Machine(

@@ -176,6 +176,7 @@ def racks(bmcs: Bmcs) -> Racks:
     return Racks(
         admins=Administrators(), clusters=nothing, power=nothing, operations=nothing, machines=bmcs,
         consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
+        installers=nothing,
     )  # fmt: skip
 
 

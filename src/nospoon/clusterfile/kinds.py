@@ -9,7 +9,9 @@ from pydantic import BaseModel
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion, flavor_of
 from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
+from nospoon.model.cluster import Firmware
 from nospoon.model.node_kind import NodeKind
 
 Reasons = Mapping[str, str]
@@ -74,6 +76,33 @@ def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             if known is not None and known.kind not in (None, NodeKind.BAREMETAL):
                 message = f"machines of labs are bare metal, and flavor {flavor_name!r} is none"
                 yield Complaint(("labs", name, "flavors", number), message, "Name another flavor")
+        yield from _boot_images(name, lab, sections)
+
+
+def _boot_images(name: str, lab: LabSection, sections: Sections) -> Iterator[Complaint]:
+    """Distributions whose boot image a flavor's firmware does not boot."""
+    of_lab = ((each, sections.flavors.get(each)) for each in lab.flavors or sections.flavors)
+    wrong = [
+        (flavor, given.firmware)
+        for flavor, given in of_lab
+        if given is not None
+        and given.kind in (None, NodeKind.BAREMETAL)
+        and given.firmware not in (None, Firmware.UEFI)
+    ]
+    named = [lab.host.partition(":")[0]] if lab.host else list(sections.hosts)
+    clouds = [each for each in named if (h := sections.hosts.get(each)) and h.openstack is not None]
+    for distro, said in lab.distros.items():
+        if said.boot_image != "distro" or not lab.dynamic:
+            continue
+        path = ("labs", name, "distros", distro, "boot_image")
+        if wrong:
+            message = f"flavor {wrong[0][0]!r} of this lab has firmware {wrong[0][1]}"
+            hint = "Boot images need `firmware: uefi`. Name other flavors, or drop `boot_image`"
+            yield Complaint(path, message, hint)
+        if clouds:
+            message = f"host {clouds[0]!r} is a cloud, whose firmware shows GRUB no config drive"
+            hint = "Drop `boot_image`: machines there boot nospoon's image. Or give the lab a host"
+            yield Complaint(path, message, hint)
 
 
 def _unsuitable(path: Path, layer: HardwareSection, kind: NodeKind) -> Iterator[Complaint]:

@@ -105,6 +105,12 @@ class DistroSection(Section):
         description="In place of both: URL of an iPXE script, such as a scheduler's; iPXE fills in "
         "`${uuid}`.",
     )
+    boot_image: Literal["common", "distro"] = Field(
+        "common",
+        description="What a dynamic machine boots for kernel and initrd: nospoon's boot image, or "
+        "the network, which asks the daemon (`common`, default), or an image of both that nospoon "
+        "makes of this distribution (`distro`); that needs flavors with `firmware: uefi`.",
+    )
     tree: Url | None = Field(None, description="URL of the installation tree.")
     cmdline: Text = Field("", max_length=2048, description="More kernel parameters.")
     kickstart: Text = Field(
@@ -147,6 +153,8 @@ class DistroSection(Section):
             raise ValueError(
                 "an image has no installer: drop cmdline and kickstart, and write user_data"
             )
+        if self.boot_image == "distro" and self.kernel is None:
+            raise ValueError("only kernel and initrd make a boot image: drop boot_image")
         if not self.image and (self.checksum or self.user_data is not None):
             raise ValueError("only an image has a checksum and user_data: drop them")
         if self.checksum and not self.image.startswith(("http://", "https://")):
@@ -322,6 +330,7 @@ def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -
                     d.image,
                     d.checksum,
                     d.user_data or "",
+                    has_boot_image=d.boot_image == "distro",
                 )
                 for called, d in each.distros.items()
             ),

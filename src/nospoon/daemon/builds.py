@@ -13,6 +13,7 @@ from nospoon.errors import NospoonError
 from nospoon.model.cluster import Arch
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
+from nospoon.services.netboot import installer_image
 from nospoon.services.netboot.http import SLIRP_HOST
 from nospoon.services.netboot.iso import build_boot_image, build_boot_iso
 
@@ -40,6 +41,11 @@ class Builds:
         """The image of machines in clouds, which ask at this URL. Raises `MissingTool`."""
         async with self._one_at_a_time:
             return await build_boot_image(base_url=url, place=self.iso.parent / "boot-images")
+
+    async def installer(self, kernel: Path, initrd: Path, image: Path) -> None:
+        """The image of machines that boot an installer. Raises `MissingTool`."""
+        async with self._one_at_a_time:
+            await installer_image.make(self.cache, kernel, initrd, image)
 
     async def boot_iso(self) -> Path | None:
         """The ISO of machines whose boot order is not ours; without it those are refused."""

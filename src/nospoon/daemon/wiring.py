@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 from collections import defaultdict
 from dataclasses import replace
@@ -35,6 +36,7 @@ from nospoon.control.labs.access import People
 from nospoon.control.labs.bmcs import RegisteredBmcs
 from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.consoles import RegisteredConsoles
+from nospoon.control.labs.installers import Installers
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
@@ -512,6 +514,8 @@ class Daemon:
         )
 
     def _racks(self) -> Racks:
+        work = self._settings.state / "installers"
+        shutil.rmtree(work, ignore_errors=True)  # what a daemon that was killed was making
         return Racks(
             admins=self.admins,
             clusters=lambda: self.controller,
@@ -522,6 +526,7 @@ class Daemon:
             database=self.database,
             cipher=self.cipher,
             workers=self.planner.workers,
+            installers=Installers(self.files, self.builds.installer, work),
         )
 
     def _watch(self) -> Watch:

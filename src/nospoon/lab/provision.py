@@ -111,6 +111,19 @@ def cmdline(distro: Distro, run: Run, *, arch: str = "x86_64", base: str = BOOT_
     return " ".join(filter(None, words))
 
 
+def arguments(words: str) -> str:
+    """The command line of a kernel as GRUB of a boot image reads it (`installer_image`): in single
+    quotes nothing else has a meaning (GRUB manual, "Shell-like scripting").
+    """
+    quoted = words.replace("'", "'\\''")
+    return f"# nospoon: the command line of the installer's kernel\nset arguments='{quoted}'\n"
+
+
+def boot_image_of(distro: Distro) -> str:
+    """What the boot image of a distribution is called in the files of its sets."""
+    return f"boot image of {distro.name}"
+
+
 def distro_of(lab: Lab, run: Run) -> Distro | None:
     return next((each for each in lab.distros if each.name == run.asked.distro), None)
 
@@ -128,7 +141,7 @@ def _from_image(made: Mapping[str, Any], size: Size, distro: Distro) -> dict[str
     root = dict(first) if isinstance(first, dict) else {"size": first}
     for key in ("volume", "format", "checksum"):
         root.pop(key, None)
-    root["image"] = distro.image
+    root["image"] = distro.image or boot_image_of(distro)
     if distro.checksum:
         root["checksum"] = distro.checksum
     flavor: dict[str, object] = {key: given[key] for key in OF_VMS if key in given}
@@ -165,10 +178,13 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
         if lab.host:
             node["host"] = lab.host
         distro = distro_of(lab, run)
-        if distro is not None and distro.image:
+        if distro is not None and (distro.image or distro.has_boot_image):
             made["flavors"] = {**made["flavors"], run.node: _from_image(made, run.size, distro)}
             node["flavor"] = run.node
-            node["user_data"] = user_data(found, number, lab) or NO_USER_DATA
+            if distro.image:
+                node["user_data"] = user_data(found, number, lab) or NO_USER_DATA
+            else:
+                node["user_data"] = arguments(cmdline(distro, run))
         elif distro is not None:
             node["boot"] = run.node
             profiles[run.node] = _profile(distro, run)

@@ -64,7 +64,8 @@ class Distro:
     """What installs a machine. `kernel` and `initrd` are URLs, or `script` is that of an iPXE
     script; `tree`: URL of the installation tree; `kickstart`: a template, "" for requests that
     bring their own. In place of all that `image`, a path, URL or name, of which machines are made,
-    with its `checksum`; `user_data`: a template of what cloud-init gets there.
+    with its `checksum`; `user_data`: a template of what cloud-init gets there. `has_boot_image`:
+    dynamic machines start from an image of kernel and ramdisk, and not from the network.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Distro:
     image: str = ""
     checksum: str = ""
     user_data: str = ""
+    has_boot_image: bool = False
 
     @property
     def source(self) -> str:

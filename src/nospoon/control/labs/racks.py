@@ -20,6 +20,7 @@ import structlog
 from nospoon.clusterfile.document import Document
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import WhileOff
+from nospoon.control.labs.installers import Installers
 from nospoon.control.operations.operations import Operations
 from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
@@ -32,7 +33,7 @@ from nospoon.errors import (
     SpecError,
     UsageError,
 )
-from nospoon.lab.provision import cluster_name, cluster_of
+from nospoon.lab.provision import boot_image_of, cluster_name, cluster_of, distro_of
 from nospoon.lab.work import Asked, RecipeSet, Run, Size
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
@@ -111,6 +112,7 @@ class Racks:
     database: Database
     cipher: Cipher
     workers: Workers
+    installers: Installers
     _places: defaultdict[int, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
@@ -213,8 +215,15 @@ class Racks:
     ) -> Request:
         """For a set's machines. `text`: of the lab's file; `uploads`: what was sent with it."""
         made = await self.workers.run(known.owner, _text_of, found, known, text)
-        caller = self._owner_of(known)
-        return Request(caller=caller, file=file_of(found, known), text=made, uploads=uploads)
+        caller, images = self._owner_of(known), dict[str, str]()
+        for run in found.runs:
+            distro = distro_of(known.lab, run)
+            if run.size is not None and distro is not None and distro.has_boot_image:
+                name = boot_image_of(distro)
+                if name not in images:
+                    images[name] = await self.installers.image_of(distro, known.owner)
+        given = {**uploads, **images}
+        return Request(caller=caller, file=file_of(found, known), text=made, uploads=given)
 
     def _owner_of(self, known: KnownLab) -> Principal:
         return self.admins.principal(known.owner)

@@ -130,6 +130,10 @@ def _cpu(arch: Arch, stage: Stage) -> ET.Element:
     return element("cpu", mode="maximum")
 
 
+SEED_PLACE = 999
+"""Of a seed in the boot order: nothing boots it."""
+
+
 def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
     yield element("controller", type="usb", model="none")
     buses = {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}
@@ -143,7 +147,8 @@ def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
         yield _disk(disk, source, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     if machine.seed:
-        yield _seed(f"{stage.pool_path}/{seed_file(node, machine.seed)}", names)
+        place = SEED_PLACE if machine.firmware is not Firmware.BIOS else None
+        yield _seed(f"{stage.pool_path}/{seed_file(node, machine.seed)}", names, place)
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
         yield _nic(nic, orders.get(("nic", number)), rom=rom)
@@ -227,9 +232,11 @@ def _cdrom(
     )
 
 
-def _seed(path: str, names: dict[str, Iterator[str]]) -> ET.Element:
+def _seed(path: str, names: dict[str, Iterator[str]], place: int | None) -> ET.Element:
     """A CD drive of its own for what cloud-init reads: the other one is the BMC's. Debian's kernel
-    for clouds has no driver of AHCI (CONFIG_SATA_AHCI), and one of virtio-scsi.
+    for clouds has no driver of AHCI (CONFIG_SATA_AHCI), and one of virtio-scsi. It has a `place`
+    behind all that boots: OVMF shows loaders the devices of the boot order alone
+    (ConnectDevicesFromQemu, OvmfPkg/Library/QemuBootOrderLib).
     """
     bus = "scsi"
     return element(
@@ -238,6 +245,7 @@ def _seed(path: str, names: dict[str, Iterator[str]]) -> ET.Element:
         element("source", file=path),
         element("target", dev=next_name(names, bus), bus=bus),
         element("readonly"),
+        _boot(place),
         type="file",
         device="cdrom",
     )
