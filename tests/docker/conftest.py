@@ -34,13 +34,20 @@ PLACE = "here:docker"
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Path]:
     """The socket of a service."""
+    with service_of() as socket:
+        yield socket
+
+
+@contextlib.contextmanager
+def service_of(*options: str) -> Iterator[Path]:
+    """A service with these options of Podman's, and its socket."""
     if os.geteuid() != 0 or shutil.which("podman") is None or shutil.which("runc") is None:
         pytest.skip("needs root, Podman and runc")
     directory = Path(tempfile.mkdtemp(prefix="nospoon-podman-"))
     podman = [
         "podman", "--runtime", "runc", "--root", str(directory / "root"),
         "--runroot", str(directory / "run"), "--tmpdir", str(directory / "tmp"),
-        "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+        "--cgroup-manager", "cgroupfs", "--events-backend", "file", *options,
     ]  # fmt: skip
     socket = directory / "podman.sock"
     with (directory / "log").open("w") as log:

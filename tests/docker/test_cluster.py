@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.docker.conftest import service_of
 
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.docker import DockerSection
@@ -49,6 +50,18 @@ def rack(engine: Path) -> Iterator[Rack]:
         ssh.chmod(0o755)
         made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
         yield made
+
+
+def test_the_plan_notes_an_engine_that_cannot_limit_roots(rack: Rack, engine: Path) -> None:
+    name, bmc = rack.name(), rack.bmc()
+    given = {"name": name, "bmc": bmc, "memory": "512MiB", "word": ""}
+    given["key"] = (rack.directory / "key.pub").read_text().strip()
+    text = FILE.format(docker=f"{{socket: {engine}}}", **given)
+    note = "host here:docker does not limit what its containers write to their roots"
+    assert note not in rack.run("plan", rack.file(text)).stdout
+    with service_of("--storage-driver", "vfs") as socket:
+        shown = rack.run("plan", rack.file(text.replace(str(engine), str(socket)))).stdout
+    assert f"{note}: the driver of its engine is 'vfs', and not 'overlay'" in shown
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:

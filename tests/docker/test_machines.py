@@ -17,11 +17,12 @@ from tests.lxc.test_roots import archive, runs_code
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine
+from nospoon.model.resources import Kind, Machine, Volume
 from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import (
+    MEBI,
     PLAN,
     Bench,
     Rack,
@@ -206,6 +207,60 @@ async def test_images_that_are_no_roots_are_refused_and_leave_nothing(
         pool = Path(bench.pool_root, rack.pool.key.name)
         assert [each.name for each in pool.iterdir()] == ["pool.json"]
     assert not Path("/ran").exists()
+
+
+FILL = """
+/bin/busybox dd if=/dev/zero of=/filled bs=65536 count=320 2>/dev/null
+exec /bin/busybox stat -c %s /filled
+"""
+"""Shell: as much of 20 MiB as can be written."""
+
+
+async def test_what_a_container_writes_ends_at_the_size_of_its_root(
+    bench: Bench, engine: Path, place: Path
+) -> None:
+    rack, machines = rack_for(bench), bench.connection.machine_driver
+    await make(bench, *rack.all)
+
+    def filled() -> int:
+        name = f"{rack.pool.key.name}.m0-0"
+        return int(podman(engine, "exec", name, "/bin/busybox", "sh", "-c", FILL))
+
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert 4 * MEBI < filled() < 8 * MEBI
+    assert isinstance(rack.blank.shape, Volume)
+    larger = replace(rack.blank, shape=replace(rack.blank.shape, size=64 * MEBI))
+    await make(bench, larger)
+    await machines.power(rack.uuid, PowerCommand.CYCLE, PLAN)
+    assert filled() == 20 * MEBI
+    await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert str(place) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_a_root_that_was_lost_and_made_again_is_that_of_its_image(
+    bench: Bench, engine: Path
+) -> None:
+    rack, machines = rack_for(bench), bench.connection.machine_driver
+    name = f"{rack.pool.key.name}.m0-0"
+    await make(bench, *rack.all)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    podman(engine, "exec", name, "/bin/busybox", "touch", "/kept")
+    await machines.power(rack.uuid, PowerCommand.CYCLE, PLAN)
+    podman(engine, "exec", name, "/bin/busybox", "test", "-e", "/kept")
+    podman(engine, "rm", "-f", "-t", "0", name)
+    await make(bench, rack.blank)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert "kept" not in podman(engine, "exec", name, "/bin/busybox", "ls", "/")
+
+
+async def test_a_container_does_not_start_where_its_root_is_gone(bench: Bench) -> None:
+    """It would write to the engine's own directory, without a limit."""
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    (volume,) = Path(bench.pool_root).glob("*/m0-0.volume")
+    volume.unlink()
+    with pytest.raises(ProviderError, match=r"its root .* is gone"):
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
 
 
 async def test_each_container_has_ids_limits_and_capabilities_of_its_own(

@@ -41,6 +41,7 @@ class Capabilities:
     which making the first machine does.
     `runs_guests`: its machines run what they boot; else they only report what they have.
     `anti_spoofing`: NICs of its machines can be kept to their own MAC and IPv4 address.
+    `unlimited_roots`: why the disks of its machines may grow past their size, "" where not.
     `cpus`, `memory` (bytes): what the host has; 0 is unknown and not checked. `identity`: names
     the machine behind the connection; those of one identity share what it has.
     """
@@ -54,6 +55,7 @@ class Capabilities:
     accelerator_note: str = ""
     runs_guests: bool = True
     anti_spoofing: bool = False
+    unlimited_roots: str = ""
     cpus: int = 0
     memory: int = 0
     identity: str = ""

@@ -96,3 +96,8 @@ def _notes(capabilities: Mapping[str, Capabilities]) -> Iterable[str]:
             yield f"host {host} emulates CPUs (TCG), slowly: {can.accelerator_note}"
         elif not can.accelerator:
             yield f"host {host}: `up` tries KVM with a Linux guest before it makes a machine"
+        if can.unlimited_roots:
+            yield (
+                f"host {host} does not limit what its containers write to their roots: "
+                f"{can.unlimited_roots}"
+            )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker
 from nospoon.model.resources import Kind
@@ -45,6 +48,11 @@ class DockerConnection(ContainerConnection):
                 Kind.VOLUME: VolumeDriver(self._host, deployment),
             },
         )
+
+    async def capabilities(self) -> Capabilities:
+        """With whether the engine can limit roots."""
+        unlimited = (await self._host.facts()).unlimited_roots
+        return replace(await super().capabilities(), unlimited_roots=unlimited)
 
     async def free_space(self, pools: str) -> int:
         """Where the engine keeps roots."""

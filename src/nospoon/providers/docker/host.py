@@ -21,6 +21,8 @@ LABEL = "nospoon.root"
 """As `program` has it."""
 RUN = SYSTEM_FIRST + 'exec python3 -I -S -c "$0" "$@"'
 """Shell: Python's program with the system's own tools."""
+OVERLAY = "overlay"
+"""The driver that has a directory of what a container writes, as `program.layer_of` knows it."""
 RESERVE = (
     "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
     "/etc/subgid`."
@@ -33,7 +35,8 @@ PODMAN = (
 
 class DockerFacts(msgspec.Struct, frozen=True):
     """What a host has. `podman`: its version, "" for another engine; `memory` in bytes; `has_ids`:
-    whether ids are reserved for containers; `directory`: of the engine's images and roots.
+    whether ids are reserved for containers; `directory`: of the engine's images and roots;
+    `driver`: by which it stacks them.
     """
 
     socket: str
@@ -43,7 +46,15 @@ class DockerFacts(msgspec.Struct, frozen=True):
     name: str
     has_ids: bool
     directory: str
+    driver: str
     lacks: tuple[str, ...]
+
+    @property
+    def unlimited_roots(self) -> str:
+        """As `Capabilities` has it."""
+        if self.driver == OVERLAY:
+            return ""
+        return f"the driver of its engine is {self.driver!r}, and not {OVERLAY!r}"
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -123,7 +134,7 @@ def violations(name: str, facts: DockerFacts) -> ProviderError | None:
         what = facts.lacks[0]
         return MissingTool(
             f"host {name} has no {what}, which containers need",
-            hint="Install the packages iproute2 and util-linux there.",
+            hint="Install the packages iproute2, util-linux and e2fsprogs there.",
         )
     if not facts.podman:
         return ProviderError(

@@ -69,6 +69,15 @@ ENDED = ("created", "configured", "exited")
 """States of a container that has no process."""
 THERE = 17
 """Status where a name is another's (EEXIST)."""
+GROW = """
+blocks=$(dumpe2fs -h "$1" 2>/dev/null |
+  awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
+[ "$blocks" -ge "$(($(stat -c %s "$1") - 4096))" ] || {
+  e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
+  resize2fs "$1" >/dev/null 2>&1
+}
+"""
+"""Shell: a file system becomes as large as its file."""
 
 
 class Nic(TypedDict):
@@ -322,7 +331,8 @@ def facts(engine: Engine) -> None:
         "name": name,
         "has_ids": all(ids),
         "directory": str(info.get("DockerRootDir", "")),
-        "lacks": [each for each in ("ip", "nsenter") if shutil.which(each) is None],
+        "driver": str(info.get("Driver", "")),
+        "lacks": [each for each in ("ip", "nsenter", "mkfs.ext4") if shutil.which(each) is None],
     }
     sys.stdout.write(json.dumps(found))
 
@@ -386,12 +396,16 @@ def remove_image(engine: Engine, name: str) -> None:
             raise
 
 
-def make_root(engine: Engine, name: str, image: str, host: str, root: str, path: str) -> None:
-    """A container, which has its root from then on. `host`: its name within."""
+def make_root(
+    engine: Engine, name: str, image: str, host: str, root: str, path: str, size: str
+) -> None:
+    """A container, which has its root from then on. `host`: its name within; `size`: bytes."""
     found = engine.container(name)
     if found is not None:
         check_owner(found, root, path)
+        bound_root(engine, name, Path(root, path), int(size))
         return
+    remove_volume(Path(root, path))  # of one that the engine has lost
     files = min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     engine.call(
         "POST",
@@ -421,6 +435,101 @@ def make_root(engine: Engine, name: str, image: str, host: str, root: str, path:
     )
     if not Path(root, path).parent.exists():
         remove_root(engine, name, root, path)
+        return
+    bound_root(engine, name, Path(root, path), int(size))
+
+
+def layer_of(found: dict[str, Any]) -> Path | None:
+    """Where the engine keeps what a container has written, None where its driver is not overlay."""
+    driver = found.get("GraphDriver") or {}
+    above = (driver.get("Data") or {}).get("UpperDir", "")
+    return Path(above).parent if driver.get("Name") == "overlay" and above else None
+
+
+def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
+    """What a container writes goes into a file system in a file of that many bytes. The engine
+    limits it on XFS with quotas alone; so its two directories are links that lead into that file
+    system. Where it is not mounted they lead nowhere, and a container does not start.
+    """
+    layer = layer_of(engine.container(name) or {})
+    if layer is None:
+        return
+    if not volume.exists():
+        make_volume(volume, layer / "diff", size)
+    for each in ("diff", "work"):
+        link(layer / each, mount_point(volume) / each)
+
+
+def mount_point(volume: Path) -> Path:
+    return volume.with_suffix(".root")
+
+
+def make_volume(volume: Path, content: Path, size: int) -> None:
+    """A file system with that directory, which has its name when it is whole."""
+    part, work = Path(f"{volume}.part"), volume.with_name(f".making-{volume.name}")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.truncate(size)
+    script = """
+    mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1"
+    mkdir -p -m 700 "$2"
+    unshare --mount --propagation private sh -ec '
+      mount -o loop,nodev,noatime "$1" "$2"
+      rmdir "$2/lost+found"
+      chmod 700 "$2"
+      mkdir "$2/work"
+      cp -a "$3" "$2/diff"
+    ' sh "$1" "$2" "$3"
+    rmdir "$2"
+    """
+    run("sh", "-ec", script, "sh", str(part), str(work), str(content))
+    part.replace(volume)
+
+
+def link(place: Path, target: Path) -> None:
+    """In the place of a directory."""
+    if place.is_symlink():
+        return
+    if place.exists():
+        before = place.with_name(f"{place.name}.before")
+        shutil.rmtree(before, ignore_errors=True)
+        place.rename(before)
+    place.symlink_to(target)
+    shutil.rmtree(place.with_name(f"{place.name}.before"), ignore_errors=True)
+
+
+def mount_root(engine: Engine, given: dict[str, Any]) -> None:
+    """That of a container that has a limit; it grows before, where it is to be larger."""
+    volume = Path(given["volume"])
+    place = mount_point(volume)
+    layer = layer_of(engine.container(given["container"]) or {})
+    if layer is None or not (layer / "diff").is_symlink() or place.is_mount():
+        return
+    if not volume.exists():
+        raise EngineError(f"its root {volume} is gone")
+    place.mkdir(mode=0o700, exist_ok=True)
+    run("sh", "-ec", GROW, "sh", str(volume))
+    run("mount", "-o", "loop,nodev,noatime", str(volume), str(place))
+
+
+def unmount_root(volume: Path) -> None:
+    place = mount_point(volume)
+    if place.is_mount():
+        run("umount", str(place))
+    with contextlib.suppress(FileNotFoundError):
+        place.rmdir()
+
+
+def remove_volume(volume: Path) -> None:
+    unmount_root(volume)
+    for each in (volume, Path(f"{volume}.part")):
+        each.unlink(missing_ok=True)
+
+
+def grow_root(engine: Engine, root: str, path: str, size: str) -> None:
+    """The file; what is in it grows at the container's next start."""
+    del engine
+    if Path(root, path).exists():
+        os.truncate(Path(root, path), int(size))
 
 
 def check_owner(found: Container, root: str, path: str) -> None:
@@ -435,12 +544,15 @@ def check_owner(found: Container, root: str, path: str) -> None:
 def remove_root(engine: Engine, name: str, root: str, path: str) -> None:
     found = engine.container(name)
     if found is None:
+        remove_volume(Path(root, path))
         return
     check_owner(found, root, path)
+    unmount_root(Path(root, path))
     with contextlib.suppress(EngineError):
         engine.call("DELETE", f"{DOCKER}/containers/{name}", query={"force": "1", "v": "1"})
     if engine.container(name) is not None:
         engine.call("DELETE", f"{DOCKER}/containers/{name}", query={"force": "1", "v": "1"})
+    remove_volume(Path(root, path))
 
 
 def clear(engine: Engine, root: str, pool: str) -> None:
@@ -451,6 +563,8 @@ def clear(engine: Engine, root: str, pool: str) -> None:
     for each, path in listed(engine, "images", root):
         if path.startswith(f"{pool}/"):
             remove_image(engine, each["Id"])
+    for place in Path(root, pool).glob("*.volume"):  # of containers that the engine has lost
+        unmount_root(place)
 
 
 def remove_unused(engine: Engine, name: str, root: str) -> None:
@@ -552,6 +666,7 @@ def write(path: Path, text: str) -> None:
 def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     """Its console, when its init was begun."""
     name = given["container"]
+    mount_root(engine, given)
     engine.call("POST", f"{LIBPOD}/containers/{name}/init")
     pid = engine.pid(name)
     if not pid:
@@ -743,6 +858,7 @@ def clean(directory: Path, given: Start) -> None:
     for nic in given["nics"]:
         if nic["bridge"]:
             unplug(nic)
+    unmount_root(Path(given["volume"]))
     for each in ("live.json", "init", "pid"):
         (directory / each).unlink(missing_ok=True)
 
@@ -784,6 +900,7 @@ def main(words: Sequence[str]) -> None:
         "remove-image": remove_unused,
         "make-root": make_root,
         "remove-root": remove_root,
+        "grow-root": grow_root,
         "start": start,
         "clear": clear,
         "kill": kill,

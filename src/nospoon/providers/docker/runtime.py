@@ -40,6 +40,7 @@ class DockerRuntime:
             await self.host.write(filters.path_of(directory, nic), text)
         given: Start = {
             "container": engine_name(root),
+            "volume": root,
             "record": log,
             "cpus": machine.cpus,
             "memory": machine.memory,

@@ -99,7 +99,9 @@ class ImageDriver(Files):
 
 
 class VolumeDriver(Files):
-    """Roots: what a container of the engine has written. Their size is not limited by it."""
+    """Roots: what a container of the engine has written, in a file system of the volume's size
+    where the engine's driver has a directory for that (`program.bound_root`).
+    """
 
     def __init__(self, host: DockerHost, deployment: str) -> None:
         super().__init__(Kind.VOLUME, host, deployment)
@@ -130,6 +132,9 @@ class VolumeDriver(Files):
                 )
             if before is None or self.host.relative(path) not in seen.sizes:
                 await self._make(resource, f"{pool}/{volume.image}.image", path)
+            elif volume.size != before.size:
+                place = (self.host.root, self.host.relative(path))
+                await self._ask("grow-root", *place, str(volume.size))
             await self.host.write(f"{path}.json", record(name, tag, volume))
 
     async def _make(self, resource: Resource, image: str, path: str) -> None:
@@ -137,7 +142,8 @@ class VolumeDriver(Files):
         if not resource.shape.image:
             raise ProviderError(f"{resource.key} has no image, and a container needs one")
         words = (image_name(image), whose(resource.key), self.host.root, self.host.relative(path))
-        done = await self._ask("make-root", engine_name(path), *words, check=False)
+        size = str(resource.shape.size)
+        done = await self._ask("make-root", engine_name(path), *words, size, check=False)
         if done.status == THERE:
             raise self.refuse(f"a container {engine_name(path)}", "its engine")
         if done.status != 0:
