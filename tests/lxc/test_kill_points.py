@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -25,6 +25,8 @@ from nospoon.model.connections import Lxc
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Machine, Resource, Shape, Volume
 from nospoon.model.seed import Seed
+from nospoon.providers.base import Connection, OpenImage
+from nospoon.providers.docker.host import program
 from nospoon.providers.lxc import LxcConnection, scripts
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
@@ -34,7 +36,7 @@ from nospoon.testing.trees import control_groups
 pytestmark = pytest.mark.lxc
 
 T = TypeVar("T")
-READS = (scripts.LOOK, scripts.FACTS, "test", "-json")
+READS = (scripts.LOOK, scripts.FACTS, program("observation"), "facts", "test", "-json")
 """Words of commands that change nothing: a death before one is a death before the next."""
 AT_ONCE = 6
 
@@ -134,13 +136,17 @@ class Ground:
         async def open_image(sha256: str) -> str:
             return str(self.images[sha256])
 
-        runner, root = Mortal(at, half), str(self.directory / "pools")
-        connection = LxcConnection(
-            Host(PLACE, Lxc()), "kit", runner, open_image,
-            root=root, records=str(self.directory / "records"), open_seed=open_seed,
-        )  # fmt: skip
+        runner = Mortal(at, half)
+        connection, root = self.connected(runner, open_image), str(self.directory / "pools")
         bench = replace(self.bench, connection=connection, pool_root=root, cluster=self.cluster)
         return Daemon(bench, runner)
+
+    def connected(self, runner: Mortal, open_image: OpenImage) -> Connection:
+        return LxcConnection(
+            Host(PLACE, Lxc()), "kit", runner, open_image,
+            root=str(self.directory / "pools"), records=str(self.directory / "records"),
+            open_seed=open_seed,
+        )  # fmt: skip
 
     def desired(self, *, grown: bool) -> dict[Key, tuple[Shape, bool, bool]]:
         """What `state` is then."""
@@ -170,14 +176,30 @@ Point = tuple[int, bool]
 
 
 @pytest.fixture
-def ground(bench: Bench, place: Path, images: dict[str, Path]) -> Callable[[], Ground]:
-    def made() -> Ground:
-        directory = place / uuid4().hex
-        (directory / "records").mkdir(parents=True)
-        directory.chmod(0o711)
-        return Ground(bench, directory, images)
+async def ground(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> AsyncIterator[Callable[[], Ground]]:
+    """Containers of a life that failed end with the test."""
+    made: list[Ground] = []
 
-    return made
+    def another() -> Ground:
+        made.append(Ground(bench, own_directory(place), images))
+        return made[-1]
+
+    yield another
+    await take_down(made)
+
+
+def own_directory(place: Path) -> Path:
+    directory = place / uuid4().hex
+    (directory / "records").mkdir(parents=True)
+    directory.chmod(0o711)
+    return directory
+
+
+async def take_down(grounds: Sequence[Ground]) -> None:
+    for each in grounds:
+        await each.daemon().down()
 
 
 async def points(ground: Ground) -> list[list[Point]]:

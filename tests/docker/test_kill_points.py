@@ -1,0 +1,69 @@
+"""Killed before every command that changes an engine, and while it is given its input: the next
+daemon ends as if nothing had been, and nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.docker.conftest import PLACE
+from tests.docker.test_machines import podman
+from tests.lxc import test_kill_points as of_lxc
+from tests.lxc.test_kill_points import Ground, Mortal, open_seed, own_directory, take_down
+
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Docker
+from nospoon.providers.base import Connection, OpenImage
+from nospoon.providers.docker import DockerConnection
+from nospoon.testing.conformance import Bench
+
+pytestmark = pytest.mark.docker
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineGround(Ground):
+    """Directories and clusters of their own; the engine is the same."""
+
+    engine: Path
+
+    def connected(self, runner: Mortal, open_image: OpenImage) -> Connection:
+        return DockerConnection(
+            Host(PLACE, Docker(str(self.engine))), "kit", runner, open_image,
+            root=str(self.directory / "pools"), records=str(self.directory / "records"),
+            open_seed=open_seed,
+        )  # fmt: skip
+
+    def left(self) -> list[str]:
+        name = f"kit-{self.cluster.hex[:8]}"
+        listed = podman(self.engine, "ps", "-a", "--format={{.Names}}").splitlines()
+        listed += podman(self.engine, "images", "--format={{.Repository}}").splitlines()
+        return [*super().left(), *(each for each in listed if name in each)]
+
+
+@pytest.fixture
+async def ground(
+    bench: Bench, place: Path, images: dict[str, Path], engine: Path
+) -> AsyncIterator[Callable[[], EngineGround]]:
+    made: list[EngineGround] = []
+
+    def another() -> EngineGround:
+        made.append(EngineGround(bench, own_directory(place), images, engine=engine))
+        return made[-1]
+
+    yield another
+    await take_down(made)
+
+
+async def test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(
+    ground: Callable[[], EngineGround],
+) -> None:
+    await of_lxc.test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(ground)
+
+
+async def test_what_was_interrupted_at_any_command_can_be_removed(
+    ground: Callable[[], EngineGround],
+) -> None:
+    await of_lxc.test_what_was_interrupted_at_any_command_can_be_removed(ground)
