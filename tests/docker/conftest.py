@@ -24,7 +24,7 @@ from nospoon.model.connections import Docker
 from nospoon.model.node_kind import NodeKind
 from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import Bench, remove_all
+from nospoon.testing.conformance import Bench, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
 from nospoon.testing.trees import remove_tree
 
@@ -109,6 +109,7 @@ async def connection(
         open_image,
         root=str(place / "pools"),
         records=str(place / "records"),
+        open_seed=open_seed,
     )
     yield made
     await made.close()

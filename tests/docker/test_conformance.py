@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.lxc.test_conformance import make_stranger, remove_machine
+from tests.lxc.test_conformance import make_stranger, read_seed, remove_machine
 
 from nospoon.testing.conformance import Bench, DriverPromises
 
@@ -19,4 +19,5 @@ class TestDocker(DriverPromises):
             bench,
             make_stranger=lambda resource: make_stranger(bench, resource),
             remove_machine=lambda resource: remove_machine(bench, resource),
+            read_seed=lambda machine, name: read_seed(bench, machine, name),
         )

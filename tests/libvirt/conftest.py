@@ -18,7 +18,7 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.runtime.turns import Turns
 from nospoon.testing import guests
-from nospoon.testing.conformance import MEBI, Bench, Rack, make, remove_all
+from nospoon.testing.conformance import MEBI, Bench, Rack, make, open_seed, remove_all
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 
@@ -75,6 +75,7 @@ async def connect(
             records=str(tmp_path / "records"),
             verdicts=tmp_path / "verdicts",
             turns=turns,
+            open_seed=open_seed,
             opened=own_libvirt.uri,
         )
         made.append(connection)

@@ -12,6 +12,7 @@ import libvirt
 import pytest
 
 from nospoon.model.resources import Image, Kind, Link, Machine, Resource
+from nospoon.protocols import iso9660
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.owner import domain_name
 from nospoon.testing.conformance import Bench, DriverPromises, Rack, Stranger, make
@@ -45,6 +46,7 @@ class TestLibvirt(DriverPromises):
             image=Image("", sha256, "raw", 1 << 20),
             make_stranger=lambda resource: make_stranger(uri, resource, tmp_path),
             remove_machine=lambda resource: remove_machine(uri, resource),
+            read_seed=lambda machine, name: read_seed(uri, machine, name),
             foreign=foreign.name(),
         )
         if foreign.isActive():
@@ -96,6 +98,19 @@ STRANGERS: dict[Kind, Callable[[libvirt.virConnect, Resource, Path], libvirt.vir
 def name_of(resource: Resource) -> str:
     assert isinstance(resource.shape, Machine)
     return domain_name(resource.shape.pool, resource.key.name)
+
+
+async def read_seed(uri: str, machine: Machine, name: str) -> str:
+    """From the CD in a drive of the machine that runs."""
+    domain = libvirt.open(uri).lookupByUUIDString(str(machine.uuid))
+    (path,) = re.findall(r"file='([^']*\.seed)'", domain.XMLDesc(0))
+    content = Path(path).read_bytes()
+
+    def read(offset: int, length: int) -> bytes:
+        return content[offset : offset + length]
+
+    (file,) = iso9660.find(read, frozenset({name}), largest=len(content))
+    return file.decode()
 
 
 async def remove_machine(uri: str, resource: Resource) -> None:

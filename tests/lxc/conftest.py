@@ -17,7 +17,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Image, Resource
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import Bench, Stranger, remove_all
+from nospoon.testing.conformance import Bench, Stranger, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
 from nospoon.testing.trees import remove_tree
 
@@ -54,6 +54,7 @@ async def connection(place: Path, images: dict[str, Path]) -> AsyncIterator[LxcC
         open_image,
         root=str(place / "pools"),
         records=str(place / "records"),
+        open_seed=open_seed,
     )
     yield made
     await made.close()

@@ -21,6 +21,7 @@ class TestLxc(DriverPromises):
             bench,
             make_stranger=lambda resource: make_stranger(bench, resource),
             remove_machine=lambda resource: remove_machine(bench, resource),
+            read_seed=lambda machine, name: read_seed(bench, machine, name),
         )
 
 
@@ -33,6 +34,13 @@ def path_of(bench: Bench, resource: Resource) -> Path:
             return Path(bench.pool_root, pool, name)
         case _:
             raise AssertionError(resource)
+
+
+async def read_seed(bench: Bench, machine: Machine, name: str) -> str:
+    """As the container's own processes see it."""
+    seen = await bench.connection.machine_driver.host.look()  # type: ignore[attr-defined]
+    init = seen.running[seen.machines[machine.uuid]].init
+    return Path(f"/proc/{init}/root/var/lib/cloud/seed/nocloud/{name}").read_text()
 
 
 async def make_stranger(bench: Bench, resource: Resource) -> Stranger | None:

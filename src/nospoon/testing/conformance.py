@@ -41,12 +41,23 @@ from nospoon.model.resources import (
     Volume,
     boot_image,
 )
+from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.providers.base import Connection, Medium
 
 MEBI = 1 << 20
+SEEDS = tuple(
+    Seed("kit", "m0", ("ssh-ed25519 AAAA kit",), f"#cloud-config\n# {each}\n", "version: 2\n")
+    for each in ("first", "second")
+)
+"""What the kit's machines are given for cloud-init, one after the other."""
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 PLAN = BootPlan(now=ORDER, after=ORDER)
+
+
+async def open_seed(digest: str) -> Seed:
+    """One of the kit's seeds, as the daemon opens those of its clusters."""
+    return next(each for each in SEEDS if each.digest == digest)
 
 
 @dataclass(slots=True)
@@ -55,7 +66,9 @@ class Bench:
 
     `make_stranger` makes something under the name of that resource that is not ours, and says how
     to remove it again and whether it still is untouched; None where the kind cannot be taken.
-    `remove_machine` removes a machine behind the connection's back. `foreign`: the name of a
+    `remove_machine` removes a machine behind the connection's back. `read_seed` reads a file that
+    cloud-init finds in a machine that runs, None where there is none to read; connections get
+    their seeds by `open_seed`. `foreign`: the name of a
     machine there that nospoon did not make, "" where there is none. `flavor`: of a cloud, the one
     that machines have. `kind`: what its nodes are; a container has one disk, its root.
     """
@@ -69,6 +82,7 @@ class Bench:
     remove_machine: Callable[[Resource], Awaitable[None]]
     patience: float = 30.0
     links: bool = True
+    read_seed: Callable[[Machine, str], Awaitable[str]] | None = None
     foreign: str = ""
     flavor: str = ""
     kind: NodeKind = NodeKind.BAREMETAL
@@ -435,6 +449,33 @@ class DriverPromises:
             await found(bench, rack.machine), replace(rack.machine, shape=other), bench.tag
         )
         assert (await found(bench, rack.machine)).shape == other
+
+    async def test_cloud_init_is_given_a_seed_and_another_one_at_the_next_start(
+        self, bench: Bench, rack: AnyRack
+    ) -> None:
+        if not isinstance(rack, Rack):
+            return
+        machine, driver = bench.connection.machine_driver, bench.connection.drivers[Kind.MACHINE]
+        assert isinstance(rack.machine.shape, Machine)
+        shapes = [replace(rack.machine.shape, seed=each.digest) for each in SEEDS]
+        await make(bench, *rack.all[:-1], replace(rack.machine, shape=shapes[0]))
+        assert (await found(bench, rack.machine)).shape == shapes[0]
+        await machine.power(rack.uuid, PowerCommand.ON, PLAN)
+        await self.expect_seed(bench, shapes[0], SEEDS[0])
+        changed = replace(rack.machine, shape=shapes[1])
+        await driver.change(await found(bench, rack.machine), changed, bench.tag)
+        seen = await found(bench, rack.machine)
+        assert seen.shape == shapes[1]
+        assert seen.live == shapes[0]
+        await machine.power(rack.uuid, PowerCommand.CYCLE, PLAN)
+        seen = await found(bench, rack.machine)
+        assert (seen.shape, seen.live) == (shapes[1], None)
+        await self.expect_seed(bench, shapes[1], SEEDS[1])
+
+    async def expect_seed(self, bench: Bench, machine: Machine, seed: Seed) -> None:
+        if bench.read_seed is not None:
+            for name, content in seed.files.items():
+                assert await bench.read_seed(machine, name) == content
 
     async def test_power_goes_on_and_off_and_is_told(self, bench: Bench, rack: AnyRack) -> None:
         await make(bench, *rack.all)
