@@ -32,6 +32,7 @@ from nospoon.model.ironic import (
     IronicStanding,
     IronicTarget,
 )
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
     FloatingIp,
@@ -94,6 +95,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     moving = _Moving(plan.steps)
     blank = {step.key.name: step.key for step in plan.steps if _is_blank(step)}
     parts: defaultdict[str, list[Key]] = defaultdict(list)
+    nodes = [id_ for id_ in halves if id_[0].kind is Kind.IRONIC_NODE and id_[1] is Half.REMOVE]
     for step in plan.steps if blank else ():
         if KINDS[step.key.kind].after_ironic:
             parts[whose(step.key)].append(step.key)
@@ -109,6 +111,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
                         *moving.waits(move),
                         *_ready(move, fresh),
                         *_told(move, blank),
+                        *_after_ironic(move, nodes),
                         *_whole(move, blank, parts),
                     )
                 )
@@ -173,6 +176,16 @@ def _told(move: Move, blank: Mapping[str, Key]) -> Iterable[MoveId]:
     """Ironic is told that nothing is on a node before anything of it happens."""
     if KINDS[move.key.kind].after_ironic and (node := whose(move.key)) in blank:
         yield blank[node], Half.REMOVE
+
+
+def _after_ironic(move: Move, nodes: Sequence[MoveId]) -> Iterable[MoveId]:
+    """The Ironic may run on a container or a VM of this very cluster, where it finds its database
+    and Keystone by names that the network's DHCP server knows.
+    """
+    shape = move.step.observed.shape if move.step.observed is not None else None
+    is_instance = isinstance(shape, Machine) and shape.kind is not NodeKind.BAREMETAL
+    if move.step.action is Action.DELETE and (is_instance or move.key.kind is Kind.NETBOOT):
+        yield from nodes
 
 
 def _whole(
