@@ -16,8 +16,10 @@ from tests.lxc.test_machines import REBOOTS, console_of, eventually
 from tests.lxc.test_roots import archive, runs_code
 
 from nospoon.errors import ProviderError
+from nospoon.model.cluster import Switch
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Volume
+from nospoon.providers import openvswitch
 from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
@@ -46,6 +48,17 @@ def directory_of(bench: Bench) -> Path:
 
 def number(path: Path) -> int:
     return int(path.read_text().split()[0])
+
+
+@pytest.fixture
+def switch() -> Iterator[str]:
+    """A bridge of Open vSwitch on the userspace datapath, which needs no kernel module."""
+    name = f"nst{uuid4().hex[:8]}"
+    vsctl = ["ovs-vsctl", "--timeout=10"]
+    userspace = ["--", "set", "bridge", name, "datapath_type=netdev"]
+    subprocess.run([*vsctl, "add-br", name, *userspace], check=True)
+    yield name
+    subprocess.run([*vsctl, "del-br", name], check=True)
 
 
 @pytest.fixture
@@ -83,6 +96,35 @@ async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     await eventually(lambda: Path(members).exists())
     await remove_all(bench)
     assert not Path(f"/sys/class/net/{port}").exists()
+
+
+async def test_a_port_of_open_vswitch_is_plugged_in_as_that_of_a_vm_and_again_where_it_was_lost(
+    bench: Bench, switch: str
+) -> None:
+    rack, runner = rack_for(bench), LocalRunner()
+    assert isinstance(rack.machine.shape, Machine)
+    (first,) = rack.machine.shape.nics
+    ports = [f"nse{uuid4().hex[:8]}" for _ in range(3)]
+    on = replace(first, bridge=switch, switch=Switch.OVS)
+    nics = (
+        replace(on, port=ports[0], vlan=100),
+        replace(on, port=ports[1], trunk=(7, 8), mac="02:00:00:00:00:02"),
+        replace(on, port=ports[2], vlan=6, trunk=(7,), mac="02:00:00:00:00:03"),
+    )
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=nics))
+    await make(bench, *rack.all[:-1], machine)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    wanted = {nic.port: openvswitch.wanted(nic) for nic in nics}
+    assert (await openvswitch.look(runner)).ports.items() >= wanted.items()
+    await openvswitch.unplug(runner, ports[1:])
+    seen = await found(bench, machine)
+    assert isinstance(seen.shape, Machine)
+    assert set(seen.shape.unlinked) == {nic.mac for nic in nics[1:]}
+    await bench.connection.drivers[Kind.MACHINE].change(seen, machine, bench.tag)
+    assert (await openvswitch.look(runner)).ports.items() >= wanted.items()
+    assert (await found(bench, machine)).shape == machine.shape
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert not (await openvswitch.look(runner)).ports.keys() & wanted.keys()
 
 
 async def test_a_container_outlives_its_keeper_and_gets_another(bench: Bench, place: Path) -> None:

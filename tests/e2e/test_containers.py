@@ -17,6 +17,9 @@ import pytest
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import HostSection
+from nospoon.providers import openvswitch
+from nospoon.providers.openvswitch import Plugged
+from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.container_root import INIT, busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
 from nospoon.testing.trees import control_groups
@@ -185,6 +188,42 @@ def switch() -> Iterator[str]:
 def vsctl(*argv: str) -> str:
     argv = ("ovs-vsctl", "--timeout=10", *argv)
     return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.strip()
+
+
+def plugged(switch: str) -> dict[str, Plugged]:
+    seen = asyncio.run(openvswitch.look(LocalRunner())).ports
+    return {port: each for port, each in seen.items() if each.bridge == switch and port != switch}
+
+
+def test_a_port_of_open_vswitch_that_another_program_changed_is_drift(
+    rack: Rack, switch: str
+) -> None:
+    """It was removed, or given other VLANs."""
+    name = rack.name()
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+    on = f"bridge: {switch}, switch: ovs"
+    box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+    file = rack.file(
+        f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"networks:\n  one: {{{on}, vlan: 100}}\n  all: {{{on}}}\n"
+        f"  native: {{{on}, vlan: 6}}\nnodes:\n"
+        f"- {{name: box, {box}, nics: [one, {{network: all, trunk: [7, 8]}},"
+        " {network: native, trunk: [7]}]}\n",
+        f"{name}.yaml",
+    )
+    rack.run("up", "--yes", file)
+    before = plugged(switch)
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    access, trunk, native = sorted(before)
+    vsctl("set", "port", access, "tag=200")
+    vsctl("del-port", trunk)
+    vsctl("clear", "port", native, "vlan_mode")
+    (step,) = rack.json("plan", file)["steps"]
+    assert (step["kind"], step["action"], step["at_power_off"]) == ("machine", "change", False)
+    rack.run("up", "--yes", file)
+    assert plugged(switch) == before
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
+    rack.run("down", "--yes", name)
 
 
 def test_containers_of_one_vlan_reach_one_another_and_no_other_vlan(

@@ -28,9 +28,8 @@ from nospoon.model.resources import (
     Reservation,
     Resource,
 )
-from nospoon.providers import linux
+from nospoon.providers import linux, openvswitch
 from nospoon.providers.containers import links
-from nospoon.providers.libvirt import openvswitch
 from nospoon.providers.libvirt.tunnels import Tunnels
 from nospoon.providers.printed import LONGEST, LONGEST_LINES, MOST_ROWS, lines_of, rows_of
 from nospoon.runtime import process, runner

@@ -95,11 +95,12 @@ class Nic(TypedDict):
 
 
 class Start(TypedDict):
-    """With what a container starts (start.json). `record`: path of its console's log; `memory`:
-    bytes; `put_seed`: the program that writes cloud-init's data.
+    """With what a container starts (start.json). `volume`: path of the file of its root; `record`:
+    of its console's log; `memory`: bytes; `put_seed`: the program that writes cloud-init's data.
     """
 
     container: str
+    volume: str
     record: str
     cpus: int
     memory: int
@@ -118,11 +119,21 @@ class Labeled(TypedDict):
     Labels: dict[str, str] | None
 
 
+class Layers(TypedDict, total=False):
+    UpperDir: str
+
+
+class GraphDriver(TypedDict):
+    Name: str
+    Data: Layers | None
+
+
 class Container(TypedDict):
     """What is read of libpod's `inspect`."""
 
     State: ContainerState
     Config: Labeled
+    GraphDriver: GraphDriver | None
 
 
 class Listed(TypedDict):
@@ -439,11 +450,11 @@ def make_root(
     bound_root(engine, name, Path(root, path), int(size))
 
 
-def layer_of(found: dict[str, Any]) -> Path | None:
+def layer_of(found: Container | None) -> Path | None:
     """Where the engine keeps what a container has written, None where its driver is not overlay."""
-    driver = found.get("GraphDriver") or {}
-    above = (driver.get("Data") or {}).get("UpperDir", "")
-    return Path(above).parent if driver.get("Name") == "overlay" and above else None
+    driver = found["GraphDriver"] if found is not None else None
+    above = (driver["Data"] or {}).get("UpperDir", "") if driver is not None else ""
+    return Path(above).parent if driver and driver["Name"] == "overlay" and above else None
 
 
 def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
@@ -451,7 +462,7 @@ def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
     limits it on XFS with quotas alone; so its two directories are links that lead into that file
     system. Where it is not mounted they lead nowhere, and a container does not start.
     """
-    layer = layer_of(engine.container(name) or {})
+    layer = layer_of(engine.container(name))
     if layer is None:
         return
     if not volume.exists():
@@ -497,11 +508,11 @@ def link(place: Path, target: Path) -> None:
     shutil.rmtree(place.with_name(f"{place.name}.before"), ignore_errors=True)
 
 
-def mount_root(engine: Engine, given: dict[str, Any]) -> None:
+def mount_root(engine: Engine, given: Start) -> None:
     """That of a container that has a limit; it grows before, where it is to be larger."""
     volume = Path(given["volume"])
     place = mount_point(volume)
-    layer = layer_of(engine.container(given["container"]) or {})
+    layer = layer_of(engine.container(given["container"]))
     if layer is None or not (layer / "diff").is_symlink() or place.is_mount():
         return
     if not volume.exists():

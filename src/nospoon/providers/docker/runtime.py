@@ -10,6 +10,7 @@ import msgspec
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic
+from nospoon.providers import openvswitch
 from nospoon.providers.containers import filters
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
@@ -77,18 +78,14 @@ class DockerRuntime:
 
 
 def _nic(directory: str, nic: MachineNic, *, is_filtered: bool) -> Nic:
+    """As the program takes it. `ovs`: settings of its port there, [] for a Linux bridge's."""
+    columns = openvswitch.settings(openvswitch.wanted(nic))
     return {
         "port": nic.port,
         "bridge": nic.bridge,
         "mac": nic.mac,
-        "ovs": ["", *_vlans(nic)] if nic.switch is Switch.OVS else [],
+        "ovs": ["", *columns] if nic.switch is Switch.OVS else [],
         "filter": filters.path_of(directory, nic) if is_filtered else "",
         "filter_up": filters.PLUG,
         "filter_down": filters.UNPLUG,
     }
-
-
-def _vlans(nic: MachineNic) -> list[str]:
-    """ovs-vsctl(8), Port Commands."""
-    tag = [f"tag={nic.vlan}"] if nic.vlan is not None else []
-    return tag + ([f"trunks={','.join(map(str, nic.trunk))}"] if nic.trunk else [])

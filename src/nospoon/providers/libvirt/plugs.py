@@ -18,7 +18,7 @@ import libvirt
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
-from nospoon.providers.libvirt import openvswitch
+from nospoon.providers import openvswitch
 from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.elements import attribute_of, parsed

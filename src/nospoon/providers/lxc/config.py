@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic
+from nospoon.providers import openvswitch
 from nospoon.providers.containers import filters
 
 DROPPED = (
@@ -111,7 +112,8 @@ def _nics(machine: Machine, directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _vlans(prefix: str, nic: MachineNic) -> Iterator[tuple[str, str]]:
-    if nic.vlan is not None:
-        yield f"{prefix}.veth.vlan.id", str(nic.vlan)
-    for vlan in nic.trunk:
+    place = openvswitch.wanted(nic)
+    if place.tag is not None or place.trunks:
+        yield f"{prefix}.veth.vlan.id", "none" if place.tag is None else str(place.tag)
+    for vlan in sorted(place.trunks - {place.tag}):  # liblxc refuses it there
         yield f"{prefix}.veth.vlan.tagged.id", str(vlan)

@@ -36,8 +36,18 @@ class Plugged:
     mode: str
 
 
+def settings(place: Plugged) -> list[str]:
+    """Columns of its port that are not empty, as ovs-vsctl takes them."""
+    columns = {
+        "tag": "" if place.tag is None else str(place.tag),
+        "trunks": ",".join(map(str, sorted(place.trunks))),
+        "vlan_mode": place.mode if place.mode == NATIVE else "",
+    }
+    return [f"{column}={value}" for column, value in columns.items() if value]
+
+
 def wanted(nic: MachineNic) -> Plugged:
-    """As libvirt plugs a NIC in (`domain_xml`)."""
+    """As every connection plugs a NIC in."""
     if not nic.trunk:
         mode = "access" if nic.vlan is not None else "trunk"
         return Plugged(nic.bridge, nic.vlan, frozenset(), mode)
@@ -82,13 +92,20 @@ def _switch(listed: list[list[list[Any]]], bridges: list[list[list[Any]]]) -> Sw
         str(name): Plugged(
             home[uuid],
             tag[0] if tag else None,
-            frozenset(trunks),
+            _passing(trunks, tag, mode),
             mode[0] if mode else "access" if tag else "trunk",
         )
         for (uuid,), (name,), tag, trunks, mode in listed
         if uuid in home
     }
     return Switch(frozenset(str(name) for (name,), _ in bridges), ports)
+
+
+def _passing(trunks: list[int], tag: list[int], mode: list[str]) -> frozenset[int]:
+    """A port with a native VLAN passes that whether `trunks` has it or not, as what libvirt plugs
+    in has, and what liblxc does has not.
+    """
+    return frozenset([*trunks, *tag] if trunks and mode == [NATIVE] else trunks)
 
 
 def _rows(table: Mapping[str, Any]) -> list[list[list[Any]]]:
@@ -121,14 +138,9 @@ async def plug(
     argv = [*VSCTL]
     if now is None or now.bridge != place.bridge:
         argv += ["--", "--if-exists", "del-port", port, "--", "add-port", place.bridge, port]
-        argv += ["--", "set", "Interface", port]
-        argv += [f"external_ids:{name}={json.dumps(value)}" for name, value in ids.items()]
+        noted = [f"external_ids:{name}={json.dumps(value)}" for name, value in ids.items()]
+        argv += ["--", "set", "Interface", port, *noted] if noted else []
     argv += ["--", "clear", "Port", port, "tag", "trunks", "vlan_mode"]
-    columns = {
-        "tag": "" if place.tag is None else str(place.tag),
-        "trunks": ",".join(map(str, sorted(place.trunks))),
-        "vlan_mode": place.mode if place.mode == NATIVE else "",
-    }
-    told = [f"{column}={value}" for column, value in columns.items() if value]
-    argv += ["--", "set", "Port", port, *told] if told else []
+    columns = settings(place)
+    argv += ["--", "set", "Port", port, *columns] if columns else []
     await runner.run(argv)
