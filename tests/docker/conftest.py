@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,34 +42,76 @@ def engine() -> Iterator[Path]:
 @contextlib.contextmanager
 def service_of(*options: str) -> Iterator[Path]:
     """A service with these options of Podman's, and its socket."""
-    if os.geteuid() != 0 or shutil.which("podman") is None or shutil.which("runc") is None:
-        pytest.skip("needs root, Podman and runc")
-    directory = Path(tempfile.mkdtemp(prefix="nospoon-podman-"))
-    podman = [
-        "podman", "--runtime", "runc", "--root", str(directory / "root"),
-        "--runroot", str(directory / "run"), "--tmpdir", str(directory / "tmp"),
-        "--cgroup-manager", "cgroupfs", "--events-backend", "file", *options,
-    ]  # fmt: skip
-    socket = directory / "podman.sock"
-    with (directory / "log").open("w") as log:
-        service = subprocess.Popen(
-            [*podman, "system", "service", "--time=0", f"unix://{socket}"],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=directory,  # conmon writes a file `oom` there
-        )
-    until = time.monotonic() + 20
-    while not socket.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert socket.exists(), (directory / "log").read_text()
-    yield socket
-    subprocess.run([*podman, "rm", "-af", "-t", "0"], capture_output=True, check=False)
-    service.terminate()
-    service.wait(timeout=20)
-    end_all(directory)
-    overlay = str(directory / "root" / "overlay")
-    subprocess.run(["umount", overlay], capture_output=True, check=False)
-    remove_tree(directory)
+    with closing(Service(*options)) as made:
+        yield made.socket
+
+
+class Service:
+    """Podman's, with storage of its own, and these options."""
+
+    def __init__(self, *options: str) -> None:
+        if os.geteuid() != 0 or shutil.which("podman") is None or shutil.which("runc") is None:
+            pytest.skip("needs root, Podman and runc")
+        self.directory = Path(tempfile.mkdtemp(prefix="nospoon-podman-"))
+        self.socket = self.directory / "podman.sock"
+        self._podman = [
+            "podman", "--runtime", "runc", "--root", str(self.directory / "root"),
+            "--runroot", str(self.directory / "run"), "--tmpdir", str(self.directory / "tmp"),
+            "--cgroup-manager", "cgroupfs", "--events-backend", "file", *options,
+        ]  # fmt: skip
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self.socket.unlink(missing_ok=True)
+        with (self.directory / "log").open("w") as log:
+            process = subprocess.Popen(
+                [*self._podman, "system", "service", "--time=0", f"unix://{self.socket}"],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,  # conmon writes a file `oom` there
+            )
+        until = time.monotonic() + 20
+        while not self.socket.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert self.socket.exists(), (self.directory / "log").read_text()
+        return process
+
+    def reboot(self, place: Path, *processes: int) -> None:
+        """That of its host: what runs ends, and with it mounts, also those of nospoon's at `place`,
+        and what is in memory.
+        """
+        listed = [*self._podman, "ps", "-aq", "--no-trunc"]
+        done = subprocess.run(listed, capture_output=True, text=True, check=True)
+        self._process.kill()
+        self._process.wait()
+        for each in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        end_all(self.directory)
+        for each in done.stdout.split():
+            subprocess.run(["runc", "delete", "--force", each], capture_output=True, check=True)
+        for each in (*mounts_below(self.directory), *mounts_below(place)):
+            subprocess.run(["umount", each], check=True)
+        for name in ("run", "tmp"):
+            remove_tree(self.directory / name)
+        self._process = self._started()
+
+    def close(self) -> None:
+        subprocess.run([*self._podman, "rm", "-af", "-t", "0"], capture_output=True, check=False)
+        self._process.terminate()
+        self._process.wait(timeout=20)
+        end_all(self.directory)
+        overlay = str(self.directory / "root" / "overlay")
+        subprocess.run(["umount", overlay], capture_output=True, check=False)
+        remove_tree(self.directory)
+
+
+def mounts_below(directory: Path) -> list[str]:
+    """The last ones first (proc_pid_mountinfo(5), 5)."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [
+        place for line in reversed(lines) if (place := line.split()[4]).startswith(f"{directory}/")
+    ]
 
 
 def end_all(directory: Path) -> None:

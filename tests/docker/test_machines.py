@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.docker.conftest import Service, mounts_below
 from tests.lxc.conftest import image_of
 from tests.lxc.test_machines import REBOOTS, console_of, eventually
 from tests.lxc.test_roots import archive, runs_code
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
+from nospoon.model.connections import Docker
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Kind, Machine, Volume
 from nospoon.providers import openvswitch
@@ -277,6 +280,36 @@ async def test_what_a_container_writes_ends_at_the_size_of_its_root(
     assert filled() == 20 * MEBI
     await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert str(place) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_after_a_reboot_of_its_host_a_container_is_off_and_starts_with_what_it_wrote(
+    bench: Bench, connection: DockerConnection, place: Path
+) -> None:
+    """With its links and the limit of its root."""
+    with closing(Service()) as service:
+        host = replace(connection.host, connection=Docker(str(service.socket)))
+        engine = DockerConnection(
+            host, "kit", LocalRunner(), connection.drivers[Kind.IMAGE]._open,  # type: ignore[attr-defined]
+            root=bench.pool_root, records=str(place / "records"),
+        )  # fmt: skip
+        rebooted = replace(bench, connection=engine)
+        rack, machines = rack_for(rebooted), engine.machine_driver
+        await make(rebooted, *rack.all)
+        await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+        name = f"{rack.pool.key.name}.m0-0"
+        podman(service.socket, "exec", name, "/bin/busybox", "touch", "/kept")
+        directory = directory_of(bench)
+        running = [number(directory / each) for each in ("pid", "init")]
+        service.reboot(place, *running)
+        seen = await found(rebooted, rack.machine)
+        assert (seen.running, seen.live) == (False, None)
+        await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+        podman(service.socket, "exec", name, "/bin/busybox", "test", "-e", "/kept")
+        assert mounts_below(place)
+        await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+        await remove_all(rebooted)
+        await engine.close()
+    assert mounts_below(place) == []
 
 
 async def test_a_root_that_was_lost_and_made_again_is_that_of_its_image(

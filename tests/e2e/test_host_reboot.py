@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +19,7 @@ from uuid import uuid4
 import pytest
 
 from nospoon.runtime.boots import BOOT_ID
+from nospoon.testing.container_root import busybox_root
 from nospoon.testing.rack import Rack, private_rack
 from nospoon.testing.redfish import System
 
@@ -31,6 +33,14 @@ nodes:
 - {name: shut-down}
 - {name: always-on, restore: on}
 """
+CONTAINERS = """
+flavors:
+  small:
+    kind: container
+    memory: 32MiB
+    disks: [{image: busybox.tar, size: 16MiB}]
+    bmc: [ipmi]
+nodes:"""
 EXPECTED = {"stays-off": "off", "comes-back": "on", "shut-down": "off", "always-on": "on"}
 
 
@@ -102,6 +112,48 @@ def test_machines_of_libvirt_get_what_their_policies_say(rack: Rack) -> None:
         virsh("destroy", uuid)
     reboot(rack)
     restored(rack, name)
+
+
+def start_containers_without_the_mount(rack: Rack) -> None:
+    """Linux gives no user namespace a /proc of its own where part of the one before is covered."""
+    program = str(shutil.which("lxc-start"))
+    shutil.copy(program, rack.directory / "lxc-start-itself")
+    wrapper = rack.directory / "lxc-start"
+    itself = f'exec {rack.directory}/lxc-start-itself "$@"'
+    wrapper.write_text(f"#!/bin/sh\numount {BOOT_ID}\n{itself}\n")
+    wrapper.chmod(0o755)
+    *before, mounts, name = rack.prefix
+    rack.prefix = [*before, f"mount --bind {wrapper} {program} && {mounts}", name]
+
+
+@pytest.mark.libvirt
+@pytest.mark.lxc
+def test_containers_get_what_their_policies_say(rack: Rack) -> None:
+    """One without a BMC as well."""
+    name = rack.name()
+    rack.directory.chmod(0o711)
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+    start_containers_without_the_mount(rack)
+    file = rack.file(
+        f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"networks: {{lan: {{}}}}\n{rack.bmc()}"
+        f"{CONTAINERS}{NODES.partition('nodes:')[2]}- {{name: no-bmc, bmc: []}}\n"
+    )
+    rack.run("up", "--yes", file)
+    on = {**dict.fromkeys(EXPECTED, "on"), "no-bmc": "on"}
+    until(lambda: powers(rack, name) == on)
+    for node in ("shut-down", "always-on"):
+        rack.run("node", "power", f"{name}/{node}", "off")
+    until(lambda: powers(rack, name) == {**on, "shut-down": "off", "always-on": "off"})
+    rack.run("daemon", "stop")
+    monitors = [*(rack.directory / "pool" / "lxc").glob(f"nospoon-{name}-*/*/pid")]
+    assert len(monitors) == 3
+    for each in monitors:
+        os.kill(int(each.read_text()), signal.SIGKILL)
+    reboot(rack)
+    until(lambda: powers(rack, name) == {**EXPECTED, "no-bmc": "on"})
+    assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
+    rack.run("down", "--yes", name)
 
 
 @pytest.mark.libvirt
