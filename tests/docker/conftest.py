@@ -88,10 +88,11 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         end_all(self.directory)
-        for each in done.stdout.split():
-            subprocess.run(["runc", "delete", "--force", each], capture_output=True, check=True)
-        for each in (*mounts_below(self.directory), *mounts_below(place)):
-            subprocess.run(["umount", each], check=True)
+        for container in done.stdout.split():
+            argv = ["runc", "delete", "--force", container]
+            subprocess.run(argv, capture_output=True, check=True)
+        for mounted in (*mounts_below(self.directory), *mounts_below(place)):
+            subprocess.run(["umount", mounted], check=True)
         for name in ("run", "tmp"):
             remove_tree(self.directory / name)
         self._process = self._started()
