@@ -26,6 +26,12 @@ from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
 
+UNIFIED = """
+case $(stat -f -c %T /sys/fs/cgroup) in
+  cgroup2fs) ;;
+  *) umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup ;;
+esac && exec "$@"
+"""
 FILE = """\
 cluster: {name}
 {bmc}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}
@@ -54,14 +60,28 @@ services:
 @pytest.fixture(scope="module")
 def rack() -> Iterator[Rack]:
     with private_rack() as made:
-        shutil.copy(asyncio.run(debian_root(CACHE)), made.directory / "root.tar.zst")
-        key = str(made.directory / "key")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        ssh = made.directory / "ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
-        ssh.chmod(0o755)
-        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        prepare(made)
         yield made
+
+
+@pytest.fixture
+def unified() -> Iterator[Rack]:
+    """A daemon that sees control groups of version 2 alone."""
+    with private_rack() as made:
+        prepare(made)
+        made.prefix = ["unshare", "--mount", "sh", "-c", UNIFIED, "sh"]
+        yield made
+
+
+def prepare(rack: Rack) -> None:
+    """An image of Debian, and a key for ssh."""
+    shutil.copy(asyncio.run(debian_root(CACHE)), rack.directory / "root.tar.zst")
+    key = str(rack.directory / "key")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    ssh = rack.directory / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
+    ssh.chmod(0o755)
+    rack.environment["PATH"] = f"{rack.directory}:{rack.environment['PATH']}"
 
 
 def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB") -> str:
@@ -156,6 +176,25 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
 
     rack.run("down", "--yes", name)
     assert left(rack, name) == []
+
+
+def test_systemd_runs_where_control_groups_are_of_version_2_alone(unified: Rack) -> None:
+    """Without limits: controllers that this kernel has in version 1 are not in version 2."""
+    name = unified.name()
+    unified.run("up", "--yes", written(unified, name, unified.bmc(), "said"))
+
+    def on_it(*argv: str) -> str:
+        line = ["node", "exec", f"{name}/box", "-l", "debian", "--", *argv]
+        return unified.run(*line).stdout.strip()
+
+    assert on_it("systemctl", "is-system-running", "--wait") == "running"
+    assert on_it("cloud-init", "status", "--wait").endswith("status: done")
+    assert on_it("stat", "-f", "-c", "%T", "/sys/fs/cgroup") == "cgroup2fs"
+    assert on_it("cat", "/proc/1/cgroup").splitlines()[-1] == "0::/init.scope"
+    unified.run("node", "power", f"{name}/box", "soft")
+    until(lambda: power(unified, name) == "off", "shut down by its guest")
+    unified.run("down", "--yes", name)
+    assert left(unified, name) == []
 
 
 def test_a_link_that_another_program_unplugged_is_plugged_in_again(rack: Rack) -> None:
