@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -47,15 +47,15 @@ def service_of(*options: str) -> Iterator[Path]:
 
 
 class Service:
-    """Podman's, with storage of its own, and these options."""
+    """Podman's, with storage of its own, and these options. `enter`: what runs it elsewhere."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, enter: Sequence[str] = ()) -> None:
         if os.geteuid() != 0 or shutil.which("podman") is None or shutil.which("runc") is None:
             pytest.skip("needs root, Podman and runc")
         self.directory = Path(tempfile.mkdtemp(prefix="nospoon-podman-"))
         self.socket = self.directory / "podman.sock"
         self._podman = [
-            "podman", "--runtime", "runc", "--root", str(self.directory / "root"),
+            *enter, "podman", "--runtime", "runc", "--root", str(self.directory / "root"),
             "--runroot", str(self.directory / "run"), "--tmpdir", str(self.directory / "tmp"),
             "--cgroup-manager", "cgroupfs", "--events-backend", "file", *options,
         ]  # fmt: skip
