@@ -11,8 +11,14 @@ from pathlib import Path
 import pytest
 from tests.docker.conftest import PLACE
 from tests.docker.test_machines import podman
-from tests.lxc import test_kill_points as of_lxc
-from tests.lxc.test_kill_points import Ground, Mortal, open_seed, own_directory, take_down
+from tests.lxc.test_kill_points import (
+    Ground,
+    Mortal,
+    expect_lives,
+    open_seed,
+    own_directory,
+    take_down,
+)
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker
@@ -60,10 +66,5 @@ async def ground(
 async def test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(
     ground: Callable[[], EngineGround],
 ) -> None:
-    await of_lxc.test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(ground)
-
-
-async def test_what_was_interrupted_at_any_command_can_be_removed(
-    ground: Callable[[], EngineGround],
-) -> None:
-    await of_lxc.test_what_was_interrupted_at_any_command_can_be_removed(ground)
+    """An engine takes seconds for what liblxc does at once: removals are part of these lives."""
+    await expect_lives(ground, with_removals=True)
