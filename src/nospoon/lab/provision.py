@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nospoon.lab.work import RecipeSet, Run, Size
+from nospoon.lab.work import RecipeSet, Run
 from nospoon.model.boot import BOOT_URL
 from nospoon.model.lab import Distro, Lab
 
@@ -134,11 +134,11 @@ def cluster_name(lab: str, set_id: str) -> str:
     return f"lab-{lab[: 58 - len(number)]}-{number}"
 
 
-def _from_image(made: Mapping[str, Any], size: Size, distro: Distro) -> dict[str, object]:
+def _from_image(given: Mapping[str, object], distro: Distro) -> dict[str, object]:
     """A flavor of machines of the same size, whose first disk is made of an image."""
-    given = dict(made["flavors"][size.flavor] or {})
-    first, *others = given.get("disks") or [USUAL_DISK]
-    root = dict(first) if isinstance(first, dict) else {"size": first}
+    disks = given.get("disks")
+    first, *others = disks if isinstance(disks, list) and disks else [USUAL_DISK]
+    root: dict[str, object] = dict(first) if isinstance(first, dict) else {"size": first}
     for key in ("volume", "format", "checksum"):
         root.pop(key, None)
     root["image"] = distro.image or boot_image_of(distro)
@@ -179,7 +179,10 @@ def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str,
             node["host"] = lab.host
         distro = distro_of(lab, run)
         if distro is not None and (distro.image or distro.has_boot_image):
-            made["flavors"] = {**made["flavors"], run.node: _from_image(made, run.size, distro)}
+            made["flavors"] = {
+                **made["flavors"],
+                run.node: _from_image(made["flavors"][run.size.flavor] or {}, distro),
+            }
             node["flavor"] = run.node
             if distro.image:
                 node["user_data"] = user_data(found, number, lab) or NO_USER_DATA
