@@ -65,7 +65,7 @@ async def test_an_image_is_sent_once_and_goes_with_the_last_cluster_that_uses_it
     (record,) = cloud.images.values()
     assert cloud.uploads[record["id"]] == SHA.encode()
     assert (record["disk_format"], record["min_disk"]) == ("qcow2", 2)
-    assert record["hw_firmware_type"] == "uefi"
+    assert (record["hw_firmware_type"], record["hw_cdrom_bus"]) == ("uefi", "scsi")
     seen = await driver.observe(None)
     assert {(each.tag.cluster, each.key.name, each.fault) for each in seen} == {
         (ONE.cluster, NAME, ""), (OTHER.cluster, NAME, ""),
