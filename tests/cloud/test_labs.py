@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from tests.cloud.test_cloud import connection
 from tests.cloud.test_rack import everything
+from tests.lab.test_cloud_images import USER_DATA
 from tests.lab.test_installers import (
     CRASH,
     INSTALL,
@@ -24,7 +27,8 @@ from tests.lab.test_installers import (
 
 from nospoon.testing import disks
 from nospoon.testing.cloud import OwnCloud
-from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.seeded import READY, seeded_image
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """
@@ -55,6 +59,24 @@ labs:
           {kickstart}
 nodes: []
 """
+IMAGES = """
+cluster: {name}
+{bmc}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: {gateway}}}
+    physnets: {{external: rack}}
+networks: {{external: {{physnet: external}}}}
+flavors: {{small: {{cpus: 1, memory: 512MiB, disks: [1GiB], nics: [{{network: external}}]}}}}
+labs:
+  west:
+    host: cloud
+    minimum_disk: 64MiB
+    distros: {{tiny: {{image: cloud.img, user_data: {{file: user-data}}}}}}
+nodes: []
+"""
+NO_CHECKSUMS = "rmmod virtio_net; modprobe virtio_net csum=0; modprobe"
+"""Its switches compute none (docs/howto/dev-cloud.md)."""
 REQUEST = f"""<recipeSet>
 <recipe><kickstart><![CDATA[{INSTALL + CRASH}]]></kickstart>
 <hostRequires><memory op='&gt;=' value='200'/></hostRequires></recipe>
@@ -135,3 +157,38 @@ def test_a_mixed_set_is_installed_in_the_cloud_panics_once_and_leaves_nothing(
         assert console().startswith(log), "it is kept"
         rack.run("down", "--yes", "--purge", name)
         rack.run("down", "--yes", "--purge", other)
+
+
+@pytest.mark.timeout(400, func_only=True)
+def test_a_server_of_a_cloud_image_runs_its_user_data_and_leaves_nothing(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    member = connection(cloud)
+    before = everything(member)
+    shutil.copy(asyncio.run(seeded_image(CACHE)), rack.directory / "cloud.img")
+    (rack.directory / "user-data").write_text(USER_DATA.replace("modprobe", NO_CHECKSUMS, 1))
+    name = rack.name()
+    here = str(next(IPv4Network(cloud.told["public"]).hosts()))
+    text = IMAGES.format(name=name, bmc=rack.bmc(), gateway=here)
+    rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+    submit = ("request", "submit", rack.file("<hostRequires/>", "any.xml"), "--lab", f"{name}/west")
+    set_id = rack.json(*submit)[0]["set"]
+
+    def show() -> Any:
+        return rack.json("request", "show", set_id)
+
+    def is_ready(shown: Any) -> bool:
+        assert shown["state"] != "ended", json.dumps(shown, indent=1)
+        return bool(shown["leases"][0]["stage"] == "ready")
+
+    until(show, is_ready)
+    log = until(
+        lambda: rack.run("request", "console", f"{set_id}.0").stdout, lambda said: READY in said
+    )
+    assert "guest: label config-2 on /dev/" in log
+    assert f"image: hello {set_id}.0 of root" in log
+    rack.run("request", "release", set_id)
+    ended = until(show, lambda found: found["state"] == "ended")
+    assert ended["result"] == "completed"
+    assert everything(member) == before
+    rack.run("down", "--yes", "--purge", name)
