@@ -683,7 +683,7 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     if not pid:
         raise EngineError("the engine has made no process of it")
     write(directory / "init", f"{pid} {began(pid)}")
-    limit(engine, name, given)
+    limit(engine, name, given, pid)
     delegate(pid)
     for number, nic in enumerate(given["nics"]):
         plug(pid, number, nic)
@@ -694,11 +694,18 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     return console
 
 
-def limit(engine: Engine, name: str, given: Start) -> None:
-    """Memory and swap together: what has no swap is limited all the same."""
+def limit(engine: Engine, name: str, given: Start, pid: int) -> None:
+    """Version 1 counts what is swapped out with memory, where the kernel counts it at all; version
+    2 gives a container all the swap of its host, if it is not limited to none.
+    """
+    memory = {"limit": given["memory"]}
+    for line in content(Path(f"/proc/{pid}/cgroup")).decode().splitlines():
+        number, _, path = line.split(":", 2)
+        if number == "0" and Path(f"/sys/fs/cgroup{path}/memory.swap.max").exists():
+            memory["swap"] = given["memory"]  # of both together (config-linux.md of runtime-spec)
     body = {
         "cpu": {"quota": given["cpus"] * 100_000, "period": 100_000},
-        "memory": {"limit": given["memory"]},
+        "memory": memory,
         "pids": {"limit": given["pids"]},
     }
     engine.call("POST", f"{LIBPOD}/containers/{name}/update", body=body)
