@@ -1,7 +1,8 @@
-"""Upgrade and rollback of a container and of a VM beside the first `up` and a power cycle.
+"""Upgrade and rollback of a container and of a VM beside the first `up`, a power cycle, and the same
+of bare metal, whose disk is made again each time.
 
-Each node is made from an image, gets another one, and returns to the first. Measured: seconds of a
-command, and how long the node was off meanwhile, by its power as `node show` says it.
+Each node is made from an image, gets another one, and returns to the first. Measured: seconds until
+it runs, and how long it was off meanwhile, by its power as `node show` says it.
 
 usage: upgrade.py [--size MIB]   (of random data in each image; needs root, libvirt and lxc)
 """
@@ -21,7 +22,8 @@ from typing import Self
 from measure import asked, private_daemon, report, timed
 from nospoon.testing.container_root import busybox_root
 
-KINDS = ("container", "vm")
+KINDS = ("baremetal", "container", "vm")
+"""The first is the reference of the others."""
 
 
 def container(size: int, version: str) -> bytes:
@@ -39,7 +41,11 @@ def vm(size: int, version: str) -> bytes:
     return version.encode().ljust(512, b"\0") + os.urandom(size)
 
 
-MADE: Mapping[str, Callable[[int, str], bytes]] = {"container": container, "vm": vm}
+MADE: Mapping[str, Callable[[int, str], bytes]] = {
+    "baremetal": vm,
+    "container": container,
+    "vm": vm,
+}
 
 
 class Watch:
@@ -67,31 +73,36 @@ class Watch:
         self._thread.join()
 
 
-def measure(env: Mapping[str, str], place: Path, kind: str, size: int) -> None:
-    """One kind, from its first `up` to its end."""
+def measure(env: Mapping[str, str], place: Path, kind: str, size: int) -> dict[str, float]:
+    """One kind, from its first `up` to its end: seconds of each change."""
     name, node = f"upgrade-{kind}", f"upgrade-{kind}/n"
     images = {each: MADE[kind](size, each) for each in ("a", "b")}
     file = place / f"{kind}.yaml"
     file.write_text(
         f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
-        f"networks: {{lan: {{}}}}\nnodes: [{{name: n, kind: {kind}, image: {kind}.image, "
-        f"memory: 128MiB, nics: lan}}]\n"
+        f"networks: {{lan: {{}}}}\nnodes: [{{name: n, kind: {kind}, nics: lan, "
+        f"disks: [{{image: {kind}.image, size: 1GiB}}], memory: 128MiB}}]\n"
     )
 
     def up(image: str) -> float:
         (place / f"{kind}.image").write_bytes(images[image])
-        return timed("up", "--yes", str(file), env=env)
+        seconds = timed("up", "--yes", str(file), env=env)
+        if kind == "baremetal":  # its deployer powers it on
+            seconds += timed("node", "power", node, "on", env=env)
+        return seconds
 
     made = up("a")
     report(f"{kind}: first up", made)
     cycle = timed("node", "power", node, "cycle", env=env)
     report(f"{kind}: power cycle", cycle)
+    found: dict[str, float] = {}
     for what, image in (("upgrade", "b"), ("rollback", "a")):
         with Watch(env, node) as watch:
-            seconds = up(image)
-        report(f"{kind}: {what}", seconds, reference=made, of="the first up")
+            found[what] = up(image)
+        report(f"{kind}: {what}", found[what], reference=made, of="the first up")
         report(f"{kind}: off meanwhile", watch.off)
     timed("down", "--yes", "--purge", name, env=env)
+    return found
 
 
 def main() -> None:
@@ -100,8 +111,11 @@ def main() -> None:
     size = parser.parse_args().size << 20
     with private_daemon() as env:
         place = Path(env["NOSPOON_STATE_DIR"]).parent
-        for kind in KINDS:
-            measure(env, place, kind, size)
+        found = {kind: measure(env, place, kind, size) for kind in KINDS}
+        first = found[KINDS[0]]
+        for kind in KINDS[1:]:
+            for what, seconds in found[kind].items():
+                report(f"{kind}: {what}", seconds, reference=first[what], of="bare metal's")
 
 
 if __name__ == "__main__":
