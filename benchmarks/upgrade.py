@@ -1,4 +1,4 @@
-"""Upgrade and rollback of a container and of a VM beside the first `up`, a power cycle, and the same
+"""Upgrade and rollback of a container and of a VM beside the first `up`, a power cycle and the same
 of bare metal, whose disk is made again each time.
 
 Each node is made from an image, gets another one, and returns to the first. Measured: seconds until
