@@ -286,12 +286,12 @@ def said(rack: Rack) -> bool:
 
 
 BEHAVIOUR: dict[str, tuple[str, Callable[[Rack], object], object, object]] = {
-    "power_on": ("2s", lambda rack: power(rack, "on"), "on", "off"),
-    "power_off": ("2s", lambda rack: power(rack, "off"), "off", "on"),
-    "shut_down": ("2s", lambda rack: power(rack, "soft"), "off", "on"),
+    "power_on": ("20s", lambda rack: power(rack, "on"), "on", "off"),
+    "power_off": ("20s", lambda rack: power(rack, "off"), "off", "on"),
+    "shut_down": ("20s", lambda rack: power(rack, "soft"), "off", "on"),
     "power_failures": ("1", lambda rack: power(rack, "off"), "off", "on"),
     "console": ("the Oracle", said, False, True),
-    "boot": ("2s", said, True, False),
+    "boot": ("20s", said, True, False),
 }
 """Field of `simulated` -> another value, what is done, and what comes of it before and after."""
 
