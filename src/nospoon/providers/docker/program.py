@@ -601,10 +601,20 @@ def listed(engine: Engine, kind: str, root: str) -> list[tuple[Listed, str]]:
 # Power
 
 
+def settings(directory: Path) -> Start:
+    """With what it starts. Versions before `bound_root` named no file of its root, which is beside
+    its directory. Raises `OSError`, `ValueError`.
+    """
+    given: Start = json.loads((directory / "start.json").read_bytes())
+    root = given["container"].removeprefix(f"{directory.parent.name}.")
+    given.setdefault("volume", str(directory.parent / f"{root}.volume"))
+    return given
+
+
 def start(engine: Engine, place: str) -> None:
     """By the settings beside it. Returns when it runs; the keeper goes on."""
     directory = Path(place)
-    given = json.loads((directory / "start.json").read_bytes())
+    given = settings(directory)
     hold(directory)
     end(engine, directory, given)
     if engine.container(given["container"]) is None:
@@ -623,7 +633,7 @@ def tend(engine: Engine, place: str) -> None:
     """A keeper for one that runs and has none: another program killed it."""
     directory = Path(place)
     try:
-        given = json.loads((directory / "start.json").read_bytes())
+        given = settings(directory)
         hold(directory, patience=0.0)
     except (OSError, ValueError, EngineError):
         return
@@ -854,7 +864,7 @@ def kill(engine: Engine, place: str) -> None:
     """At once, and its keeper before it, which would start it again."""
     directory = Path(place)
     try:
-        given = json.loads((directory / "start.json").read_bytes())
+        given = settings(directory)
         hold(directory)
     except (OSError, ValueError):
         return
@@ -894,7 +904,7 @@ def shut_down(place: str) -> None:
 
 def show_console(engine: Engine, place: str) -> None:
     """What it says to standard output, and standard input typed."""
-    given = json.loads((Path(place) / "start.json").read_bytes())
+    given = settings(Path(place))
     console = engine.console(given["container"])
 
     def type_all() -> None:
