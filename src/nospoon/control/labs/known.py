@@ -10,7 +10,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.errors import Conflict
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import RecipeSet
-from nospoon.model.lab import Lab, Registered
+from nospoon.model.lab import Inventory, Lab, Registered
 from nospoon.model.principal import OwnerId
 from nospoon.plan.words import counted
 
@@ -56,11 +56,20 @@ class KnownLabs:
         return replace(lab, machines=tuple(machines))
 
     def _with_inventories(self, key: str, lab: Lab) -> Lab:
-        machines = (
-            each.with_inventory(self._scheduler.state_of(key, each.name).found)
-            for each in lab.machines
-        )
+        machines = (each.with_inventory(self._found(key, each)) for each in lab.machines)
         return replace(lab, machines=tuple(machines))
+
+    def _found(self, key: str, machine: Registered) -> Inventory | None:
+        """What a machine's inventory gives it: no MAC that another cluster's lab has by now."""
+        found = self._scheduler.state_of(key, machine.name).found
+        if found is None or machine.macs or not any(self._has_other(key, m) for m in found.macs):
+            return found
+        return replace(found, macs=())
+
+    def _has_other(self, key: str, mac: str) -> bool:
+        """Whether a lab of another cluster than this lab's has a MAC."""
+        own = self.clusters[key]
+        return any(self.clusters[other] != own for other in self._of_mac.get(mac, ()))
 
     def _put(self, known: KnownLab) -> None:
         self._forget_macs(known.key)

@@ -1,0 +1,42 @@
+"""Which machine a MAC address is of."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from nospoon.control.labs.known import KnownLabs
+from nospoon.lab.scheduler import Scheduler
+from nospoon.model.lab import Inventory, Lab, Registered
+
+MAC = "52:54:00:00:00:01"
+THIEF, OWNER = 1001, 1002
+
+
+def test_an_inventory_takes_no_mac_that_another_cluster_has_by_now() -> None:
+    """What a machine reports of itself is believed as long as no other has it: an inventory that
+    waits behind another address of its BMC is checked again when it counts again.
+    """
+    scheduler, thiefs, owners = Scheduler(), uuid4(), uuid4()
+    labs = KnownLabs(scheduler, lambda: None)
+    machine = Registered("m", address="192.0.2.1")
+    found = Inventory(1, machine.bmc, "x86_64", 512, 4, macs=(MAC,))
+    labs.put(thiefs, THIEF, "thief", [Lab("dev", machines=(machine,))])
+    (key,) = labs.known
+    scheduler.leave(key, "m", found)
+    labs.inventoried(key)
+    assert labs.registered(MAC) == (labs.known[key], "m")
+
+    elsewhere = Registered("m", address="192.0.2.2")
+    labs.put(thiefs, THIEF, "thief", [Lab("dev", machines=(elsewhere,))])
+    registered = [Lab("dev", machines=(Registered("victim", macs=(MAC,)),))]
+    labs.require_own_macs(owners, registered)
+    labs.put(owners, OWNER, "own", registered)
+    labs.put(thiefs, THIEF, "thief", [Lab("dev", machines=(machine,))])
+    labs.put(owners, OWNER, "own", registered)  # as with each change of the file
+
+    labs.require_own_macs(owners, registered)
+    has = labs.registered(MAC)
+    assert has is not None
+    assert (has[0].owner, has[1]) == (OWNER, "victim")
+    assert labs.known[key].machines["m"].macs == ()
+    assert labs.known[key].machines["m"].cpus == 4, "the rest of the inventory counts"
