@@ -23,7 +23,7 @@ def test_an_inventory_takes_no_mac_that_another_cluster_has_by_now() -> None:
     labs.put(thiefs, THIEF, "thief", [Lab("dev", machines=(machine,))])
     (key,) = labs.known
     scheduler.leave(key, "m", found)
-    labs.inventoried(key)
+    labs.inventoried(key, "m")
     assert labs.registered(MAC) == (labs.known[key], "m")
 
     elsewhere = Registered("m", address="192.0.2.2")
@@ -40,3 +40,24 @@ def test_an_inventory_takes_no_mac_that_another_cluster_has_by_now() -> None:
     assert (has[0].owner, has[1]) == (OWNER, "victim")
     assert labs.known[key].machines["m"].macs == ()
     assert labs.known[key].machines["m"].cpus == 4, "the rest of the inventory counts"
+
+
+def test_an_inventory_changes_its_machine_alone() -> None:
+    """A lab may have 20,000 machines: all of them merged again is most of a second of the loop."""
+    scheduler, calls = Scheduler(), list[str]()
+    labs = KnownLabs(scheduler, lambda: calls.append("changed"))
+    others = ("52:54:00:00:00:02", "52:54:00:00:00:03")
+    machines = [Registered(f"m{n}", address=f"192.0.2.{n}") for n in (1, 2)]
+    labs.put(uuid4(), OWNER, "own", [Lab("dev", machines=tuple(machines))])
+    (key,) = labs.known
+    first, second = labs.known[key].lab.machines
+    for mac in (MAC, *others):
+        scheduler.leave(key, "m2", Inventory(1, second.bmc, "x86_64", 512, 4, macs=(mac,)))
+        labs.inventoried(key, "m2")
+        assert labs.known[key].lab.machines[0] is first
+        assert labs.known[key].machines["m2"].macs == (mac,)
+        assert labs.registered(mac) == (labs.known[key], "m2")
+    assert labs.registered(MAC) is None
+    assert scheduler.labs[key] is labs.known[key].lab
+    labs.inventoried(key, "of another file")
+    assert len(calls) == 1 + 3

@@ -15,6 +15,7 @@ class Ended(Engine):
     """Has one container, which has no process any more."""
 
     def container(self, name: str) -> Container | None:
+        del name
         state = program.ContainerState(Status="exited", Pid=0, ExitCode=0)
         return Container(State=state, Config={"Labels": {}}, GraphDriver=None)
 

@@ -123,7 +123,7 @@ class Board:
             elif record.get("drained"):
                 self.scheduler.drained.add(key)
         for key in {key for key, _ in self.scheduler.machines}:
-            self.labs.inventoried(key)
+            self.labs.restored(key)
         rows = await self._database.call(stored.active)
         sets = []
         for row in rows:

@@ -119,7 +119,8 @@ class Inventories:
     async def _end(self, key: str, machine: str, found: Inventory | None) -> None:
         def end() -> Sequence[Effect]:
             self.board.scheduler.leave(key, machine, found)
-            self.board.labs.inventoried(key)
+            if found is not None:
+                self.board.labs.inventoried(key, machine)
             self.board.scheduler.undecided = True
             return []
 

@@ -42,12 +42,22 @@ class KnownLabs:
             self._put(KnownLab(key, owner, cluster, self._with_inventories(key, lab)))
         self._changed()
 
-    def inventoried(self, key: str) -> None:
-        """Inventories of machines of a lab are others."""
-        if (known := self.known.get(key)) is not None:
-            lab = self._with_inventories(key, self._filed[key])
-            self._put(KnownLab(key, known.owner, known.cluster, lab))
-            self._changed()
+    def restored(self, key: str) -> None:
+        """Inventories of machines of a lab are there: those of the store."""
+        known = self.known[key]
+        lab = self._with_inventories(key, self._filed[key])
+        self._put(KnownLab(key, known.owner, known.cluster, lab))
+        self._changed()
+
+    def inventoried(self, key: str, machine: str) -> None:
+        """The inventory of a machine is another; of one that its file has no more, nothing."""
+        if (known := self.known.get(key)) is None or machine not in known.machines:
+            return
+        filed = next(each for each in self._filed[key].machines if each.name == machine)
+        self._forget_macs(key, [known.machines[machine]])
+        now = filed.with_inventory(self._found(key, filed))
+        self._know(KnownLab(key, known.owner, known.cluster, self.with_machine(key, now)), [now])
+        self._changed()
 
     def with_machine(self, key: str, machine: Registered) -> Lab:
         """A lab with one of its machines as it will be."""
@@ -72,10 +82,14 @@ class KnownLabs:
         return any(self.clusters[other] != own for other in self._of_mac.get(mac, ()))
 
     def _put(self, known: KnownLab) -> None:
-        self._forget_macs(known.key)
+        self._forget_all_macs(known.key)
+        self._know(known, known.lab.machines)
+
+    def _know(self, known: KnownLab, changed: Iterable[Registered]) -> None:
+        """`changed`: machines whose MACs are not those of a lab yet."""
         self.known[known.key] = known
         self._scheduler.put_lab(known.key, known.lab)
-        for machine in known.lab.machines:
+        for machine in changed:
             for mac in machine.macs:
                 self._of_mac.setdefault(mac, {})[known.key] = machine.name
 
@@ -85,14 +99,17 @@ class KnownLabs:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        self._forget_macs(key)
+        self._forget_all_macs(key)
         del self.clusters[key], self.known[key], self._filed[key]
         self._scheduler.drop_lab(key)
         self._changed()
 
-    def _forget_macs(self, key: str) -> None:
+    def _forget_all_macs(self, key: str) -> None:
         known = self.known.get(key)
-        for machine in known.lab.machines if known is not None else ():
+        self._forget_macs(key, known.lab.machines if known is not None else ())
+
+    def _forget_macs(self, key: str, machines: Iterable[Registered]) -> None:
+        for machine in machines:
             for mac in machine.macs:
                 labs = self._of_mac.get(mac, {})
                 labs.pop(key, None)
