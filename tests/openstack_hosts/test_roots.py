@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -29,6 +31,8 @@ from nospoon.model.resources import (
 )
 from nospoon.model.seed import Seed
 from nospoon.plan.identity import node_uuid
+from nospoon.providers import cloud_calls
+from nospoon.providers.openstack import roots
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud, connected
 
@@ -143,3 +147,29 @@ async def test_a_server_of_an_image_gets_its_user_data_on_a_config_drive_and_run
     assert event.power is PowerState.ON
     (seen,) = await connection.machine_driver.observe(ONE.cluster)
     assert seen.shape == server().shape
+
+
+async def test_an_image_may_take_longer_to_send_than_a_call_may_take(
+    cloud: FakeCloud, connection: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, clock, pieces = [0.0], time.monotonic, 4
+    content, send = len(SHA), roots.File.__iter__
+
+    def slowly(file: roots.File) -> Iterator[bytes]:
+        """Five minutes in all: a call has two."""
+        for piece in send(file):
+            yield piece
+            late[0] += 300 / pieces
+
+    ahead = SimpleNamespace(monotonic=lambda: clock() + late[0])
+    monkeypatch.setattr(cloud_calls, "time", ahead)
+    monkeypatch.setattr(roots, "CHUNK", content // pieces)
+    monkeypatch.setattr(roots.File, "__iter__", slowly)
+    monkeypatch.setattr(roots, "SLOWEST", content / 600)
+    driver = connection.drivers[Kind.IMAGE]
+    await driver.create(image(), ONE)
+    assert list(cloud.uploads.values()) == [SHA.encode()]
+    monkeypatch.setattr(roots, "SLOWEST", content / 60)
+    with pytest.raises(ProviderError):
+        await driver.create(image(replace(SHAPE, sha256="cd" * 32)), ONE)
+    assert len(cloud.images) == 1, "the other one is not left"

@@ -25,6 +25,10 @@ LONG = "X-Nospoon-Long"
 """Header of requests whose answers may be long, which is not sent. Those that keystoneauth makes by
 itself, for tokens and versions of APIs, have none, and it keeps what they are answered.
 """
+SENDS = "X-Nospoon-Sends"
+"""Header of requests that send much: seconds that they may take beyond what others may. It is not
+sent.
+"""
 BETWEEN = (b",", b"[", b"{")
 """Each value of a JSON text comes after one of these, or begins with it."""
 LONGEST_NUMBER = 400

@@ -16,7 +16,7 @@ from keystoneauth1.session import TCPKeepAliveAdapter
 from typing_extensions import override
 
 from nospoon.providers import cloud_lines
-from nospoon.providers.answers import BETWEEN, LONG, value_of
+from nospoon.providers.answers import BETWEEN, LONG, SENDS, value_of
 from nospoon.providers.cloud_calls import within
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import OurWords
@@ -60,11 +60,13 @@ class BoundedAdapter(TCPKeepAliveAdapter):
         self, request: requests.PreparedRequest, stream: bool = False, *args: object, **how: object
     ) -> requests.Response:
         """Raises `RequestException`."""
-        with within(MAX_SECONDS):
-            return self._sent(request, *args, **how)
+        seconds = MAX_SECONDS + float(request.headers.pop(SENDS, "0"))
+        with within(seconds):
+            return self._sent(request, self._now() + seconds, *args, **how)
 
-    def _sent(self, request: requests.PreparedRequest, *args: Any, **how: Any) -> requests.Response:
-        deadline = self._now() + MAX_SECONDS
+    def _sent(
+        self, request: requests.PreparedRequest, deadline: float, *args: Any, **how: Any
+    ) -> requests.Response:
         is_long = request.headers.pop(LONG, None) is not None or not self._marked
         request.headers["Accept-Encoding"] = "identity"
         answer = super().send(request, True, *args, **how)  # noqa: FBT003  (theirs)

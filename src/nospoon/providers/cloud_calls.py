@@ -67,14 +67,17 @@ class Calls:
         self._threads, self._seconds = threads, seconds
         self._free = asyncio.Semaphore(parallel)
 
-    async def run(self, call: Callable[[], R]) -> R:
-        """What the call returns. Its thread goes on when the caller is cancelled, up to its end."""
+    async def run(self, call: Callable[[], R], *, longer: float = 0.0) -> R:
+        """What the call returns. Its thread goes on when the caller is cancelled, up to its end.
+        `longer`: seconds that it may take beyond what others may.
+        """
         async with self._free:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._bounded, call)
+            seconds = self._seconds + longer
+            return await loop.run_in_executor(self._threads, self._bounded, call, seconds)
 
-    def _bounded(self, call: Callable[[], R]) -> R:
-        with within(self._seconds):
+    def _bounded(self, call: Callable[[], R], seconds: float) -> R:
+        with within(seconds):
             return call()
 
 

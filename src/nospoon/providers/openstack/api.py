@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from urllib.parse import urlencode
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.providers.answers import Adapter, How, decoded, judged, received, words_of
+from nospoon.providers.answers import SENDS, Adapter, How, decoded, judged, received, words_of
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
@@ -105,6 +105,7 @@ class Api:
         body: Mapping[str, object] | None = None,
         *,
         read: Callable[[A], R],
+        sends: float = 0.0,
         **how: Unpack[How],
     ) -> R: ...
 
@@ -115,6 +116,8 @@ class Api:
         method: str,
         path: str,
         body: Mapping[str, object] | None = None,
+        *,
+        sends: float = 0.0,
         **how: Unpack[How],
     ) -> object: ...
 
@@ -126,15 +129,18 @@ class Api:
         body: Mapping[str, object] | None = None,
         *,
         read: Callable[[Any], object] = _as_it_is,
+        sends: float = 0.0,
         **how: Unpack[How],
     ) -> object:
         """What `read` makes of the decoded answer, None for nothing, in the call's thread; without
         it an answer of at most `LARGEST` bytes. What the cloud puts off is asked again, as late as
-        it says. `how`: more for requests.
+        it says. `sends`: seconds that what it sends may take; `how`: more for requests.
         """
+        if sends:
+            how["headers"] = {**how.get("headers", {}), SENDS: f"{sends:.3f}"}
         for last in (*(False,) * (TRIES - 1), True):
             asked = partial(self._asked, service, method, path, body, how, read, last=last)
-            value, rest = await self._calls.run(asked)
+            value, rest = await self._calls.run(asked, longer=sends)
             if rest is None:
                 return value
             await asyncio.sleep(rest)

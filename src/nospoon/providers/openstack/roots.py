@@ -8,6 +8,7 @@ https://docs.openstack.org/api-ref/image/v2/
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.base import OpenImage
+from nospoon.providers.cloud_calls import patience
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import FIRMWARES, READY, SHUT_DOWN
@@ -40,11 +42,13 @@ emulated machine with UEFI (libata waited in vain), and kernels for clouds have 
 """
 PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 CHUNK, GIB = 1 << 20, 1 << 30
+SLOWEST = 1 << 20
+"""Bytes a second that a cloud takes of an image, at least."""
 Record = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class File:
     """A file as it is sent, from its beginning each time that it is read."""
 
     path: Path
@@ -52,6 +56,7 @@ class _File:
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
             while piece := file.read(CHUNK):
+                patience(None)  # a cloud may take them as slowly as it likes
                 yield piece
 
 
@@ -122,8 +127,9 @@ class RootImageDriver:
                 Service.GLANCE,
                 "PUT",
                 f"/images/{made['id']}/file",
-                data=_File(path),
+                data=File(path),
                 headers={"Content-Type": "application/octet-stream"},
+                sends=(await asyncio.to_thread(path.stat)).st_size / SLOWEST,
             )
         except ProviderError:
             await self._delete(made)
