@@ -79,6 +79,7 @@ class Inventories:
             registered = known.machines[machine]
             record = await self._reported(running, known, registered, limit)
             found = inventory_of(record, bmc=registered.bmc, at=self.clock())
+            self._require_known(key, machine)
             of_lab = self.board.labs.with_machine(key, registered.with_inventory(found))
             self.board.labs.require_own_macs(self.board.labs.clusters[key], [of_lab])
         except BaseException:
@@ -89,7 +90,7 @@ class Inventories:
                 await self.racks.off(known, known.machines[machine])
             finally:
                 await self._end(key, machine, found)
-        known = self.board.known[key]
+        known = self._require_known(key, machine)
         row = views.machine_row(self.board, known, known.machines[machine])
         message = f"machine {machine}: {row.cpus} CPUs, {row.memory_mib} MiB"
         return Ended(OperationState.DONE, message, {"machine": msgspec.to_builtins(row)})
@@ -97,8 +98,7 @@ class Inventories:
     def require_free(self, key: str, machine: str) -> None:
         """Raises `Conflict` for a machine that others have, and `NotFound` for none."""
         scheduler = self.board.scheduler
-        if key not in self.board.known or machine not in self.board.known[key].machines:
-            raise NotFound(f"there is no machine {machine} any more")
+        self._require_known(key, machine)
         state, holder = scheduler.state_of(key, machine), scheduler.holder(key, machine)
         if holder:
             raise Conflict(f"recipe set {holder} has machine {machine}")
@@ -107,14 +107,24 @@ class Inventories:
         if (key, machine) in scheduler.probed:
             raise Conflict(f"the inventory of machine {machine} is being taken")
 
+    def _require_known(self, key: str, machine: str) -> KnownLab:
+        """Its lab. Raises `NotFound` where that, or the machine, is not in a file any more."""
+        known = self.board.known.get(key)
+        if known is None or machine not in known.machines:
+            raise NotFound(f"there is no machine {machine} any more")
+        return known
+
     async def _begin(self, key: str, machine: str) -> KnownLab:
+        found = []
+
         def begin() -> Sequence[Effect]:
             self.require_free(key, machine)
+            found.append(self.board.known[key])
             self.board.scheduler.probe(key, machine)
             return []
 
         await self.board.do(begin)
-        return self.board.known[key]
+        return found[0]
 
     async def _end(self, key: str, machine: str, found: Inventory | None) -> None:
         def end() -> Sequence[Effect]:
@@ -135,6 +145,12 @@ class Inventories:
         arch = Arch.AARCH64 if machine.arch == Arch.AARCH64 else Arch.X86_64
         running.note("Building the probe, unless it is in the cache")
         probe = await self.build_probe(arch)
+        if any(uuids & each.uuids for each in self._awaited.values()):
+            raise Conflict(
+                f"machine {machine.name}: another inventory is taken of a machine whose BMC shows "
+                "the same UUID",
+                hint="Write `macs` of the machine, by which it is known instead.",
+            )
         reported = asyncio.get_running_loop().create_future()
         secret = secrets.token_urlsafe(24)
         self._awaited[secret] = Awaited(known, machine, uuids, arch, probe, reported)
