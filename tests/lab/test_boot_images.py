@@ -42,6 +42,9 @@ class Uploads:
         del owner
         return self.path(sha256).exists()
 
+    def require_space(self, amount: int, *, copies: int, owner: int | None) -> None:
+        del amount, copies, owner
+
     async def fetch_once(self, source: str, *, owner: int | None = None) -> str:
         del owner
         name = source.rpartition("/")[2]

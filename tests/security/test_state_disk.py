@@ -15,11 +15,14 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.simulated import MOST_CONSOLE
-from nospoon.control.content.space import MOST_FILES, text_of
+from nospoon.control.content.files import Files
+from nospoon.control.content.space import MOST_FILES, OutOfSpace, Space, text_of
+from nospoon.control.labs.installers import Installers
 from nospoon.control.planning.saved import MOST_CLUSTERS, MOST_LOGINS, save
 from nospoon.errors import Conflict, SpecError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack, Simulated, Simulation
+from nospoon.model.lab import Distro
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.providers.base import Medium
 from nospoon.providers.openstack.drives import KeptMedia
@@ -314,3 +317,32 @@ async def test_a_medium_in_several_drives_is_kept_once(tmp_path: Path) -> None:
     assert found is not None
     assert found.read_text() == "ab" * 500
     assert drives.size(lambda machine: machine == second) == 1000
+
+
+async def test_a_boot_image_of_a_lab_leaves_the_reserve_of_the_disk_free(tmp_path: Path) -> None:
+    """It lies twice on the disk before it is an upload."""
+    made, parts = list[Path](), [b"a kernel", b"a ramdisk"]
+    digests = [hashlib.sha256(each).hexdigest() for each in parts]
+
+    class Fetched(Files):
+        async def fetch_once(self, source: str, *, owner: int | None = None) -> str:
+            del owner
+            return source
+
+    async def make(kernel: Path, initrd: Path, image: Path) -> None:
+        image.write_bytes(kernel.read_bytes() + initrd.read_bytes())
+        made.append(image)
+
+    (tmp_path / "uploads").mkdir()
+    for digest, part in zip(digests, parts, strict=True):
+        (tmp_path / "uploads" / digest).write_bytes(part)
+    size = sum(map(len, parts))
+    free = [1000 + 2 * size - 1]
+    space = Space(tmp_path / "uploads", reserve=1000, free=lambda _: free[0])
+    installers = Installers(Fetched(tmp_path / "uploads", space), make, tmp_path / "work")
+    with pytest.raises(OutOfSpace):
+        await installers.image_of(Distro("d", *digests), OWNER)
+    assert made == []
+    free[0] += 1
+    await installers.image_of(Distro("d", *digests), OWNER)
+    assert len(made) == 1

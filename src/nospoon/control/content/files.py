@@ -104,6 +104,13 @@ class Files:
             raise NotFound(f"no file with SHA-256 {sha256} was uploaded")
         return found
 
+    def require_space(self, amount: int, *, copies: int, owner: int | None) -> None:
+        """Raises `OutOfSpace` where the disk cannot take so many bytes as often, or their owner may
+        not have them once more.
+        """
+        self.space.refuse_full(amount * copies)
+        self.space.refuse_beyond(owner, amount)
+
     def has(self, sha256: str) -> bool:
         return bool(_DIGEST.match(sha256)) and (self.directory / sha256).is_file()
 

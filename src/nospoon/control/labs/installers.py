@@ -17,6 +17,8 @@ from nospoon.model.principal import OwnerId
 from nospoon.runtime.turns import Turns
 
 CHUNK = 1 << 20
+COPIES = 2
+"""Of an image that was just made: in its directory, and among the uploads."""
 MakeImage = Callable[[Path, Path, Path], Awaitable[None]]
 """Kernel, initial ramdisk, and where their image is to be."""
 
@@ -26,6 +28,7 @@ class Files(Protocol):
 
     def path(self, sha256: str) -> Path: ...
     def wanted(self, sha256: str, *, owner: int | None = None) -> bool: ...
+    def require_space(self, amount: int, *, copies: int, owner: int | None) -> None: ...
     async def fetch_once(self, source: str, *, owner: int | None = None) -> str: ...
     async def receive(
         self,
@@ -62,6 +65,8 @@ class Installers:
             return made
 
     async def _image(self, kernel: Path, initrd: Path, owner: OwnerId) -> str:
+        content = await asyncio.to_thread(_size, kernel, initrd)
+        self.files.require_space(content, copies=COPIES, owner=owner)
         self.work.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.work, prefix=".building-") as place:
             image = Path(place) / "image"
@@ -70,6 +75,10 @@ class Installers:
             size = image.stat().st_size
             await self.files.receive(digest, _read(image), owner=owner, announced=size)
             return digest
+
+
+def _size(*files: Path) -> int:
+    return sum(each.stat().st_size for each in files)
 
 
 def _digest(path: Path) -> str:
