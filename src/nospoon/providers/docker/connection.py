@@ -55,8 +55,9 @@ class DockerConnection(ContainerConnection):
         return replace(await super().capabilities(), unlimited_roots=unlimited)
 
     async def free_space(self, pools: str) -> int:
-        """Where the engine keeps roots."""
-        return await super().free_space((await self._host.facts()).directory or pools)
+        """Roots with a limit are files in pools; the engine keeps others in its own directory."""
+        facts = await self._host.facts()
+        return await super().free_space((facts.unlimited_roots and facts.directory) or pools)
 
     async def check(self) -> None:
         """Raises `HostUnreachable`, `MissingTool`, or `ProviderError` where the engine cannot."""
