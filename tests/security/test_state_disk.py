@@ -15,11 +15,12 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.simulated import MOST_CONSOLE
+from nospoon.control.content.fetch import Transfer
 from nospoon.control.content.files import Files
-from nospoon.control.content.space import MOST_FILES, OutOfSpace, Space, text_of
+from nospoon.control.content.space import MOST_FILES, Space, text_of
 from nospoon.control.labs.installers import Installers
 from nospoon.control.planning.saved import MOST_CLUSTERS, MOST_LOGINS, save
-from nospoon.errors import Conflict, SpecError
+from nospoon.errors import Conflict, OutOfSpace, SpecError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack, Simulated, Simulation
 from nospoon.model.lab import Distro
@@ -325,8 +326,10 @@ async def test_a_boot_image_of_a_lab_leaves_the_reserve_of_the_disk_free(tmp_pat
     digests = [hashlib.sha256(each).hexdigest() for each in parts]
 
     class Fetched(Files):
-        async def fetch_once(self, source: str, *, owner: int | None = None) -> str:
-            del owner
+        async def fetch_once(
+            self, source: str, transfer: Transfer | None = None, *, owner: int | None = None
+        ) -> str:
+            del transfer, owner
             return source
 
     async def make(kernel: Path, initrd: Path, image: Path) -> None:
@@ -336,13 +339,13 @@ async def test_a_boot_image_of_a_lab_leaves_the_reserve_of_the_disk_free(tmp_pat
     (tmp_path / "uploads").mkdir()
     for digest, part in zip(digests, parts, strict=True):
         (tmp_path / "uploads" / digest).write_bytes(part)
-    size = sum(map(len, parts))
+    distro, size = Distro("d", kernel=digests[0], initrd=digests[1]), sum(map(len, parts))
     free = [1000 + 2 * size - 1]
     space = Space(tmp_path / "uploads", reserve=1000, free=lambda _: free[0])
     installers = Installers(Fetched(tmp_path / "uploads", space), make, tmp_path / "work")
     with pytest.raises(OutOfSpace):
-        await installers.image_of(Distro("d", *digests), OWNER)
+        await installers.image_of(distro, OWNER)
     assert made == []
     free[0] += 1
-    await installers.image_of(Distro("d", *digests), OWNER)
+    await installers.image_of(distro, OWNER)
     assert len(made) == 1
