@@ -278,9 +278,11 @@ def message_of(said: bytes) -> str:
         return said[:200].decode(errors="replace").strip()
 
 
-def run(*argv: str, stdin: bytes = b"") -> str:
-    """What a command said. Raises `EngineError` with its last line."""
-    done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
+def run(*argv: str, stdin: bytes = b"", keeps: Sequence[int] = ()) -> str:
+    """What a command said. Raises `EngineError` with its last line. `keeps`: files that it has open
+    until it ends, also where this process is killed before.
+    """
+    done = subprocess.run(argv, input=stdin, capture_output=True, check=False, pass_fds=keeps)
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise EngineError(f"{argv[0]}: {said[-1] if said else done.returncode}")
@@ -476,10 +478,10 @@ def mount_point(volume: Path) -> Path:
 
 
 def make_volume(volume: Path, content: Path, size: int) -> None:
-    """A file system with that directory, which has its name when it is whole."""
+    """A file system with that directory, which has its name when it is whole. One process at a time
+    makes it: who was killed may have left its commands.
+    """
     part, work = Path(f"{volume}.part"), volume.with_name(f".making-{volume.name}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.truncate(size)
     script = """
     mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1"
     mkdir -p -m 700 "$2"
@@ -492,8 +494,15 @@ def make_volume(volume: Path, content: Path, size: int) -> None:
     ' sh "$1" "$2" "$3"
     rmdir "$2"
     """
-    run("sh", "-ec", script, "sh", str(part), str(work), str(content))
-    part.replace(volume)
+    with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o600), "wb") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        if volume.exists():  # another process has made it meanwhile
+            part.unlink(missing_ok=True)
+            return
+        file.truncate(0)
+        file.truncate(size)
+        run("sh", "-ec", script, "sh", str(part), str(work), str(content), keeps=[file.fileno()])
+        part.replace(volume)
 
 
 def link(place: Path, target: Path) -> None:
