@@ -70,3 +70,20 @@ def test_events_are_read_as_what_they_are(tmp_path: Path) -> None:
 def test_what_is_unset_is_not_in_an_answer() -> None:
     node = NodeStatus("n", "h", "unknown", "on", "disk", "", "")
     assert list(record(node)) == ["node", "host", "state", "power", "boot", "bmc", "drift"]
+
+
+@pytest.mark.parametrize("event", [{"state": "done", "result": 7}, {"seq": "one"}])
+def test_an_event_of_another_version_is_one_error_too(
+    tmp_path: Path, event: dict[str, object]
+) -> None:
+    def read(client: Client, path: str) -> list[object]:
+        of_operation = path.startswith("operations")
+        return list(client.operation_events("o") if of_operation else client.set_events("1.1"))
+
+    for path in ("operations/o/events", "requests/1[.]1/events"):
+        with (
+            answering(tmp_path, b"data: %s\n\n" % json.dumps(event).encode()) as client,
+            pytest.raises(NospoonError, match=rf"GET /v1/{path} with something else"),
+        ):
+            read(client, path)
+        (tmp_path / "s").unlink()

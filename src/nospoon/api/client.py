@@ -83,10 +83,7 @@ class Client:
         try:
             return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
-            raise NospoonError(
-                f"the daemon answered {method} {path} with something else than expected: {error}",
-                hint="It may be of another version: `nospoon daemon stop` ends it.",
-            ) from error
+            raise _unexpected(f"{method} {path}", error) from error
 
     def upload(self, sha256: str, content: IO[bytes], size: int) -> None:
         """Send a file's content; the server checks the digest."""
@@ -118,23 +115,19 @@ class Client:
         self, operation: str, *, deadline: float | None = None
     ) -> Iterator[OperationEvent | OperationEnd]:
         """What happens in an operation, as `events`; its end comes last."""
-        import msgspec  # noqa: PLC0415  (as above)
-
-        for event in self.events(f"/v1/operations/{operation}/events", deadline=deadline):
+        for event in self.events(path := f"/v1/operations/{operation}/events", deadline=deadline):
             if "state" in event:
-                yield msgspec.convert(event, OperationEnd)
+                yield _converted(event, OperationEnd, path)
             else:
-                yield msgspec.convert(event, OperationEvent)
+                yield _converted(event, OperationEvent, path)
 
     def set_events(self, set_id: str) -> Iterator[SetEvent | SetEnd]:
         """What happens to a recipe set, as `events`; its end comes last."""
-        import msgspec  # noqa: PLC0415  (as above)
-
-        for event in self.events(f"/v1/requests/{set_id}/events"):
+        for event in self.events(path := f"/v1/requests/{set_id}/events"):
             if "state" in event:
-                yield msgspec.convert(event, SetEnd)
+                yield _converted(event, SetEnd, path)
             else:
-                yield msgspec.convert(event, SetEvent)
+                yield _converted(event, SetEvent, path)
 
     def _line(self, answer: http.client.HTTPResponse, deadline: float | None) -> bytes:
         if deadline is not None and self._channel is not None:
@@ -199,3 +192,20 @@ def _loads(data: bytes) -> Json:
         return json.loads(data)
     except ValueError:
         return {"error": {"message": data.decode(errors="replace")[:500]}}
+
+
+def _converted(event: object, kind: type[T], path: str) -> T:
+    """An event of that path. Raises `NospoonError` as `ask`."""
+    import msgspec  # noqa: PLC0415  (as above)
+
+    try:
+        return msgspec.convert(event, kind)
+    except msgspec.ValidationError as error:
+        raise _unexpected(f"GET {path}", error) from error
+
+
+def _unexpected(asked: str, error: Exception) -> NospoonError:
+    return NospoonError(
+        f"the daemon answered {asked} with something else than expected: {error}",
+        hint="It may be of another version: `nospoon daemon stop` ends it.",
+    )
