@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
+from nospoon.api import long_answers
 from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import MAX_EVENT, details
@@ -52,10 +53,10 @@ async def labs(controller: Controlled, caller: Called) -> list[dict[str, object]
     return records(await controller.labs.rows(caller))
 
 
-@router.get("/labs/{lab:path}/show")
-async def lab(lab: str, controller: Controlled, caller: Called) -> dict[str, object]:
+@router.get("/labs/{lab:path}/show", response_model=dict[str, object])
+async def lab(lab: str, controller: Controlled, caller: Called) -> Response:
     """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
-    return record(await controller.labs.show(caller, lab))
+    return await long_answers.lab(await controller.labs.show(caller, lab))
 
 
 @router.get("/labs/{lab:path}/refusals")

@@ -104,7 +104,13 @@ class Labs:
     async def show(self, caller: Principal, name: str) -> LabDetails:
         """All of one lab but passwords, with its machines and what waits for it."""
         known, _ = await self._lab(caller, name)
-        return views.lab_details(self.board, known)
+        turn, machines = self.board.slices.begin(caller.uid), []
+        for each in known.lab.machines:
+            await turn.rest()
+            machines.append(views.machine_row(self.board, known, each))
+        if known.key not in self.board.known:  # it went meanwhile
+            raise NotFound(f"there is no lab {known.shown} any more")
+        return views.lab_details(self.board, known, machines)
 
     async def refusals(self, caller: Principal, name: str) -> list[RefusedFlavor]:
         """A row for each flavor of which no machine can be made now, and why; none for those who

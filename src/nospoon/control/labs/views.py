@@ -49,7 +49,7 @@ def lab_row(board: Board, known: KnownLab) -> LabSummary:
     )
 
 
-def lab_details(board: Board, known: KnownLab) -> LabDetails:
+def lab_details(board: Board, known: KnownLab, machines: Sequence[MachineStatus]) -> LabDetails:
     lab, free = known.lab, board.scheduler.free(known.key)
     return LabDetails(
         **asdict(lab_row(board, known)),
@@ -74,7 +74,7 @@ def lab_details(board: Board, known: KnownLab) -> LabDetails:
         distros=[each.name for each in lab.distros],
         users=list(lab.users),
         operators=list(lab.operators),
-        machines=[machine_row(board, known, each) for each in lab.machines],
+        machines=machines,
     )
 
 
