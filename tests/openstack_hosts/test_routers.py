@@ -90,6 +90,21 @@ async def test_a_router_that_lost_its_way_is_at_fault_and_mended(
     assert (await only(connection, Kind.ROUTER)).shape == ROUTER.shape
 
 
+async def test_a_router_goes_whose_way_goes_meanwhile(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    await make(connection, LINK, ROUTER)
+    seen = await only(connection, Kind.ROUTER)
+
+    def heard(call: str) -> None:
+        if call.startswith("GET") and "/ports" in call:
+            cloud.ports.clear()
+
+    cloud.heard = heard
+    await connection.drivers[Kind.ROUTER].delete(seen)
+    assert cloud.routers == {}
+
+
 async def test_those_of_others_are_left_unchanged(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:

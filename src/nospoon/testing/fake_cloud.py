@@ -350,7 +350,8 @@ class FakeCloud:
             case "PUT", ["routers", id_, "add_router_interface"]:
                 return self._lead(id_, (await request.json())["subnet_id"])
             case "PUT", ["routers", id_, "remove_router_interface"]:
-                return self._delete("ports", (await request.json())["port_id"])
+                port = (await request.json())["port_id"]
+                return self._delete("ports", port) if port in self.ports else _missing(path)
             case "PUT", [kind, id_] if id_ in getattr(self, kind):
                 ((name, body),) = (await request.json()).items()
                 getattr(self, kind)[id_] |= body

@@ -5,6 +5,7 @@ https://docs.openstack.org/api-ref/network/v2/#routers-routers
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -87,13 +88,12 @@ class RouterDriver:
         there = await self._own(observed.key, observed.tag)
         if there is None:
             return
-        try:
-            for each in await self._led(there):
-                path = f"{PATH}/{there.id}/remove_router_interface"
+        for each in await self._led(there):
+            path = f"{PATH}/{there.id}/remove_router_interface"
+            with contextlib.suppress(Gone):  # it went meanwhile
                 await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": each.id})
+        with contextlib.suppress(Gone):
             await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
-        except Gone:
-            return
 
     async def _lead(self, router: str, network: str) -> None:
         """To each subnet of a network whose gateway it is to be."""
