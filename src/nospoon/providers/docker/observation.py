@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 
 SOCKETS = ("/run/podman/podman.sock", "/run/docker.sock")
 OUT = sys.stdout.buffer
@@ -78,16 +79,19 @@ def check_peer(engine: socket.socket, where: str) -> None:
 
 
 def listed(where: str, kind: str, query: str) -> None:
-    """Podman fails to list what another request is removing at that moment."""
-    for again in (True, True, True, False):
+    """Podman fails to list what another request is removing at that moment, or an import that was
+    cut off.
+    """
+    for pause in (0.05, 0.2, 0.5, 1.0, 2.0, None):
         head, _, body = answer(where, f"/v1.40/{kind}/json?{query}").partition(b"\r\n\r\n")
         status = head.split()[1:2]
         if status == [b"200"]:
             OUT.write(b"listed %s %s\n" % (kind.encode(), body.replace(b"\n", b" ")))
             return
-        if not again or status != [b"500"]:
+        if pause is None or status != [b"500"]:
             why = (body.strip() or head)[:200].decode(errors="replace")
             sys.exit(f"the engine at {where} does not list its {kind}: {why}")
+        time.sleep(pause)
 
 
 def answer(where: str, target: str) -> bytes:
