@@ -66,5 +66,7 @@ async def ground(
 async def test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(
     ground: Callable[[], EngineGround],
 ) -> None:
-    """An engine takes seconds for what liblxc does at once: removals are part of these lives."""
-    await expect_lives(ground, with_removals=True)
+    """An engine takes seconds for what liblxc does at once: removals are part of these lives. One
+    at a time: Podman 4.3 loses layers of an image that one request reads and another removes.
+    """
+    await expect_lives(ground, with_removals=True, at_once=1)

@@ -221,7 +221,9 @@ async def die(ground: Ground, act: Act, point: Point) -> None:
         await act(ground.daemon(at, half=half))
 
 
-async def each_of(some: Sequence[T], check: Callable[[T], Awaitable[None]]) -> None:
+async def each_of(
+    some: Sequence[T], check: Callable[[T], Awaitable[None]], *, at_once: int = AT_ONCE
+) -> None:
     """A few at a time."""
     left = iter(some)
 
@@ -234,7 +236,7 @@ async def each_of(some: Sequence[T], check: Callable[[T], Awaitable[None]]) -> N
                 raise
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             group.create_task(work())
 
 
@@ -244,7 +246,9 @@ async def test_killed_at_any_command_the_next_daemon_ends_as_an_undisturbed_one(
     await expect_lives(ground)
 
 
-async def expect_lives(ground: Callable[[], Ground], *, with_removals: bool = False) -> None:
+async def expect_lives(
+    ground: Callable[[], Ground], *, with_removals: bool = False, at_once: int = AT_ONCE
+) -> None:
     """A life of a cluster has a death in each of its acts. `with_removals`: what every other `up`
     left when it died is removed before the next one.
     """
@@ -266,7 +270,7 @@ async def expect_lives(ground: Callable[[], Ground], *, with_removals: bool = Fa
                 assert await mine.state() == mine.desired(grown=act is Daemon.change)
         assert mine.left() == []
 
-    await each_of(list(zip_longest(*all_points)), check)
+    await each_of(list(zip_longest(*all_points)), check, at_once=at_once)
 
 
 async def test_what_was_interrupted_at_any_command_can_be_removed(
