@@ -152,6 +152,8 @@ def test_what_is_routed_goes_before_its_router_and_that_before_its_network() -> 
     floating = Key(Kind.FLOATING_IP, "cloud", "n-0")
 
     seen = [Observed(each.key, each.shape, TAG) for each in (LINK, ROUTER, PORT)]
+    same_mac = Port("other", MAC)
+    seen.append(Observed(Key(Kind.PORT, "another cloud", "n-0"), same_mac, TAG))
     seen.append(Observed(floating, FloatingIp("external", MAC), TAG))
     found = dependents(seen)
     assert found[ROUTER.key] == [floating]

@@ -266,7 +266,11 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for each in observed
         if isinstance(each.shape, Port)
     }
-    on = {each.shape.mac: each.shape.network for each in observed if isinstance(each.shape, Port)}
+    on = {
+        (each.key.host, each.shape.mac): each.shape.network
+        for each in observed
+        if isinstance(each.shape, Port)
+    }
     routers = {
         (each.key.host, each.shape.network): each.key
         for each in observed
@@ -292,7 +296,8 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case NetbootService(bridge=bridge) | Port(network=bridge) | Router(network=bridge):
                 needs = _there(links, (host, bridge))
             case FloatingIp(mac=mac):
-                needs = [*_there(ports, (host, mac)), *_there(routers, (host, on.get(mac, "")))]
+                network = on.get((host, mac), "")
+                needs = [*_there(ports, (host, mac)), *_there(routers, (host, network))]
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
             case IronicNode(uuid=uuid):
