@@ -117,12 +117,26 @@ def mounts_below(directory: Path) -> list[str]:
 
 def end_all(directory: Path) -> None:
     """What Podman left to clean up after commands in containers: it does so after five minutes, and
-    mounts its storage for that.
+    mounts its storage for that. Returns when none is left: one that is killed writes for a moment
+    more, and one that ends begins others.
     """
+    until = time.monotonic() + 20
+    while left := processes_with(directory):
+        assert time.monotonic() < until, f"processes with {directory} do not end: {left}"
+        for each in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def processes_with(directory: Path) -> list[int]:
+    """Those whose command line names this directory; one that has ended has none (proc(5))."""
+    found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if os.fsencode(directory) in each.read_bytes():
-                os.kill(int(each.parent.name), signal.SIGKILL)
+                found.append(int(each.parent.name))
+    return found
 
 
 @pytest.fixture
