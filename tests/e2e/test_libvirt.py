@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -13,10 +14,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from os import kill
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from nospoon.plan.identity import bridge_name
 from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt]
@@ -105,6 +107,13 @@ def ours(name: str) -> list[str]:
     return domains + pools + networks
 
 
+def links() -> set[str]:
+    """The network interfaces of this machine, those of other tests too."""
+    argv = ["ip", "-json", "link", "show"]
+    shown = subprocess.run(argv, text=True, capture_output=True, check=True).stdout
+    return {link["ifname"] for link in json.loads(shown)}
+
+
 def domain_of(name: str, node: str) -> str:
     return next(
         d for d in virsh("list", "--all", "--name").split() if name in d and d.endswith(node)
@@ -127,14 +136,13 @@ def test_three_kinds_of_servers_boot_the_probe_and_leave_nothing(rack: Rack) -> 
     assert {row["node"]: row["firmware"] for row in rows} == {"b": "bios", "u": "uefi", "w": "bios"}
     assert {row["node"]: (row["disks"], row["nics"]) for row in rows}["w"] == (2, 2)
     assert "nospoon-probe" in rack.run("node", "console", "b", "--log").stdout
-    bridges = subprocess.run(
-        ["ip", "-br", "link"], text=True, capture_output=True, check=True
-    ).stdout
+    (row,) = rack.json("status")
+    bridges = {bridge_name(UUID(row["id"]), network) for network in ("provision", "storage")}
+    assert bridges <= links()
     assert ours(name)
     rack.run("down", "--yes", "--purge", name)
     assert ours(name) == []
-    after = subprocess.run(["ip", "-br", "link"], text=True, capture_output=True, check=True).stdout
-    assert len(after.splitlines()) < len(bridges.splitlines())
+    assert not bridges & links()
     assert not list((rack.directory / "pool").iterdir())
     assert not [p for p in (rack.directory / "state").rglob("*") if p.is_file() and name in str(p)]
 
