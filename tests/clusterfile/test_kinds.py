@@ -40,7 +40,7 @@ OF_A_NIC: dict[str, Any] = {
 }  # fmt: skip
 OF_A_DISK: dict[str, Any] = {
     "bus": "sata", "cache": "none", "discard": "ignore", "format": "raw", "rotational": False,
-    "serial": "S1", "volume": "p/v",
+    "serial": "S1", "volume": "p/v", "mount": "/a",
 }  # fmt: skip
 
 
@@ -128,7 +128,34 @@ def test_what_comes_from_the_flavor_is_refused_there() -> None:
     [
         ("{kind: vm}", "expected an image for 'node-0', which is of kind vm"),
         ("{kind: vm, image: r, disks: [1GiB]}", "expected image or disks, got both"),
-        ("{kind: container, disks: [{image: r}, 1GiB]}", "a container has one root and no disks"),
+        (
+            "{kind: container, disks: [{image: r}, 1GiB]}",
+            "nodes[0].disks[1]: each disk of a container after its root needs a `mount`",
+        ),
+        (
+            "{kind: container, disks: [{image: r, mount: /a}]}",
+            "nodes[0].disks[0].mount: the first disk of a container is its root",
+        ),
+        (
+            "{kind: container, disks: [image: r, {size: 1B, mount: /a}, {size: 1B, mount: /a/b}]}",
+            "nodes[0].disks[2].mount: /a/b and /a (disk 1) are in one another",
+        ),
+        (
+            "{kind: container, disks: [{image: r}, {image: r, mount: /a}]}",
+            "nodes[0].disks[1].image: a volume of a container begins with what the image has at",
+        ),
+        (
+            "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /sys/a}]}",
+            "nodes[0].disks[1].mount: /sys/a is filled by the kernel",
+        ),
+        (
+            "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /a/../b}]}",
+            "nodes[0].disks[1].mount: ",
+        ),
+        (
+            "{kind: vm, disks: [{image: r}, {size: 1GiB, mount: /a}]}",
+            "nodes[0].disks[1].mount: a node of kind vm has no mount: its guest mounts its disks",
+        ),
         ("{kind: lxc, image: r}", "expected"),
         ("{kind: vm, image: r, user_data: hello}", "expected user data of cloud-init, got 'hello'"),
         ("{kind: vm, image: r, user_data: {file: u}}", "only the nospoon command reads a file"),

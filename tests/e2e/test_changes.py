@@ -110,6 +110,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (FlavorSection, "kind"): KINDS,
     (NodeGroupSection, "kind"): KINDS,
     (DiskSection, "checksum"): CHECKSUM,
+    (DiskSection, "mount"): "tests/e2e/test_containers.py::"
+    "test_a_volume_outlives_the_roots_of_its_container_and_moves_at_power_off",
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},
     **{(AdoptSection, name): ADOPTED for name in AdoptSection.model_fields},
     (SimulatedSection, "machines"): ADOPTED,

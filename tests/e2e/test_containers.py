@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import HostSection
 from nospoon.providers import openvswitch
@@ -369,6 +370,43 @@ def test_a_rollback_brings_a_container_back_with_all_that_was_on_its_root(rack: 
     assert "returns to the root" in rack.run("up", "--yes", file("one")).stderr
     assert "# one" in ran("tail", "-n", "1", "/sbin/init")
     assert ran("cat", "/data") == "kept"
+    rack.run("down", "--yes", "--purge", name)
+    assert left(rack, name) == []
+
+
+def test_a_volume_outlives_the_roots_of_its_container_and_moves_at_power_off(rack: Rack) -> None:
+    name, bmc = rack.name(), rack.bmc()
+
+    def file(version: str, place: str, size: str = "8MiB") -> str:
+        (rack.directory / "data.tar").write_bytes(busybox_root(init=f"{INIT}# {version}\n"))
+        disks = f"[{{image: data.tar, size: 16MiB}}, {{size: {size}, mount: {place}}}]"
+        text = (
+            f"cluster: {name}\n{bmc}"
+            "hosts: {here: {libvirt: 'qemu:///system', lxc: true}}\nnetworks: {lan: {}}\n"
+            f"nodes: [{{name: box, kind: container, memory: 32MiB, disks: {disks}}}]\n"
+        )
+        return rack.file(text, f"{name}.yaml")
+
+    def ran(*argv: str) -> str:
+        return inside(rack, name, "/bin/busybox", *argv)
+
+    rack.run("up", "--yes", file("one", "/srv"))
+    ran("sh", "-c", "echo kept >/srv/data")
+    said = rack.run("up", "--yes", file("two", "/srv")).stderr
+    assert "volume box-1 " not in said, "it is not touched"
+    assert "# two" in ran("tail", "-n", "1", "/sbin/init")
+    assert ran("cat", "/srv/data") == "kept"
+    assert rule_of(DiskSection, "mount") is Rule.AT_POWER_OFF
+    planned = rack.run("plan", file("two", "/opt/more", "12MiB"))
+    assert "box-1 at /srv" in planned.stdout
+    assert "box-1 at /opt/more" in planned.stdout
+    assert "at power-off" in planned.stdout
+    rack.run("up", "--yes", file("two", "/opt/more", "12MiB"))
+    assert ran("cat", "/srv/data") == "kept"
+    rack.run("node", "power", f"{name}/box", "cycle")
+    until(lambda: ran("cat", "/opt/more/data") == "kept", "it runs again")
+    assert int(ran("df", "-k", "/opt/more").splitlines()[-1].split()[1]) > 8 << 10
+    assert "Nothing to do" in rack.run("plan", file("two", "/opt/more", "12MiB")).stdout
     rack.run("down", "--yes", "--purge", name)
     assert left(rack, name) == []
 

@@ -58,6 +58,7 @@ def test_a_keeper_waits_before_it_starts_a_guest_again(
     given: program.Start = {
         "record": str(tmp_path / "console"), "volume": str(tmp_path / "root.volume"),
         "container": "c", "nics": [], "cpus": 1, "memory": 1 << 30, "pids": 100, "put_seed": "",
+        "attach": "", "volumes": [],
     }  # fmt: skip
     program.keep(program.Engine("/nowhere"), tmp_path, given, Closed())
     assert waited == [0.0, 0.0, 1.0, 2.0, 4.0]

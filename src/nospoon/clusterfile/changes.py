@@ -163,7 +163,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "size": Rule.LIVE,
         **_all(Rule.REPLACE, "image", "checksum"),
         **_all(Rule.AT_POWER_OFF, "volume", "format", "bus", "serial"),
-        **_all(Rule.AT_POWER_OFF, "rotational", "cache", "discard"),
+        **_all(Rule.AT_POWER_OFF, "rotational", "cache", "discard", "mount"),
     },
     NicSection: {
         **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk", "address"),

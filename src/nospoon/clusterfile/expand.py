@@ -282,6 +282,7 @@ def _disk(section: DiskSection, usual_cache: str) -> Disk:
         rotational=section.rotational,
         cache=section.cache or usual_cache,
         discard=section.discard,
+        mount=section.mount,
     )
 
 

@@ -57,6 +57,8 @@ MAC_PATTERN = r"^(?!(00[:-]){5}00$)[0-9a-fA-F][02468aceACE]([:-][0-9a-fA-F]{2}){
 LABEL_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$"
 SERIAL_PATTERN = r"^([A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]*[A-Za-z0-9_.+-])?)?$"
 """Characters that libvirt takes in serial numbers (its schema's diskSerial)."""
+MOUNT_PATTERN = r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+$"
+"""Absolute paths without `.`, `..` and hidden directories."""
 PLACE_PATTERN = NAME_PATTERN.removesuffix("$") + r"(:[a-z]+)?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.bmcs import NodeBmcSection
 from nospoon.clusterfile.fields import (
+    MOUNT_PATTERN,
     SERIAL_PATTERN,
     Checksum,
     Mac,
@@ -64,6 +65,11 @@ class DiskSection(Section):
     )
     discard: Literal["unmap", "ignore"] = Field(
         "unmap", description="What the guest discards is given back to the host, or not."
+    )
+    mount: Annotated[Text, Field(max_length=200, pattern=MOUNT_PATTERN)] = Field(
+        "",
+        description="Of a container: the directory at which it has this volume. An upgrade keeps "
+        "what is in it; an empty one begins with what the image has there.",
     )
 
     @model_validator(mode="before")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from pydantic import BaseModel
 
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion, flavor_of
-from nospoon.clusterfile.hardware import HardwareSection
+from nospoon.clusterfile.hardware import DiskSection, HardwareSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cluster import Firmware
@@ -20,6 +21,9 @@ _NO_NETBOOT = "it boots its image, and nothing else"
 _NO_IRONIC = "Ironic deploys bare metal alone"
 _NO_FIRMWARE = "it runs on the kernel of its host, without firmware"
 _NO_DISK = "its root is a directory of its host, not a disk"
+_NO_MOUNT = "its guest mounts its disks"
+KERNELS = ("/proc", "/sys", "/dev", "/run")
+"""Directories of a container that its kernel and its init fill."""
 REFUSED: Mapping[NodeKind, Reasons] = {
     NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys", "rollback"), _DEPLOYED),
     NodeKind.VM: {
@@ -42,13 +46,16 @@ OF_NICS: Mapping[NodeKind, Reasons] = {
     },
 }
 OF_DISKS: Mapping[NodeKind, Reasons] = {
-    NodeKind.BAREMETAL: {},
-    NodeKind.VM: {},
+    NodeKind.BAREMETAL: {"mount": _NO_MOUNT},
+    NodeKind.VM: {"mount": _NO_MOUNT},
     NodeKind.CONTAINER: dict.fromkeys(
         ("bus", "cache", "discard", "format", "rotational", "serial", "volume"), _NO_DISK
     ),
 }
-HINTS = {"image": "Write `disks: [{image: …}]`, or `kind: vm`"}
+HINTS = {
+    "image": "Write `disks: [{image: …}]`, or `kind: vm`",
+    "mount": "Write `fs_setup` and `mounts` of cloud-init in its `user_data`, or `kind: container`",
+}
 """What to write instead of a key."""
 
 
@@ -116,9 +123,35 @@ def _unsuitable(path: Path, layer: HardwareSection, kind: NodeKind) -> Iterator[
     if layer.image is not None and layer.disks is not None:
         message = "expected image or disks, got both"
         yield Complaint((*path, "image"), message, "Write `disks: [{image: …, size: …}, …]`")
-    if kind is NodeKind.CONTAINER and len(layer.disks or ()) > 1:
-        message = f"a container has one root and no disks, got {len(layer.disks or ())} disks"
-        yield Complaint((*path, "disks"), message, "Keep the first one")
+    if kind is NodeKind.CONTAINER:
+        yield from _volumes(path, layer.disks or ())
+
+
+def _volumes(path: Path, disks: Sequence[DiskSection]) -> Iterator[Complaint]:
+    """The first disk of a container is its root, each other one a volume at a place of its own."""
+    places: dict[PurePosixPath, int] = {}
+    for number, disk in enumerate(disks):
+        at, place = (*path, "disks", number), PurePosixPath(disk.mount)
+        if number == 0 and disk.mount:
+            yield Complaint((*at, "mount"), "the first disk of a container is its root", "Drop it")
+        if number == 0:
+            continue
+        if not disk.mount:
+            message = "each disk of a container after its root needs a `mount`"
+            yield Complaint(at, message, "Write `{size: …, mount: /var/lib/…}`")
+            continue
+        if disk.image:
+            message = "a volume of a container begins with what the image has at its `mount`"
+            yield Complaint((*at, "image"), message, "Drop `image`, and give it a `size`")
+        if any(place == PurePosixPath(each) or PurePosixPath(each) in place.parents
+               for each in KERNELS):  # fmt: skip
+            message = f"{disk.mount} is filled by the kernel and the init of a container"
+            yield Complaint((*at, "mount"), message, "Name a directory of its root")
+        for other, which in places.items():
+            if place == other or place in other.parents or other in place.parents:
+                message = f"{disk.mount} and {other} (disk {which}) are in one another"
+                yield Complaint((*at, "mount"), message, "Name directories apart from each other")
+        places[place] = number
 
 
 def _refused(

@@ -218,7 +218,8 @@ class Disk:
 
     `rotational` None: the guest is not told. `cache`, `discard`: by libvirt's words. `volume`: one
     that exists, POOL/VOLUME, and what it holds, `format`; its `size` is found with it. `checksum`:
-    sha256:DIGITS, sha512:DIGITS, or the URL of a list of them.
+    sha256:DIGITS, sha512:DIGITS, or the URL of a list of them. `mount`: where a container has it,
+    an absolute path; "" for its root.
     """
 
     size: int
@@ -231,6 +232,7 @@ class Disk:
     volume: str = ""
     format: str = "qcow2"
     checksum: str = ""
+    mount: str = ""
 
     @property
     def source(self) -> str:

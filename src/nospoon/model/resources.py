@@ -285,7 +285,8 @@ class MachineDisk:
 
     `cache` and `discard` by libvirt's words. `rotation_rate` is SBC-3's MEDIUM ROTATION RATE:
     revolutions per minute; 1: nothing rotates; 0: the guest is not told. `size` in bytes, of one
-    that comes and goes with its machine and is no volume; else 0.
+    that comes and goes with its machine and is no volume; else 0. `mount`: where a container has
+    it, "" for its root and for disks.
     """
 
     volume: str
@@ -296,6 +297,7 @@ class MachineDisk:
     rotation_rate: int = 0
     format: str = OWN_FORMAT
     size: int = 0
+    mount: str = ""
 
     @property
     def existing(self) -> bool:

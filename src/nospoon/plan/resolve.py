@@ -556,7 +556,9 @@ def _has_image(node: Node, host: Host) -> bool:
 def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:
     rate = ROTATION_RATES[disk.rotational]
     name = disk.volume or volume
-    return MachineDisk(name, disk.bus, serial, disk.cache, disk.discard, rate, disk.format)
+    return MachineDisk(
+        name, disk.bus, serial, disk.cache, disk.discard, rate, disk.format, mount=disk.mount
+    )
 
 
 def _range6(cidr: IPv6Network) -> tuple[str, str]:

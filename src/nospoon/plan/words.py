@@ -92,6 +92,8 @@ def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
         case MachineDisk():
             what = "" if part.format == OWN_FORMAT else f" ({part.format})"
             access = f"cache {part.cache}, discard {part.discard}{_rotation(part.rotation_rate)}"
+            if part.mount:
+                return f"{part.volume} at {part.mount}"
             return f"{part.volume}{what} on {part.bus}, serial {part.serial}, {access}"
         case MachineNic():
             port = f" port {part.port}" if part.port else ""

@@ -46,6 +46,17 @@ mv "$1.part" "$1"
 """
 """Shell: a copied image gets its name when its digest is right; 74 (EX_IOERR) otherwise."""
 
+MAKE_VOLUME = """
+umask 077
+rm -f "$1.part"
+truncate -s "$2" "$1.part"
+mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1.part"
+mv "$1.part" "$1"
+"""
+"""Shell: a file system in a file of so many bytes. What is in it belongs to ids as a container has
+them (`attaching`).
+"""
+
 REMOVE_POOL = """
 [ -e "$1" ] || exit 0
 find "$1" -mindepth 1 -maxdepth 1 ! -name pool.json -exec rm -rf {} +

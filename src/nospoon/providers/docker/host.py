@@ -88,7 +88,9 @@ class DockerHost(ContainerHost):
         return _python("program", self._socket, command, *words)
 
     def parsed(self, text: str) -> Seen:
-        """With the images and roots that the engine lists, by the paths of their records."""
+        """With the images and roots that the engine lists, by the paths of their records, and the
+        files of other volumes.
+        """
         lines = [line for line in text.splitlines() if line.startswith("listed ")]
         try:
             found = [
@@ -99,7 +101,13 @@ class DockerHost(ContainerHost):
         except (msgspec.MsgspecError, IndexError) as error:
             what = "what it has is not in its engine's answer as Docker's API has it"
             raise ProviderError(f"host {self.name}: {what}") from error
-        return replace(super().parsed(text), sizes=dict.fromkeys(found, 1))
+        seen = super().parsed(text)
+        data = {
+            path: size
+            for path, size in seen.sizes.items()
+            if (each := seen.records.get(f"{path}.json")) and each.volume and not each.volume.image
+        }
+        return replace(seen, sizes={**data, **dict.fromkeys(found, 1)})
 
     async def ask(
         self, command: str, *words: str, stdin: bytes | None = None, check: bool = True

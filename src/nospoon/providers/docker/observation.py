@@ -2,9 +2,10 @@
 
     observation ROOT SOCKET QUERY
 
-It runs all the time. It writes a line for each record, for each container that runs, and what the
-engine lists, as its JSON (RFC 8259), which the daemon takes apart. `program` writes the files by
-which it knows what runs: `pid` of a keeper, `init` of an init, with the time when that began.
+It runs all the time. It writes a line for each record, for each file of a volume, for each
+container that runs, and what the engine lists, as its JSON (RFC 8259), which the daemon takes
+apart. `program` writes the files by which it knows what runs: `pid` of a keeper, `init` of an init,
+with the time when that began.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ def look(root: str, pool: str) -> None:
         path = f"{pool}/{name}"
         if name == "pool.json" or name.endswith((".image.json", ".volume.json")):
             record(root, path)
+        elif name.endswith(".volume"):
+            try:
+                size = os.stat(f"{root}/{path}").st_size  # noqa: PTH116
+            except OSError:
+                continue
+            OUT.write(b"size %s %d\n" % (os.fsencode(path), size))
         elif not name.endswith((".json", ".image")):
             record(root, f"{path}/machine.json")
             keeper, init = keeper_of(f"{root}/{path}"), init_of(f"{root}/{path}")

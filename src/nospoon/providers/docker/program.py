@@ -96,7 +96,8 @@ class Nic(TypedDict):
 
 class Start(TypedDict):
     """With what a container starts (start.json). `volume`: path of the file of its root; `record`:
-    of its console's log; `memory`: bytes; `put_seed`: the program that writes cloud-init's data.
+    of its console's log; `memory`: bytes; `put_seed`: the program that writes cloud-init's data;
+    `attach`: that which mounts volumes, "" where there are none; `volumes`: files and places.
     """
 
     container: str
@@ -106,6 +107,8 @@ class Start(TypedDict):
     memory: int
     pids: int
     put_seed: str
+    attach: str
+    volumes: list[tuple[str, str]]
     nics: list[Nic]
 
 
@@ -611,12 +614,13 @@ def listed(engine: Engine, kind: str, root: str) -> list[tuple[Listed, str]]:
 
 
 def settings(directory: Path) -> Start:
-    """With what it starts. Versions before `bound_root` named no file of its root, which is beside
-    its directory. Raises `OSError`, `ValueError`.
+    """With what it starts. Earlier versions had no volumes; those before `bound_root` named no file
+    of its root, which is beside its directory. Raises `OSError`, `ValueError`.
     """
     given: Start = json.loads((directory / "start.json").read_bytes())
     root = given["container"].removeprefix(f"{directory.parent.name}.")
     given.setdefault("volume", str(directory.parent / f"{root}.volume"))
+    given.setdefault("attach", "")
     return given
 
 
@@ -706,6 +710,8 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     delegate(pid)
     for number, nic in enumerate(given["nics"]):
         plug(pid, number, nic)
+    if given["attach"]:
+        attach_volumes(pid, directory, given)
     if (directory / "seed.json").exists():
         put_seed(pid, directory / "seed.json", given["put_seed"])
     console = engine.console(name)
@@ -775,6 +781,13 @@ def unplug(nic: Nic) -> None:
         run("ovs-vsctl", "--timeout=5", "--if-exists", "del-port", port)
     if nic["filter"]:
         run("sh", "-c", nic["filter_down"], port)
+
+
+def attach_volumes(pid: int, directory: Path, given: Start) -> None:
+    """In its mounts, which end with it."""
+    which = directory / "volumes.json"
+    write(which, json.dumps(given["volumes"]))
+    run("python3", "-I", "-S", "-c", given["attach"], str(pid), str(which))
 
 
 def put_seed(pid: int, seed: Path, program: str) -> None:

@@ -11,7 +11,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic
 from nospoon.providers import openvswitch
-from nospoon.providers.containers import filters
+from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
@@ -47,6 +47,8 @@ class DockerRuntime:
             "memory": machine.memory,
             "pids": PIDS,
             "put_seed": PUT_SEED,
+            "attach": volumes.attaching() if machine.disks[1:] else "",
+            "volumes": volumes.places(directory, machine),
             "nics": [_nic(directory, nic, is_filtered=nic in filtered) for nic in machine.nics],
         }
         await self.host.write(f"{directory}/start.json", msgspec.json.encode(given))

@@ -10,6 +10,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import OpenImage, in_use
+from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import record
 from nospoon.providers.containers.storage import Files, PoolDriver, there, user_of
 from nospoon.providers.docker.host import DockerHost, program
@@ -100,7 +101,8 @@ class ImageDriver(Files):
 
 class VolumeDriver(Files):
     """Roots: what a container of the engine has written, in a file system of the volume's size
-    where the engine's driver has a directory for that (`program.bound_root`).
+    where the engine's driver has a directory for that (`program.bound_root`). Volumes without an
+    image are data.
     """
 
     def __init__(self, host: DockerHost, deployment: str) -> None:
@@ -140,7 +142,8 @@ class VolumeDriver(Files):
     async def _make(self, resource: Resource, image: str, path: str) -> None:
         assert isinstance(resource.shape, Volume)
         if not resource.shape.image:
-            raise ProviderError(f"{resource.key} has no image, and a container needs one")
+            await volumes.make(self.host, path, resource.shape.size)
+            return
         words = (image_name(image), whose(resource.key), self.host.root, self.host.relative(path))
         size = str(resource.shape.size)
         done = await self._ask("make-root", engine_name(path), *words, size, check=False)
@@ -160,6 +163,9 @@ class VolumeDriver(Files):
             return
         if user_of(await self.host.look(), self.host.relative(path)):
             raise in_use(observed.key, whose(observed.key))
+        if not observed.shape.image:
+            await self.remove(path)
+            return
         words = (engine_name(path), self.host.root, self.host.relative(path))
         done = await self._ask("remove-root", *words, check=False)
         if done.status not in (0, THERE):  # another's of that name stays

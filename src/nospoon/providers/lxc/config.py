@@ -7,6 +7,7 @@ act on the kernel, and that no service in a container needs.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ DROPPED = (
     "audit_control", "audit_read", "block_suspend", "mac_admin", "mac_override", "sys_module",
     "sys_rawio", "sys_time", "syslog", "wake_alarm",
 )  # fmt: skip
+VOLUMES = ("attaching.py", "volumes.json", "said/failed")
+"""In the directory of a container: the program that mounts volumes, which ones, and why not."""
 PIDS = 4096
 """Processes and threads of a container: the kernel has some 32,000 for all."""
 PERIOD = 100_000
@@ -62,6 +65,7 @@ def render(
         ("console.rotate", "1"),
         *_limits(machine, cgroups),
         *_nics(machine, directory),
+        *_volumes(machine, directory),
     ]
     return "".join(f"lxc.{key} = {value}\n" for key, value in lines)
 
@@ -109,6 +113,15 @@ def _nics(machine: Machine, directory: str) -> Iterator[tuple[str, str]]:
         if nic in filters.filtered(machine):
             for key, value in filters.settings(directory, nic):
                 yield f"{prefix}.{key}", value
+
+
+def _volumes(machine: Machine, directory: str) -> Iterator[tuple[str, str]]:
+    """Mounted when its init is there and runs nothing yet. liblxc hands the command to sh(1), and
+    adds words of its own.
+    """
+    if machine.disks[1:]:
+        program, volumes, said = (shlex.quote(f"{directory}/{each}") for each in VOLUMES)
+        yield "hook.start-host", f'python3 -I -S {program} "$LXC_PID" {volumes} 2>{said}'
 
 
 def _vlans(prefix: str, nic: MachineNic) -> Iterator[tuple[str, str]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+import msgspec
+
 from nospoon.errors import ProviderError
 from nospoon.model.resources import Machine
-from nospoon.providers.containers import filters
+from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED, UNPLUG
 from nospoon.providers.lxc import scripts
-from nospoon.providers.lxc.config import Ids, render
+from nospoon.providers.lxc.config import VOLUMES, Ids, render
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.runtime import process
 
@@ -36,6 +38,7 @@ class LxcRuntime:
         ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
         config = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
         await self.host.write(f"{directory}/config", config.encode())
+        await self._name_volumes(directory, machine)
         await self.host.sh(scripts.KILL, directory)  # what one that was killed has left
         await self._unplug(directory, machine)
         for nic in filters.filtered(machine):
@@ -52,6 +55,13 @@ class LxcRuntime:
                 f"container {name} does not start: {why.rpartition(' - ')[2] or error.message}",
                 hint=f"See {directory}/log on host {self.host.name}.",
             ) from error
+
+    async def _name_volumes(self, directory: str, machine: Machine) -> None:
+        """What mounts them, and which."""
+        if machine.disks[1:]:
+            program, which, _ = (f"{directory}/{each}" for each in VOLUMES)
+            await self.host.write(program, volumes.attaching().encode())
+            await self.host.write(which, msgspec.json.encode(volumes.places(directory, machine)))
 
     async def stop(self, directory: str, machine: Machine) -> None:
         await self.host.sh(scripts.KILL, directory)

@@ -96,14 +96,12 @@ work=$(dirname "$volume")/.making-$(basename "$volume")
 rm -rf "$work"; mkdir "$work"; trap 'rm -rf "$work"' EXIT
 truncate -s "$size" "$work/root"
 mkfs.ext4 -q -F -m 0 -O ^resize_inode -E "root_owner=$ids:$ids,nodiscard" "$work/root"
-if [ -n "$image" ]; then
-  mkdir "$work/mounted"
-  unshare --mount --ipc --net --propagation private sh -ec '
-    mount -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
-    cd "$1/mounted"
-    exec lxc-usernsexec -m "u:0:$2:$3" -m "g:0:$2:$3" -- python3 -I -S -c "$5" <"$4"
-  ' sh "$work" "$ids" "$count" "$image" "$6"
-fi
+mkdir "$work/mounted"
+unshare --mount --ipc --net --propagation private sh -ec '
+  mount -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
+  cd "$1/mounted"
+  exec lxc-usernsexec -m "u:0:$2:$3" -m "g:0:$2:$3" -- python3 -I -S -c "$5" <"$4"
+' sh "$work" "$ids" "$count" "$image" "$6"
 mv "$work/root" "$volume"
 """
 """Shell: a root file system in a file, and an image unpacked in it. Its mount is in a namespace of
@@ -182,7 +180,8 @@ exec unshare --mount --propagation private sh -ec '
   ) fi
   mount -t tmpfs -o size=1m,mode=700 none "$1/said"
   lxc-start -P "$6" -n "$7" -f "$1/config" -p "$1/pid" -o "$1/said/log" -l ERROR -d && exit 0
-  cp "$1/said/log" "$1/log"
+  sed "s/^/lxc ERROR volumes - /" "$1/said/failed" >"$1/log" 2>/dev/null || :
+  cat "$1/said/log" >>"$1/log"
   umount "$1/said" "$1/rootfs" || :
   exit 1
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"

@@ -11,6 +11,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import OpenImage, in_use
+from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import Seen, record
 from nospoon.providers.containers.storage import Files, there, user_of
 from nospoon.providers.lxc import scripts
@@ -57,7 +58,9 @@ class ImageDriver(Files):
 
 
 class VolumeDriver(Files):
-    """Roots. `size` is that of the file system, which holds no more."""
+    """Roots, and volumes without an image, which are data. `size` is that of the file system, which
+    holds no more.
+    """
 
     def __init__(self, host: LxcHost, deployment: str) -> None:
         super().__init__(Kind.VOLUME, host, deployment)
@@ -87,7 +90,10 @@ class VolumeDriver(Files):
             size = seen.sizes.get(str(PurePosixPath(path).relative_to(self.host.root)))
             if found is None or size is None:
                 ids = await self._ids()
-                await self._make(name, volume, pool, path, ids)
+                if volume.image:
+                    await self._make(name, volume, pool, path, ids)
+                else:
+                    await volumes.make(self.host, path, volume.size)
             else:
                 ids = Ids(*found.ids)
             if found is not None and size is not None and size != volume.size:
@@ -96,7 +102,7 @@ class VolumeDriver(Files):
             await self.host.write(f"{path}.json", text)
 
     async def _make(self, name: str, volume: Volume, pool: str, path: str, ids: Ids) -> None:
-        image = f"{pool}/{volume.image}.image" if volume.image else ""
+        image = f"{pool}/{volume.image}.image"
         words = (str(volume.size), str(ids.first), str(ids.count), image, scripts.UNPACK)
         try:
             await self.host.sh(scripts.MAKE_ROOT, path, *words)
