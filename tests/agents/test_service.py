@@ -66,7 +66,7 @@ class Machine:
         self._note(machine, "boot disk")
 
     async def until(self, done: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not done():
                 self.changed.clear()
                 await self.changed.wait()
@@ -210,7 +210,7 @@ async def test_an_agent_ends_with_its_machine_and_who_waits_is_answered() -> Non
         waiting = asyncio.gather(ask(beat, f"/v1/commands/?agent_token={TOKEN}&wait=true", slow))
         await machine.until(lambda: any("begins clean" in each for each in machine.done))
         service.ended(NODE)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             ((status, told),) = await waiting
         assert (status, told["command_status"]) == (200, "RUNNING")
 

@@ -71,7 +71,7 @@ async def answers(each: BmcConfig) -> bool:
             return False
         await loop.sock_sendall(client, hello)
         client.shutdown(socket.SHUT_WR)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             first = await loop.sock_recv(client, 100)
     return first.startswith(b"HTTP/") is not each.bmc.tls
 

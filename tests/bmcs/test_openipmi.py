@@ -27,7 +27,7 @@ class Shell:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n".encode())
         told = ""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while until not in told:
                 line = await self._process.stdout.readline()
                 assert line, told

@@ -69,7 +69,7 @@ class Fed:
 
 
 async def _so(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110  (nobody tells)
             await asyncio.sleep(0.01)
 

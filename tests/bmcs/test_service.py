@@ -58,7 +58,7 @@ class Line:
     async def ask(self, data: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self.socket, data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await loop.sock_recv(self.socket, 2048)
 
     async def log_in(self, each: BmcConfig) -> Console:
@@ -253,7 +253,7 @@ async def test_a_bmc_goes_once_what_was_asked_of_it_is_kept() -> None:
 
 
 async def until(so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not so():  # noqa: ASYNC110  (nobody tells)
             await asyncio.sleep(0)
 
@@ -381,7 +381,7 @@ async def test_runtime_state_goes_on_after_a_restart() -> None:
         served = service.status(each.bmc.uuid)
         assert served is not None
         assert served.override == ONCE
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not machines.orders:  # noqa: ASYNC110  (these machines have no event)
                 await asyncio.sleep(0.01)
         [(_, plan)] = machines.orders

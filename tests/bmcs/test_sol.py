@@ -51,7 +51,7 @@ class Terminal:
     async def until(self, what: bytes) -> None:
         """Wait until the program said this."""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while what not in self.said:
                     await self._readable()
                     self._read()

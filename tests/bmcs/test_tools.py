@@ -175,7 +175,7 @@ async def test_a_slow_machine_is_answered_at_once_and_its_failure_shows() -> Non
 
         assert fault() == ""
         forward(3600)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not fault():  # noqa: ASYNC110  (nobody tells)
                 await asyncio.sleep(0.01)
         assert fault() == "the pool is full"

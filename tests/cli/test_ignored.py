@@ -44,12 +44,12 @@ def answering(path: Path, answer: bytes) -> Iterator[None]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(20)
     try:
         yield
     finally:
         loop.call_soon_threadsafe(ending.set)
-        thread.join(10)
+        thread.join(20)
         loop.close()
 
 

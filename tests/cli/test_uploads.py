@@ -35,7 +35,7 @@ def test_a_file_that_takes_long_to_read_is_named(
     with path.open("wb") as content:
         until(is_said)
         content.write(b"content")
-    reading.join(10)
+    reading.join(20)
     assert digests == [hashlib.sha256(b"content").hexdigest()]
 
 

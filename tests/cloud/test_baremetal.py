@@ -98,7 +98,7 @@ def test_one_nova_serves_bare_metal_and_virtual_machines(cloud: OwnCloud, rack: 
     assert "has servers: baremetal" in refused.stderr
     for each in (metal, machine):
         member.compute.delete_server(each)
-    until(lambda: not [*admin.compute.servers(all_projects=True)], 200)
+    until(lambda: not [*admin.compute.servers(all_projects=True)])
     for kind in ("baremetal", "qemu"):
         member.image.delete_image(member.image.find_image(kind, ignore_missing=False).id)
     refused = cloud.rack.run(*compute, "leave", HOST, status=5)

@@ -71,13 +71,13 @@ def test_a_member_boots_a_server_again_and_again_and_adopts_it(cloud: OwnCloud, 
         output = member.compute.get_server_console_output(server)["output"]
         return text in output
 
-    until(lambda: says(BOOTED.decode()), 60)
+    until(lambda: says(BOOTED.decode()))
     assert member.network.get_port(port).status == "ACTIVE"
     member.compute.stop_server(server)
     member.compute.wait_for_server(server, status="SHUTOFF", wait=60)
     member.compute.start_server(server)
     member.compute.wait_for_server(server, wait=60)
-    until(lambda: says(BOOTED.decode()), 60)
+    until(lambda: says(BOOTED.decode()))
     adopted(rack, member, server.id)
     member.compute.delete_server(server)
     member.compute.wait_for_delete(server, wait=60)
@@ -97,11 +97,11 @@ def adopted(rack: Rack, member: Connection, id_: str) -> None:
     assert set(member.compute.get_server(id_).metadata) == {*before, "nospoon_claim"}
     (bmc,) = (row for row in rack.json("bmc", "list", "--show-secrets"))
     assert id_.replace("-", "") in rack.ipmitool(bmc, "mc", "guid").lower().replace("-", "")
-    until(lambda: BOOTED.decode() in rack.run("node", "console", "node-0", "--log").stdout, 60)
+    until(lambda: BOOTED.decode() in rack.run("node", "console", "node-0", "--log").stdout)
     for command, status in {"off": "SHUTOFF", "on": "ACTIVE"}.items():
         rack.ipmitool(bmc, "power", command)
-        until(partial(_is, member, id_, status), 60)
-        until(partial(_tells, rack, bmc, f"is {command}"), 60)
+        until(partial(_is, member, id_, status))
+        until(partial(_tells, rack, bmc, f"is {command}"))
     rack.down()
     now = member.compute.get_server(id_)
     assert (now.metadata, now.status) == (before, "ACTIVE")
@@ -151,7 +151,7 @@ def test_what_is_in_the_provider_network_reaches_this_machine_by_tcp(cloud: OwnC
         done = subprocess.run([*enter, *listed], capture_output=True, text=True, check=False)
         return "172.24.5." in done.stdout
 
-    until(is_served, 60)
+    until(is_served)
     with socket.create_server(("172.24.5.1", 0)) as listener:
         listener.settimeout(60)
         script = f"""
@@ -186,7 +186,7 @@ def test_services_that_were_killed_are_shown_and_up_starts_them_again(cloud: Own
             for name in ("mariadb", "nova-scheduler", "libvirtd")
         )
 
-    until(is_seen, 30)
+    until(is_seen)
     assert cloud.rack.json(*UP) == cloud.told
     cloud.rack.run("dev", "cloud", "status")
     assert list(connection(cloud).compute.servers()) == []
@@ -197,7 +197,7 @@ def test_a_cloud_whose_namespaces_ended_is_started_again_with_its_contents(
 ) -> None:
     network = connection(cloud).network.create_network(name="kept")
     os.kill(cloud.first, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{cloud.told['pid']}").exists(), 30)
+    until(lambda: not Path(f"/proc/{cloud.told['pid']}").exists())
     gone = cloud.rack.run("dev", "cloud", "status", status=1)
     assert "no cloud runs" in gone.stderr
     told = cloud.rack.json(*UP)

@@ -82,8 +82,8 @@ def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves
     machine = booted(rack, member, "qemu", disk)
     assert admin.compute.get_server(container).compute_host == "cloud-lxc"
     assert admin.compute.get_server(machine).compute_host == "cloud"
-    until(partial(says, member, container, f"{SAYS} 0 100000 65536"), 60)
-    until(partial(says, member, machine, BOOTED.decode()), 60)
+    until(partial(says, member, container, f"{SAYS} 0 100000 65536"))
+    until(partial(says, member, machine, BOOTED.decode()))
     refused = cloud.rack.run(*compute, "leave", "cloud-lxc", status=5)
     assert "has servers: lxc" in refused.stderr
     for each in (container, machine):

@@ -124,7 +124,7 @@ def plugged(cloud: OwnCloud, link: str, port: Port) -> Iterator[Guest]:
     ids = [f"iface-id={port.id}", f"attached-mac={port.mac_address}", "iface-status=active"]
     run("ovs-vsctl", "--if-exists", "del-port", "br-int", f"tap{port.id[:11]}")
     member = connection(cloud)
-    until(lambda: member.network.get_port(port.id).status == "DOWN", 60)
+    until(lambda: member.network.get_port(port.id).status == "DOWN")
     run(
         "ovs-vsctl", "add-port", "br-int", link, "--", "set", "Interface", link, "type=internal",
         *(f"external_ids:{each}" for each in ids),
@@ -172,11 +172,11 @@ def test_keepalived_moves_a_virtual_ip_that_the_file_names(cloud: OwnCloud, rack
         first, second, watcher = (
             stack.enter_context(plugged(cloud, *each)) for each in links.items()
         )
-        until(lambda: all(each.is_filtered() for each in (first, second, watcher)), 60)
-        until(lambda: all(map(watcher.pings, (first.address, second.address))), 60)
+        until(lambda: all(each.is_filtered() for each in (first, second, watcher)))
+        until(lambda: all(map(watcher.pings, (first.address, second.address))))
         stack.enter_context(first.keepalived(150, second))
         stack.enter_context(second.keepalived(100, first))
-        until(lambda: first.has(VIRTUAL), 30)
+        until(lambda: first.has(VIRTUAL))
         assert not watcher.pings(VIRTUAL), "port security lets only a port's own address through"
         assert watcher.pings(first.address)
 
@@ -188,21 +188,21 @@ def test_keepalived_moves_a_virtual_ip_that_the_file_names(cloud: OwnCloud, rack
         assert steps == [("change", "port")] * 2
         rack.run("up", file, "--yes")
         assert pairs(member, ports) == [[VIRTUAL]] * 2
-        until(lambda: watcher.pings(VIRTUAL), 30)
+        until(lambda: watcher.pings(VIRTUAL))
         assert not second.has(VIRTUAL)
         first.kill()
         first.run("ip", "address", "flush", "dev", first.link)
-        until(lambda: second.has(VIRTUAL), 30)
-        until(lambda: watcher.pings(VIRTUAL), 30)
+        until(lambda: second.has(VIRTUAL))
+        until(lambda: watcher.pings(VIRTUAL))
 
         member.network.update_port(ports[1].id, allowed_address_pairs=[])
-        until(lambda: not watcher.pings(VIRTUAL), 60)
+        until(lambda: not watcher.pings(VIRTUAL))
         (step,) = rack.json("plan", file)["steps"]
         (change,) = step["changes"]
         assert (change["field"], change["observed"]) == ("virtual_ips", "none")
         assert change["desired"] == f"[{VIRTUAL}]"
         rack.run("up", file, "--yes")
         assert "Nothing to do" in rack.run("plan", file).stdout
-        until(lambda: watcher.pings(VIRTUAL), 60)
+        until(lambda: watcher.pings(VIRTUAL))
     member.network.delete_port(third.id)
     rack.run("down", name, "--yes")

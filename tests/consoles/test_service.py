@@ -63,7 +63,7 @@ async def feed(connection: SimulatedConnection, service: ConsoleService) -> None
 
 async def heard(attached: Attached, words: bytes) -> bytes:
     said = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         async for data in attached.output():
             said += data
             if words in said:
@@ -107,7 +107,7 @@ async def test_a_console_is_heard_again_after_the_machine_was_off(
         await heard(attached, b"boots")
         await stream_of(service, machine).close()
         await driver.power(machine, PowerCommand.CYCLE, PLAN)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while True:
                 try:
                     await attached.write(b"typed after the cycle")
@@ -138,7 +138,7 @@ async def test_a_console_comes_back_when_its_host_was_away_for_a_moment(
     refusals += [HostUnreachable("nobody answers")] * first
     async with await service.attach(machine) as attached:
         for _ in range(2):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await is_back.wait()
             await attached.write(b"typed after all")
             await heard(attached, b"typed after all")
@@ -164,7 +164,7 @@ async def test_the_record_is_read_from_an_offset_and_followed(
     assert await service.size(machine) == len(whole)
     later = service.read(machine, follow=True, offset=len(whole))
     await connection.machine_driver.power(machine, PowerCommand.RESET, PLAN)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert b"boots disk" in await anext(later)
 
 
@@ -192,7 +192,7 @@ async def test_a_node_that_is_removed_ends_its_readers_and_a_new_one_is_heard(
 ) -> None:
     await service.keep({machine: "n"}, group="0/dev")
     await connection.machine_driver.power(machine, PowerCommand.ON, PLAN)
-    async with asyncio.timeout(10), await service.attach(machine) as one:
+    async with asyncio.timeout(20), await service.attach(machine) as one:
         followed = service.read(machine, follow=True)
         assert b"boots disk" in await anext(followed)
         await one.write(b"hello")

@@ -64,7 +64,7 @@ async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_pat
     hosts.settle(machine, RACK)
     feed = connection.around.feed
     event = MachineEvent(machine, MachineChange.OBSERVED, PowerState.OFF)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not seen:
             feed.publish(event)
             await asyncio.sleep(0)

@@ -128,7 +128,7 @@ def made() -> tuple[Media, Slow, Drive]:
 
 async def begun(files: Slow, name: str) -> None:
     """Until its transfer is under way."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await files.begun[f"http://h/{name}"].wait()
 
 
@@ -284,7 +284,7 @@ async def test_a_medium_stays_for_a_machine_that_has_just_fetched_it_too(
     media, files, drives, downloads = shared(tmp_path)
     first, second = uuid4(), uuid4()
     drives.doors[second].set()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         earlier = group.create_task(media.insert(first, url))
         downloads.doors[first].set()
         await drives.asked[first].wait()
@@ -301,7 +301,7 @@ async def test_a_medium_stays_for_a_machine_that_has_just_fetched_it_too(
 async def test_what_was_fetched_in_vain_is_removed(tmp_path: Path, url: str) -> None:
     media, files, _, downloads = shared(tmp_path)
     machine = uuid4()
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         task = group.create_task(media.fetch(machine, url))
         await downloads.come[machine].wait()
         task.cancel()

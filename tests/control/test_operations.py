@@ -140,12 +140,12 @@ async def test_operations_undo_what_they_do_before_the_daemon_ends(
     async with Tasks("test") as tasks:
         operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
         row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=work)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await operations.end()
         assert undone.is_set()
         assert (await operations.get(row.id)).state is OperationState.CANCELLED
         await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=hang)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await operations.end(patience=0.1)  # what hangs is cancelled again with all else
     await operations.end()
 

@@ -52,7 +52,7 @@ class World:
             self.machines, {node: GuestAddress(f"at-{node}", "br0") for node in self.machines}
         )
         run = StartRun(7, start_order(self.services), places, self.start, self.wait)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             return await run.all(list(starting) or list(self.machines))
 
 

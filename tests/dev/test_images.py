@@ -228,7 +228,7 @@ def test_a_build_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
         ["env", "--default-signal=INT", *command], env={**os.environ, "TMPDIR": str(work)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as running:  # fmt: skip
-        until(lambda: any(work.glob("mmdebstrap.*/var/lib/apt/lists/*_Packages")))
+        until(lambda: any(work.glob("mmdebstrap.*/var/lib/apt/lists/*_Packages")), 300)
         os.kill(running.pid, signal.SIGINT)
         _, said = running.communicate(timeout=120)
     assert running.returncode == 130, said

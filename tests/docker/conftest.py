@@ -70,7 +70,7 @@ class Service:
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,  # conmon writes a file `oom` there
             )
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not self.socket.exists() and time.monotonic() < until:
             time.sleep(0.05)
         assert self.socket.exists(), (self.directory / "log").read_text()
@@ -100,7 +100,7 @@ class Service:
     def close(self) -> None:
         subprocess.run([*self._podman, "rm", "-af", "-t", "0"], capture_output=True, check=False)
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=60)
         end_all(self.directory)
         overlay = str(self.directory / "root" / "overlay")
         subprocess.run(["umount", overlay], capture_output=True, check=False)
@@ -120,7 +120,7 @@ def end_all(directory: Path) -> None:
     mounts its storage for that. Returns when none is left: one that is killed writes for a moment
     more, and one that ends begins others.
     """
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while left := processes_with(directory):
         assert time.monotonic() < until, f"processes with {directory} do not end: {left}"
         for each in left:

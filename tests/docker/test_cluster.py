@@ -64,7 +64,7 @@ def test_the_plan_notes_an_engine_that_cannot_limit_roots(rack: Rack, engine: Pa
     assert f"{note}: the driver of its engine is 'vfs', and not 'overlay'" in shown
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"

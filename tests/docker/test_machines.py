@@ -57,7 +57,7 @@ def number(path: Path) -> int:
 def switch() -> Iterator[str]:
     """A bridge of Open vSwitch on the userspace datapath, which needs no kernel module."""
     name = f"nst{uuid4().hex[:8]}"
-    vsctl = ["ovs-vsctl", "--timeout=10"]
+    vsctl = ["ovs-vsctl", "--timeout=60"]
     userspace = ["--", "set", "bridge", name, "datapath_type=netdev"]
     subprocess.run([*vsctl, "add-br", name, *userspace], check=True)
     yield name

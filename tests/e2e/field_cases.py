@@ -117,7 +117,7 @@ def by_hash(standing: Standing) -> bool:
     secret = base64.b64encode(f"{standing.bmc['username']}:{WORD}".encode()).decode()
     request = Request(standing.bmc["redfish"], headers={"Authorization": f"Basic {secret}"})
     try:
-        with urlopen(request, timeout=20) as answer:
+        with urlopen(request, timeout=60) as answer:
             return bool(answer.status == HTTPStatus.OK)
     except HTTPError as error:
         if error.code != HTTPStatus.UNAUTHORIZED:
@@ -131,7 +131,7 @@ ONE = {"certificate": "one.pem", "key": "one.key"}
 def without_login(standing: Standing) -> bool:
     """Whether Redfish answers to those who do not log in."""
     try:
-        with urlopen(row("redfish")(standing), timeout=20) as answer:
+        with urlopen(row("redfish")(standing), timeout=60) as answer:
             return bool(answer.status == HTTPStatus.OK)
     except HTTPError as error:
         if error.code != HTTPStatus.UNAUTHORIZED:

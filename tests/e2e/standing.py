@@ -51,10 +51,10 @@ def bridges() -> Iterator[tuple[str, str, str]]:
     for name in (one, two):
         output("ip", "link", "add", name, "type", "bridge")
         output("ip", "link", "set", name, "up")
-    output("ovs-vsctl", "--timeout=10", "add-br", ovs, "--", "set", "bridge", ovs,
+    output("ovs-vsctl", "--timeout=60", "add-br", ovs, "--", "set", "bridge", ovs,
            "datapath_type=netdev")  # fmt: skip
     yield one, two, ovs
-    output("ovs-vsctl", "--timeout=10", "del-br", ovs)
+    output("ovs-vsctl", "--timeout=60", "del-br", ovs)
     for name in (one, two):
         output("ip", "link", "delete", name)
 
@@ -195,7 +195,7 @@ class Standing:
 
 
 def _fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return str(answer.read().decode())
 
 

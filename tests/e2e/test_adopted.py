@@ -669,7 +669,7 @@ def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_en
 
     def systems() -> list[str]:
         try:
-            with urllib.request.urlopen(f"{root}/Systems", timeout=20) as answer:
+            with urllib.request.urlopen(f"{root}/Systems", timeout=60) as answer:
                 listed = json.load(answer)["Members"]
         except OSError:
             return []
@@ -684,7 +684,7 @@ def test_in_place_of_sushy_emulator_machines_are_served_as_they_come_until_it_en
             domain.define(BY_CLASS, guests.speaking_disk())
             before = domain.xml
             until(lambda: systems() == [str(domain.uuid)])
-            with urllib.request.urlopen(f"{root}/Systems/{domain.uuid}", timeout=20) as answer:
+            with urllib.request.urlopen(f"{root}/Systems/{domain.uuid}", timeout=60) as answer:
                 assert json.load(answer)["Name"] == domain.name.lower()
             until(
                 lambda: f"Not served: adopt {gone}: no such machine".encode() in said.read_bytes()

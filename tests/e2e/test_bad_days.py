@@ -367,7 +367,7 @@ def test_a_verify_that_is_cancelled_leaves_nodes_as_it_found_them(shared: Rack) 
             assert verify.poll() is None
         running = [row for row in shared.json("operation", "list") if row["state"] == "running"]
         shared.run("operation", "cancel", running[0]["id"])
-        assert verify.wait(30) != 0
+        assert verify.wait(60) != 0
     assert "is off" in shared.ipmitool(bmc, "power", "status")
     (row,) = [row for row in shared.json("node", "list") if row["cluster"] == name]
     assert row["boot"] == "disk (Continuous)"

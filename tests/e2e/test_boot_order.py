@@ -50,7 +50,7 @@ def power(rack: Rack, uuid: str, command: str, *, boots: str) -> None:
     """A command is answered after 250 ms at the latest: until another machine runs, which boots
     from this first.
     """
-    before, end, again = virsh("domid", uuid), time.monotonic() + 90, 0.0
+    before, end, again = virsh("domid", uuid), time.monotonic() + 240, 0.0
     while virsh("domid", uuid) == before or not first_booted(uuid).startswith(boots):
         assert time.monotonic() < end, f"it boots from {first_booted(uuid)!r}"
         if time.monotonic() > again and virsh("domid", uuid) == before:

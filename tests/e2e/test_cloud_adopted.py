@@ -157,7 +157,7 @@ def _rescued(rack: Rack, cloud: FakeCloud) -> None:
 
     def power(command: str, status: str) -> None:
         rack.power("theirs/lab-1", command)
-        until(partial(is_, status), 60)
+        until(partial(is_, status))
 
     power("on", "ACTIVE")
     rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
@@ -169,7 +169,7 @@ def _rescued(rack: Rack, cloud: FakeCloud) -> None:
     requests.head(f"{url}/disk", timeout=20)
     assert is_("RESCUE")
     asked_at("disk")
-    until(partial(is_, "ACTIVE"), 60)
+    until(partial(is_, "ACTIVE"))
     rack.run("node", "media", "insert", "theirs/lab-1", rack.file("a disc", "disc.iso"))
     rack.run("node", "boot", "theirs/lab-1", "cdrom", "--persistent")
     power("reset", "RESCUE")
@@ -178,7 +178,7 @@ def _rescued(rack: Rack, cloud: FakeCloud) -> None:
     file = f"http://127.0.0.1:{port}/files/{lab['id']}/medium.iso"
     assert requests.get(file, timeout=20).text == "a disc"
     power("off", "SHUTOFF")
-    until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"), 60)
+    until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"))
     rack.run("node", "boot", "theirs/lab-1", "disk")
     power("on", "ACTIVE")
     power("reset", "ACTIVE")

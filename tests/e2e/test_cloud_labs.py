@@ -70,7 +70,7 @@ def _used(rack: Rack, cloud: FakeCloud) -> None:
     for asked in cloud.requested:
         given = b64decode(asked["user_data"]).decode()
         (url,) = re.findall(r"wget (http://127.0.0.1:\d+/lab/\S+/install_done)", given)
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             assert answer.status == 200
     for each in sets:
         until(rack, each, lambda found: found["leases"][0]["stage"] == "ready")
@@ -86,7 +86,7 @@ def _used(rack: Rack, cloud: FakeCloud) -> None:
 
 
 def until(rack: Rack, set_id: str, reached: Callable[[Any], bool]) -> Any:
-    end = monotonic() + 60
+    end = monotonic() + 240
     while not reached(shown := rack.json("request", "show", set_id)):
         assert monotonic() < end, json.dumps(shown, indent=1)
         time.sleep(0.2)

@@ -74,7 +74,7 @@ def recorded(rack: Rack) -> bytes:
 
 def until_off(rack: Rack) -> None:
     """A power command may be answered before it is done, as by hardware."""
-    deadline = monotonic() + 20
+    deadline = monotonic() + 60
     while rack.run("node", "power", "n", "status").stdout.strip() != "off":
         assert monotonic() < deadline, "it did not power off"
 
@@ -195,7 +195,7 @@ def test_those_who_listen_learn_that_the_node_was_removed(shared: Rack) -> None:
         screen.shows(f"node {name}/n was removed".encode())
         assert screen.ends() == 1
         rest = first + following.stdout.read()
-        assert following.wait(20) == 0
+        assert following.wait(60) == 0
     again = shared.run("node", "console", f"{name}/n", "--log", "--follow")
     assert again.stdout.splitlines() == rest.decode().splitlines(), "nothing more comes of it"
 

@@ -90,7 +90,7 @@ def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB
     return rack.file(FILE.format(name=name, bmc=bmc, key=key, word=word, memory=memory))
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 90) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
@@ -226,7 +226,7 @@ def switch() -> Iterator[str]:
 
 
 def vsctl(*argv: str) -> str:
-    argv = ("ovs-vsctl", "--timeout=10", *argv)
+    argv = ("ovs-vsctl", "--timeout=60", *argv)
     return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.strip()
 
 

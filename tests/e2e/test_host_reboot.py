@@ -63,7 +63,7 @@ def powers(rack: Rack, name: str) -> dict[str, str]:
     return {row["node"]: row["power"] for row in rack.json("status", name)}
 
 
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
+def until(true: Callable[[], bool], seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it does not come"

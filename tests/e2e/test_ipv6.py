@@ -40,7 +40,7 @@ def prefix() -> str:
 
 def address_of(place: Place, network: str) -> str:
     """What a machine there made of the router's advertisement."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         (link,) = json.loads(ip("-n", place.name, "-json", "-6", "addr", "show", "dev", "eth0"))
         for each in link["addr_info"]:
@@ -52,7 +52,7 @@ def address_of(place: Place, network: str) -> str:
 
 def seen_as(place: Place, address: str) -> str:
     asked = place.python(ASK, address)
-    return asked.communicate(timeout=30)[0].strip()
+    return asked.communicate(timeout=60)[0].strip()
 
 
 @pytest.fixture

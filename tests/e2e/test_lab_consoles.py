@@ -67,7 +67,7 @@ nodes: []
     def show(self, set_id: str) -> Any:
         return self.rack.json("request", "show", set_id)
 
-    def until(self, set_id: str, reached: Callable[[Any], object], seconds: float = 90) -> Any:
+    def until(self, set_id: str, reached: Callable[[Any], object], seconds: float = 240) -> Any:
         end = monotonic() + seconds
         while not reached(shown := self.show(set_id)):
             assert monotonic() < end, f"{json.dumps(shown, indent=1)}\n{self.log(set_id)}"
@@ -83,7 +83,7 @@ nodes: []
     def log(self, set_id: str) -> str:
         return self.rack.run("request", "console", f"{set_id}.0").stdout
 
-    def logged(self, set_id: str, text: str, times: int = 1, seconds: float = 90) -> str:
+    def logged(self, set_id: str, text: str, times: int = 1, seconds: float = 240) -> str:
         end = monotonic() + seconds
         while (log := self.log(set_id)).count(text) < times:
             assert monotonic() < end, log

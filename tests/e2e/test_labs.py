@@ -99,7 +99,7 @@ nodes: []
         except HostUnreachable:  # a daemon that was killed: the command starts another
             return self.rack.json("request", "show", set_id)
 
-    def until(self, set_id: str, reached: Callable[[Any], bool], seconds: float = 60) -> Any:
+    def until(self, set_id: str, reached: Callable[[Any], bool], seconds: float = 240) -> Any:
         end = monotonic() + seconds
         while not reached(shown := self.show(set_id)):
             assert monotonic() < end, json.dumps(shown, indent=1)
@@ -132,7 +132,7 @@ nodes: []
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(self.url(path), timeout=20) as answer:
+            with urllib.request.urlopen(self.url(path), timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -143,13 +143,13 @@ nodes: []
 
     def head(self, path: str) -> int:
         """The status of what may be large."""
-        with urllib.request.urlopen(self.url(path), timeout=20) as answer:
+        with urllib.request.urlopen(self.url(path), timeout=60) as answer:
             return int(answer.status)
 
     def post(self, path: str, body: bytes) -> int:
         asked = urllib.request.Request(self.url(path), body, method="POST")
         try:
-            with urllib.request.urlopen(asked, timeout=20) as answer:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -392,7 +392,7 @@ nodes: []
     request = rack.file(REQUIRES.format(""), "any.xml")
     sets = [rack.json("request", "submit", request)[0]["set"] for _ in range(2)]
     for each in sets:
-        end = monotonic() + 60
+        end = monotonic() + 240
         while rack.json("request", "show", each)["leases"][0]["stage"] != "ready":
             assert monotonic() < end, rack.json("request", "show", each)
             time.sleep(0.1)
@@ -509,7 +509,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
         ) as taking:  # fmt: skip
 
             def answers(path: str) -> str:
-                end = monotonic() + 60
+                end = monotonic() + 240
                 while (answer := lab.get(path))[0] != 200:
                     assert monotonic() < end, taking.poll()
                     assert taking.poll() is None, taking.communicate()

@@ -314,7 +314,7 @@ def test_killed_at_some_moment_of_up_and_of_down_both_end_as_if_undisturbed(rack
 
 
 def wait(so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not so():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -62,7 +62,7 @@ def test_orphans_are_kept_when_somebody_cancels_within_the_time_of_grace(rack: R
         assert reap.stderr is not None
         line = next(line for line in reap.stderr if "operation cancel" in line)
         rack.run("operation", "cancel", line.split("operation cancel ")[1].split("`")[0])
-        assert reap.wait(30) == 1
+        assert reap.wait(60) == 1
     assert rack.json("orphans", file) == before
 
 
@@ -118,6 +118,6 @@ def test_a_daemon_killed_while_it_reaps_reaps_the_rest_when_asked_again(rack: Ra
         assert reap.stderr is not None
         next(line for line in reap.stderr if line.startswith("[1"))
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(rack.daemon_pid())], check=True)
-        reap.communicate(timeout=30)
+        reap.communicate(timeout=60)
     rack.run("orphans", "--reap", "--yes", "--grace", "0", file)
     assert rack.json("orphans", file) == []

@@ -54,14 +54,14 @@ def subscribe(bmc: dict[str, str], destination: str) -> None:
         json.dumps(body).encode(),
         {"Authorization": f"Basic {login}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(asked, timeout=20) as answer:
+    with urllib.request.urlopen(asked, timeout=60) as answer:
         assert answer.status == 201
 
 
 def wait_until_kept(rack: Rack, machines: list[str]) -> None:
     """Simulated machines are written down a moment after they change."""
     kept = rack.directory / "state" / "simulated" / "sim.json"
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (kept.exists() and all(each in kept.read_text() for each in machines)):
         assert time.monotonic() < end, "they were not kept"
         time.sleep(0.1)

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.libvirt]
 
 
 def vsctl(*argv: str) -> str:
-    argv = ("ovs-vsctl", "--timeout=10", *argv)
+    argv = ("ovs-vsctl", "--timeout=60", *argv)
     return subprocess.run(argv, text=True, capture_output=True, check=True).stdout.strip()
 
 
@@ -26,7 +26,7 @@ def bridge() -> Iterator[str]:
     if (
         shutil.which("ovs-vsctl") is None
         or subprocess.run(
-            ["ovs-vsctl", "--timeout=2", "show"], capture_output=True, check=False
+            ["ovs-vsctl", "--timeout=60", "show"], capture_output=True, check=False
         ).returncode
     ):
         pytest.skip("needs a running Open vSwitch")

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.libvirt]
 NODE = "nodes: [{name: n, firmware: bios, memory: 64MiB, disks: [16MiB]}]"
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
     """A reset is answered after 250 ms at the latest, and goes on."""
     end = time.monotonic() + seconds
     while not done():

@@ -95,7 +95,7 @@ class FarHost:
         """End libvirtd; its guests go on."""
         assert self.daemon is not None
         self.daemon.send_signal(signal.SIGTERM)
-        self.daemon.wait(30)
+        self.daemon.wait(60)
         self.daemon = None
         self.run("rm", "-f", "/run/libvirt/libvirt-sock")
 
@@ -104,7 +104,7 @@ class FarHost:
         for process in self._processes(programs):
             os.kill(process, signal.SIGKILL)
         if "libvirtd" in programs and self.daemon is not None:
-            self.daemon.wait(30)
+            self.daemon.wait(60)
             self.daemon = None
 
     def reboot(self) -> None:

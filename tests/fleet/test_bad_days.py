@@ -114,7 +114,7 @@ def test_after_a_reboot_of_a_host_up_brings_its_networks_back_and_replaces_no_no
     assert_whole(farm, name, file)
     assert "is off" in rack.ipmitool(bmcs[node], "power", "status")
     rack.ipmitool(bmcs[node], "power", "on")
-    wait_until(lambda: "running" in host.run("virsh", "list", "--state-running"), 60)
+    wait_until(lambda: "running" in host.run("virsh", "list", "--state-running"))
 
 
 def test_a_disk_that_is_full_is_told_and_up_goes_on_when_there_is_room(farm: Farm) -> None:

@@ -172,7 +172,7 @@ def test_who_looks_at_a_host_by_another_name_puts_nothing_back(farm: Farm) -> No
     rack.run("down", "--yes", name)
     rack.run("daemon", "stop")
     assert rack.json(*look) == []
-    until(lambda: served() == [], 10)
+    until(lambda: served() == [])
 
 
 def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
@@ -195,16 +195,16 @@ def test_a_host_that_is_away_and_returns_loses_nothing(farm: Farm) -> None:
         assert_others_are_changed(farm, name, away=away, near=near)
     finally:
         farm.hosts["rack-b"].start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while "unknown" in {row["state"] for row in rack.json("status", name)}:
         assert time.monotonic() < deadline
-    until(lambda: answers(farm, bmcs[away]), 30)  # its BMC listens to the host by itself
+    until(lambda: answers(farm, bmcs[away]), 240)  # its BMC listens to the host by itself
     assert "is off" in rack.ipmitool(bmcs[away], "power", "status")
     rack.run("up", "--yes", farm.file(name, NODES.replace("64MiB", "128MiB")))
     assert {(row["state"], row["drift"]) for row in rack.json("status", name)} == {("present", "")}
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 def test_an_open_console_goes_on_when_its_host_returns(farm: Farm) -> None:
     rack, name, host = farm.rack, farm.rack.name(), farm.hosts["rack-b"]
     (rack.directory / "speaking.img").write_bytes(guests.speaking_disk())
@@ -219,7 +219,7 @@ def test_an_open_console_goes_on_when_its_host_returns(farm: Farm) -> None:
         """Whether the console tells it; it is opened some time after its host came."""
         with contextlib.suppress(AssertionError):
             rack.run("node", "power", f"{name}/n0", command)
-            screen.shows(guests.BOOTED, seconds=10)
+            screen.shows(guests.BOOTED, seconds=30)
             return True
         return False
 
@@ -227,14 +227,14 @@ def test_an_open_console_goes_on_when_its_host_returns(farm: Farm) -> None:
     with terminal(argv, env=rack.environment) as screen:
         screen.shows(b"Ctrl-]")
         rack.run("node", "power", f"{name}/n0", "on")
-        until(partial(boots, "reset"), 60)
+        until(partial(boots, "reset"))
         with host.cut_off():
-            until(is_away, 60)
-        until(partial(boots, "reset"), 150)
+            until(is_away)
+        until(partial(boots, "reset"))
         host.kill("libvirtd")
-        until(is_away, 60)
+        until(is_away)
         host.start()
-        until(partial(boots, "cycle"), 150)
+        until(partial(boots, "cycle"))
         screen.types(b"r")  # the guest resets itself
         screen.shows(guests.BOOTED)
 

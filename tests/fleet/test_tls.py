@@ -102,15 +102,15 @@ def test_machines_are_made_and_started_over_tls_and_who_shows_no_certificate_is_
     def power(node: str) -> str:
         return rack.run("node", "power", f"{name}/{node}", "status").stdout.strip()
 
-    wait_until(lambda: power("n") == "on", 60)
+    wait_until(lambda: power("n") == "on")
     rack.power(f"{name}/u", "on")
-    wait_until(lambda: power("u") == "on", 60)
+    wait_until(lambda: power("u") == "on")
     rack.power(f"{name}/u", "off")
-    wait_until(lambda: power("u") == "off", 60)
+    wait_until(lambda: power("u") == "off")
     rack.run("node", "boot", f"{name}/u", "setup")
     with suppress(AssertionError):  # it fails at once, or later than the command waits for it
         rack.power(f"{name}/u", "on")
-    wait_until(lambda: "no commands run there" in rack.run("status", name).stdout, 60)
+    wait_until(lambda: "no commands run there" in rack.run("status", name).stdout)
     assert rack.run("plan", "--detailed-exitcode", good).returncode == 0
     rack.run("down", "--yes", name)
     assert list((rack.directory / "pool").glob("*")) == []

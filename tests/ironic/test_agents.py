@@ -154,7 +154,7 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     """An agent that is never heard of, an image that cannot be written, a BMC that hangs."""
     deploy = {"automated_clean": False, **scale.active()}
     up = begun(rack, scale.write(FOUR, hosts=BAD, **deploy))
-    until(lambda: "hung" in states(api, scale), 60)
+    until(lambda: "hung" in states(api, scale))
     slow(rack, scale, "hung")
     rack.run("node", "fault", f"{scale.name}/hung", "drop")
     _, said = up.communicate(timeout=240)
@@ -195,7 +195,7 @@ def test_down_breaks_off_what_waits_for_an_agent(
     told = {**(scale.active() if state == "active" else {"state": state}), "automated_clean": clean}
     file = scale.write("[{name: n0}]", hosts={"mute": {"silent": 1.0}}, **told)
     rack.run("up", "--yes", "--no-wait", file)
-    until(lambda: states(api, scale).get("n0") in waits_in, 60)
+    until(lambda: states(api, scale).get("n0") in waits_in)
     node = of(api, scale)
     (row,) = [row for row in rack.json("operation", "list") if row["state"] == "running"]
     rack.run("operation", "cancel", row["id"])
@@ -323,7 +323,7 @@ async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for_and_t
     deploy = {"automated_clean": False, **scale.active()}
     two = "[{name: n0, nics: [lan, %s]}]"
     up = begun(rack, scale.write(two % "lan", hosts=hosts, **deploy))
-    until(lambda: "n0" in states(api, scale), 60)
+    until(lambda: "n0" in states(api, scale))
     slow(rack, scale, "n0")
     until(lambda: states(api, scale) == {"n0": "wait call-back"})
     kill(running_ironic)
@@ -344,7 +344,7 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_imag
     deploy = {"automated_clean": False, **scale.active()}
     file = scale.write("[{name: 'n{n}', count: 2}]", hosts=hosts, **deploy)
     up = begun(rack, file)
-    until(lambda: "n0" in states(api, scale), 60)
+    until(lambda: "n0" in states(api, scale))
     slow(rack, scale, "n0")
     kill(running_ironic)
     _, said = up.communicate(timeout=100)

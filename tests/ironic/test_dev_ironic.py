@@ -36,7 +36,7 @@ def rack(own_directory: Path) -> Iterator[Rack]:
 
 def _status_of(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

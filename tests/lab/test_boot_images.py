@@ -118,7 +118,7 @@ def rack() -> Iterator[Rack]:
 
 @pytest.mark.libvirt
 @pytest.mark.boots
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1200)
 def test_a_machine_boots_straight_into_its_installer(rack: Rack) -> None:
     with tree(rack.directory / "tree") as url:
         name = rack.name()
@@ -157,7 +157,10 @@ nodes: []
             return bool(shown["leases"][0]["stage"] == "ready")
 
         until(show, ready)
-        log = rack.run("request", "console", f"{set_id}.0").stdout
+        log = until(
+            lambda: rack.run("request", "console", f"{set_id}.0").stdout,
+            lambda said: "installer: written" in said,
+        )
         words = ("boot the installer", "installer: hello", "extra=here", "installer: written")
         places = [log.index(each) for each in words]
         assert places == sorted(places)

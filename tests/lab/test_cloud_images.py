@@ -14,7 +14,7 @@ from tests.lab.test_installers import free_port, left, until
 from nospoon.testing.rack import CACHE, Rack, private_rack
 from nospoon.testing.seeded import READY, seeded_image
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1200)]
 
 USER_DATA = """#!/bin/sh
 modprobe -abq af_packet 2>/dev/null

@@ -16,11 +16,11 @@ from nospoon.probe.packages import fetch, unpack
 from nospoon.runtime.clock import monotonic
 from nospoon.testing.rack import CACHE, private_rack
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1200)]
 
 PACKAGE = "debian-installer-12-netboot-amd64"
 FILES = "usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64"
-SECONDS, WANTED = 400, "installing"
+SECONDS, WANTED = 900, "installing"
 PRESEED = "d-i preseed/early_command string wget -q -O - {{install_start}}"
 CMDLINE = "auto=true priority=critical url={{kickstart}} hostname=lab domain=example"
 

@@ -26,11 +26,11 @@ from nospoon.runtime.clock import monotonic
 from nospoon.testing import disks
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
-pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1200)]
 
 MAC = "52:54:00:1a:b0:01"
 PANIC = "Kernel panic - not syncing: sysrq"
-SECONDS = 240
+SECONDS = 600
 INIT = """#!/bin/busybox sh
 # An installer: it fetches its kickstart, which is a shell script, and runs it.
 export PATH=/bin

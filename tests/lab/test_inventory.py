@@ -97,7 +97,7 @@ def rack() -> Any:
 
 @pytest.mark.libvirt
 @pytest.mark.boots
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_a_machine_that_is_known_by_its_bmc_alone_is_found_by_what_it_has(rack: Rack) -> None:
     other, bmc = metal(rack)
     name = rack.name()

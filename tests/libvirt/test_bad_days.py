@@ -65,7 +65,7 @@ async def test_a_libvirtd_that_stops_and_starts_is_told_and_its_guests_go_on(
     await make(bench, *rack.all)
     await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     async with events_of(bench, rack.uuid) as queue:
-        await until(queue, MachineChange.OBSERVED, 10)
+        await until(queue, MachineChange.OBSERVED, 60)
         await asyncio.to_thread(own_libvirt.stop)
         event = await until(queue, MachineChange.UNREACHABLE, 60)
         assert event.power is PowerState.UNKNOWN
@@ -116,7 +116,7 @@ async def test_qemu_killed_behind_our_back_is_a_crash(
         name = f"{rack.pool.key.name.removeprefix('nospoon-')}-m0"
         pid = (await runner.run(["cat", f"/run/libvirt/qemu/{name}.pid"])).stdout.strip()
         await runner.run(["kill", "-9", pid])
-        event = await until(queue, MachineChange.CRASHED, 20)
+        event = await until(queue, MachineChange.CRASHED, 60)
         assert (event.power, event.reason) == (PowerState.OFF, "QEMU ended unexpectedly")
 
 

@@ -64,20 +64,20 @@ async def test_bios_boots_once_from_the_network_and_then_from_disk(
         assert await listener.hears(*both) == BIOS_NETWORK
         reset_as_the_guest_would(connection, rack)
         assert await listener.hears(*both) == BIOS_DISK
-        await until(queue, MachineChange.RESET, 10)
+        await until(queue, MachineChange.RESET, 60)
 
         await machines.power(rack.uuid, PowerCommand.RESET, ONCE)
         assert await listener.hears(*both) == BIOS_NETWORK
-        await until(queue, MachineChange.RESET, 10)
+        await until(queue, MachineChange.RESET, 60)
         reset_as_the_guest_would(connection, rack)
         assert await listener.hears(*both) == BIOS_DISK
-        await until(queue, MachineChange.RESET, 10)
+        await until(queue, MachineChange.RESET, 60)
 
         await machines.set_boot(rack.uuid, ONCE)
         console = await machines.console(rack.uuid)
         await console.write(b"r")
         assert await listener.hears(*both) == BIOS_NETWORK
-        await until(queue, MachineChange.RESET, 10)
+        await until(queue, MachineChange.RESET, 60)
         reset_as_the_guest_would(connection, rack)
         assert await listener.hears(*both) == BIOS_DISK
 
@@ -101,7 +101,7 @@ async def test_uefi_boots_once_from_the_network_and_then_from_disk(
         assert await listener.hears(*both) == UEFI_NETWORK
         reset_as_the_guest_would(connection, rack)
         assert await listener.hears(*both) == UEFI_DISK
-        await until(queue, MachineChange.RESET, 10)
+        await until(queue, MachineChange.RESET, 60)
         await machines.power(rack.uuid, PowerCommand.RESET, ONCE)
         assert await listener.hears(*both) == UEFI_NETWORK
         reset_as_the_guest_would(connection, rack)
@@ -132,7 +132,7 @@ async def test_a_start_that_a_dead_daemon_left_half_done_is_finished(
     domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
     listener = guests.Listener(connection.machine_driver.console_record(rack.uuid))
     async with events_of(bench, rack.uuid) as queue:
-        event = await until(queue, MachineChange.STARTED, 20)
+        event = await until(queue, MachineChange.STARTED, 60)
         assert event.told == BootPlan(ONCE.now, ONCE.after)
         assert await listener.hears(BIOS_NETWORK, BIOS_DISK) == BIOS_NETWORK
     reset_as_the_guest_would(connection, rack)
@@ -149,9 +149,9 @@ async def test_a_machine_that_somebody_paused_is_left_paused(
     await listener.hears(BIOS_DISK)
     domain.suspend()
     async with events_of(bench, rack.uuid) as queue:
-        await until(queue, MachineChange.OBSERVED, 20)
+        await until(queue, MachineChange.OBSERVED, 60)
     async with events_of(bench, rack.uuid) as queue:  # by then, what the first look began is done
-        await until(queue, MachineChange.OBSERVED, 20)
+        await until(queue, MachineChange.OBSERVED, 60)
         assert domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED
         await connection.machine_driver.power(rack.uuid, PowerCommand.ON, ONCE)
         assert domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING

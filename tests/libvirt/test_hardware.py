@@ -101,4 +101,4 @@ async def test_an_arm_machine_starts_its_firmware(rack: tuple[Bench, Rack]) -> N
     )
     await started(bench, parts, shape)
     listener = guests.Listener(bench.connection.machine_driver.console_record(shape.uuid))
-    assert await listener.hears(b"UEFI firmware", b"BdsDxe", b"PXE", seconds=90)
+    assert await listener.hears(b"UEFI firmware", b"BdsDxe", b"PXE")

@@ -75,7 +75,7 @@ async def test_calls_side_by_side_have_connections_of_their_own_and_a_kept_one_i
         seen.append(connect)
         if len(seen) == 2:
             both.set()
-        assert both.wait(20)
+        assert both.wait(60)
 
     await asyncio.gather(hypervisor.ask(call, "ask"), hypervisor.work(call, "work"))
     assert len({id(each) for each in [*seen, kept]}) == 3
@@ -88,7 +88,7 @@ async def test_a_question_that_is_not_answered_is_left_and_others_go_on(
 ) -> None:
     hypervisor, woken = Hypervisor(own_libvirt.uri, "here", Patience(answer=0.2)), Event()
     with pytest.raises(HostUnreachable, match=r"cannot wait: .* not answered within 0\.2 s"):
-        await hypervisor.ask(lambda _: woken.wait(20), "wait")
+        await hypervisor.ask(lambda _: woken.wait(60), "wait")
     patient = Hypervisor(own_libvirt.uri, "here")
     assert await patient.ask(lambda connect: connect.getURI(), "ask") == own_libvirt.uri
     woken.set()

@@ -66,14 +66,14 @@ def session() -> Iterator[Session]:
         for command in (["virtlogd"], ["libvirtd"])
     ]  # fmt: skip
     log.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not (home / "run/libvirt/libvirt-sock").is_socket():
         assert time.monotonic() < end, (home / "log").read_text()
         time.sleep(0.02)
     yield Session(home)
     for daemon in reversed(daemons):
         daemon.send_signal(signal.SIGTERM)
-        daemon.wait(30)
+        daemon.wait(60)
     remove_tree(home)
 
 
@@ -153,9 +153,9 @@ async def test_a_machine_of_an_unprivileged_user_boots_our_iso_always(
         await machines.boot_order.set_boot(rack.uuid, PLAN)
         await machines.power(rack.uuid, PowerCommand.RESET, PLAN)
         assert await listener.hears(guests.BOOTED) == guests.BOOTED
-        await next_event(queue, MachineChange.RESET, 10)
+        await next_event(queue, MachineChange.RESET, 60)
         await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
-        stopped = await next_event(queue, MachineChange.STOPPED, 10)
+        stopped = await next_event(queue, MachineChange.STOPPED, 60)
     assert stopped.power is PowerState.OFF
 
 

@@ -67,7 +67,7 @@ def test_up_waits_until_placement_has_the_nodes_of_each_flavor(
             assert (stock[CLASS]["total"], stock[CLASS]["reserved"]) == (1, 0)
         assert "Nothing to do" in rack.run("up", "--yes", file).stderr
         rack.run("down", "--yes", name)
-        until(lambda: not nodes & providers(cloud), 60)
+        until(lambda: not nodes & providers(cloud))
 
 
 class Canned:

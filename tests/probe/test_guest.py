@@ -130,7 +130,7 @@ async def press_power(monitor: Path) -> None:
 
 
 async def ended(guest: Guest) -> int:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await guest.process.communicate()
     assert guest.process.returncode is not None
     return guest.process.returncode

@@ -61,7 +61,7 @@ async def heard(to: BmcConfig, request: bytes) -> bytes:
     """All that is answered until the connection is closed."""
     reader, writer = await asyncio.open_connection(to.bmc.address, to.bmc.redfish_port)
     writer.write(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         answer = await reader.read()
     writer.close()
     return answer

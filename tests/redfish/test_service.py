@@ -180,7 +180,7 @@ async def test_a_graceful_restart_shuts_down_and_starts_again() -> None:
     async with bench(1) as b:
         b.machines.report(b.first.bmc.uuid, MachineChange.OBSERVED, PowerState.ON)
         assert (await reset(b, "GracefulRestart")).status == 204
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(b.machines.told) < 2:  # noqa: ASYNC110  (these machines have no event)
                 await asyncio.sleep(0.01)
         assert [each for _, each, _ in b.machines.told] == [PowerCommand.SOFT, PowerCommand.ON]

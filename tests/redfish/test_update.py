@@ -33,7 +33,7 @@ async def ended(b: Bench, begun: Answer) -> dict[str, Any]:
     """The Task, once its monitor says that it has ended."""
     assert begun.status == 202
     ask, monitor = client(b.first).get, begun.headers["location"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (answer := await ask(monitor)).status == 202:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert isinstance(answer.json, dict)

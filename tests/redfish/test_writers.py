@@ -42,7 +42,7 @@ def served(b: Bench) -> Served:
 
 async def saved(b: Bench, count: int) -> None:
     """Until so many states were stored."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while len(b.store.saved) < count:  # noqa: ASYNC110  (nobody tells)
             await asyncio.sleep(0)
 

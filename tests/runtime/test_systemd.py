@@ -197,5 +197,5 @@ def test_the_daemon_serves_on_the_socket_of_systemd_and_leaves_it(tmp_path: Path
         assert ready.read() == b"ready\n"
         assert Client(path).get("/v1/daemon")["pid"] == daemon.pid
         Client(path).post("/v1/daemon/stop")
-        assert daemon.wait(30) == 0
+        assert daemon.wait(60) == 0
         assert path.exists()

@@ -57,7 +57,7 @@ async def test_steps_go_on_after_one_that_raises() -> None:
         went_on.set()
         return False
 
-    async with logged() as seen, asyncio.timeout(5):
+    async with logged() as seen, asyncio.timeout(20):
         received.put("stranger", _break)
         received.put("other", last)
         await went_on.wait()
@@ -66,7 +66,7 @@ async def test_steps_go_on_after_one_that_raises() -> None:
 
 async def test_handshakes_go_on_after_one_that_raises() -> None:
     handshakes, went_on = Handshakes(now=Clock()), asyncio.Event()
-    async with logged() as seen, asyncio.timeout(5):
+    async with logged() as seen, asyncio.timeout(20):
         handshakes.put(_raise)
         handshakes.put(went_on.set)
         await went_on.wait()
@@ -102,7 +102,7 @@ async def test_a_socket_that_its_datagram_closes_ends_no_turns() -> None:
         "127.0.0.1", free_port(socket.SOCK_DGRAM), lambda *_: told.set(), together=together
     )
     try:
-        async with logged() as seen, asyncio.timeout(5):
+        async with logged() as seen, asyncio.timeout(20):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
                 together.put("busy", lambda: False)  # so that both have to wait
                 line.sendto(b"x", ("127.0.0.1", made.port))

@@ -42,7 +42,7 @@ async def test_stuck_consoles_are_closed_side_by_side(tmp_path: Path) -> None:
     service = ConsoleService(lambda _: stuck, Records(tmp_path))
     for _ in range(COUNT):
         await service.attach(uuid4())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await service.close()
     assert stuck.closing == COUNT
 

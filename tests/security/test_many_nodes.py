@@ -135,7 +135,7 @@ async def test_an_update_of_many_bmcs_gives_others_turns(monkeypatch: pytest.Mon
     async with bench(1) as b:
         answer = await client(b.first).ask("POST", path, {"ImageURI": "http://192.0.2.1/bmc-2.0"})
         assert answer.status == 202
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not counted.most:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert counted.most["update"] == 1

@@ -128,7 +128,7 @@ async def test_what_is_typed_over_lan_meanwhile_is_bounded() -> None:
         for number in range(3 * WAITING):
             lines.typed(served, Typed(bytes([number])))
         console.read.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             typed = [await console.typed.get() for _ in range(1 + WAITING)]
             lines.typed(served, Typed(b"last"))
             assert await console.typed.get() == b"last"

@@ -44,7 +44,7 @@ class TestSimulated(DriverPromises):
             image=Image("", "ab" * 32, "raw", 1 << 20),
             make_stranger=make_stranger,
             remove_machine=remove_machine,
-            patience=5.0,
+            patience=20.0,
             foreign="theirs",
         )
         await connection.close()

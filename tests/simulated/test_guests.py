@@ -52,7 +52,7 @@ class Place:
         await self.connection.machine_driver.power(self.rack.uuid, command, boot)
 
     async def guest(self) -> Guest:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             return await self.guests.began.get()
 
     @property
@@ -77,7 +77,7 @@ async def place(
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
         connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
-        make_stranger=nothing, remove_machine=nothing, patience=5.0,
+        make_stranger=nothing, remove_machine=nothing, patience=20.0,
     )  # fmt: skip
     rack = rack_for(bench)
     await make(bench, *rack.all)
@@ -226,7 +226,7 @@ async def test_the_probe_reports_what_a_machine_has(tmp_path: Path) -> None:
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
         connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
-        make_stranger=nothing, remove_machine=nothing, patience=5.0,
+        make_stranger=nothing, remove_machine=nothing, patience=20.0,
     )  # fmt: skip
     rack = rack_for(bench)
     await make(bench, *rack.all)
@@ -237,7 +237,7 @@ async def test_the_probe_reports_what_a_machine_has(tmp_path: Path) -> None:
     console = await driver.console(rack.uuid)
     await driver.power(rack.uuid, PowerCommand.CYCLE, NETWORK)
     said, found = b"", None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while found is None:
             said += await console.read()
             found = find(said)

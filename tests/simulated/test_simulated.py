@@ -44,7 +44,7 @@ def bench_for(connection: SimulatedConnection) -> Bench:
         image=Image("", "ab" * 32, "raw", 1 << 20),
         make_stranger=nothing,
         remove_machine=nothing,
-        patience=5.0,
+        patience=20.0,
     )
 
 
@@ -104,7 +104,7 @@ async def test_a_soft_power_off_returns_before_the_guest_is_down(rack_for_slow: 
         await driver.power(rack.uuid, PowerCommand.ON, ONCE)
         await driver.power(rack.uuid, PowerCommand.SOFT, ONCE)
         assert (await driver.machines())[0].power is PowerState.ON
-        assert (await until(queue, MachineChange.SHUTDOWN, 5)).power is PowerState.OFF
+        assert (await until(queue, MachineChange.SHUTDOWN, 20)).power is PowerState.OFF
 
 
 @pytest.fixture
@@ -139,21 +139,21 @@ async def test_an_unreachable_host_is_told_to_watchers(
 ) -> None:
     async with events_of(bench, rack.uuid) as queue:
         connection.machine_driver.set_reachable(reachable=False)
-        event = await until(queue, MachineChange.UNREACHABLE, 5)
+        event = await until(queue, MachineChange.UNREACHABLE, 20)
         assert event.power is PowerState.UNKNOWN
         with pytest.raises(HostUnreachable, match="sim"):
             await connection.check()
         connection.machine_driver.set_reachable(reachable=True)
-        assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
+        assert (await until(queue, MachineChange.OBSERVED, 20)).power is PowerState.OFF
 
 
 async def test_a_failed_machine_shows_its_reason(
     connection: SimulatedConnection, bench: Bench, rack: Rack
 ) -> None:
     async with events_of(bench, rack.uuid) as queue:
-        await until(queue, MachineChange.OBSERVED, 5)
+        await until(queue, MachineChange.OBSERVED, 20)
         connection.machine_driver.fail(rack.uuid, "internal error")
-        event = await until(queue, MachineChange.FAILED, 5)
+        event = await until(queue, MachineChange.FAILED, 20)
     assert (event.power, event.reason) == (PowerState.FAILED, "internal error")
 
 
@@ -209,7 +209,7 @@ async def test_a_guest_says_its_text_when_it_has_booted_and_not_when_it_was_swit
     forward(1800)  # what was switched off would have booted by now
     await asyncio.sleep(0)
     forward(1800)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not record.read_text().endswith("login: "):  # noqa: ASYNC110  (nobody tells)
             await asyncio.sleep(0.01)
     assert record.read_text().count("login") == 1
@@ -233,7 +233,7 @@ async def test_what_a_console_said_waits_for_room_in_its_record(tmp_path: Path) 
         recorder.take(machine, b"one ")
         recorder.take(machine, b"two")
         with structlog.testing.capture_logs() as logged:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 while not logged:  # noqa: ASYNC110  (nobody tells)
                     await asyncio.sleep(0.01)
         assert logged[0]["event"] == "console logs wait for disk space"

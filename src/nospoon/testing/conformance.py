@@ -80,7 +80,7 @@ class Bench:
     image: Image
     make_stranger: Callable[[Resource], Awaitable[Stranger | None]]
     remove_machine: Callable[[Resource], Awaitable[None]]
-    patience: float = 30.0
+    patience: float = 60.0
     links: bool = True
     read_seed: Callable[[Machine, str], Awaitable[str]] | None = None
     foreign: str = ""
@@ -481,7 +481,7 @@ class DriverPromises:
         await make(bench, *rack.all)
         driver = bench.connection.machine_driver
         async with events_of(bench, rack.uuid) as queue:
-            assert (await until(queue, MachineChange.OBSERVED, 5)).power is PowerState.OFF
+            assert (await until(queue, MachineChange.OBSERVED, 60)).power is PowerState.OFF
             outcome = await driver.power(rack.uuid, PowerCommand.ON, PLAN)
             assert outcome is Outcome.CHANGED
             assert await self.power_of(bench, rack.uuid) is PowerState.ON

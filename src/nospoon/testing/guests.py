@@ -146,7 +146,7 @@ class Listener:
         self.record = Path(record)
         self.offset = 0
 
-    async def hears(self, *words: bytes, seconds: float = 60) -> bytes:
+    async def hears(self, *words: bytes, seconds: float = 240) -> bytes:
         """The first of these words that comes; what came before is skipped.
 
         Raises `AssertionError`, with what came instead.

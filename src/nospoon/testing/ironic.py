@@ -46,7 +46,7 @@ machine needs to get on.
 """
 
 
-def until(done: Callable[[], object], seconds: float = 30) -> None:
+def until(done: Callable[[], object], seconds: float = 240) -> None:
     """Wait for what can only be looked at."""
     end = time.monotonic() + seconds
     while True:

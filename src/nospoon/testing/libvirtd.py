@@ -70,7 +70,7 @@ class OwnLibvirt:
         """End the daemon; its guests go on."""
         if self.daemon is not None:
             self.daemon.send_signal(signal.SIGTERM)
-            self.daemon.wait(30)
+            self.daemon.wait(60)
             self.daemon = None
         (self.place / "libvirt-sock").unlink(missing_ok=True)
 
@@ -99,7 +99,7 @@ def a_libvirt_of_ones_own() -> Iterator[OwnLibvirt]:
         remove_tree(place)
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, "it did not come up in time"

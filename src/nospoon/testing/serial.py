@@ -18,7 +18,7 @@ class Serial:
     record: Path
     offset: int = 0
 
-    def hears(self, *words: bytes, seconds: float = 90) -> bytes:
+    def hears(self, *words: bytes, seconds: float = 240) -> bytes:
         """The first of these words that comes; what came before is skipped."""
         deadline = monotonic() + seconds
         while monotonic() < deadline:

@@ -29,18 +29,18 @@ class Terminal:
     def types(self, data: bytes) -> None:
         os.write(self.master, data)
 
-    def shows(self, word: bytes, *, seconds: float = 60) -> None:
+    def shows(self, word: bytes, *, seconds: float = 240) -> None:
         """Wait until it shows this; what came before is skipped."""
         deadline = monotonic() + seconds
         while word not in self.heard:
-            ready, _, _ = select.select([self.master], [], [], deadline - monotonic())
+            ready, _, _ = select.select([self.master], [], [], max(0, deadline - monotonic()))
             assert ready, f"no {word!r} in {seconds} s; instead: {self.heard!r}"
             self.heard += os.read(self.master, 1 << 16)
         self.heard = self.heard.partition(word)[2]
 
     def ends(self) -> int:
         """Wait for its end; the exit status. The terminal must be as it was before."""
-        status = self.process.wait(20)
+        status = self.process.wait(60)
         assert termios.tcgetattr(self.slave) == self.before
         return status
 
