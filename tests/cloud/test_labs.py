@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
@@ -19,13 +20,13 @@ from tests.lab.test_installers import (
     MAC,
     PANIC,
     REBOOT,
-    free_port,
     metal,
     tree,
     until,
 )
 
 from nospoon.testing import disks
+from nospoon.testing.bench import free_port
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.rack import CACHE, Rack, private_rack
 from nospoon.testing.seeded import READY, seeded_image
@@ -89,7 +90,7 @@ def rack(cloud: OwnCloud) -> Iterator[Rack]:
     """Registered machines know where the boot server is; the tree is on the provider network."""
     settings = {
         "OS_CLIENT_CONFIG_FILE": str(cloud.told["clouds"]),
-        "NOSPOON_BOOT_PORT": str(free_port()),
+        "NOSPOON_BOOT_PORT": str(free_port(socket.SOCK_STREAM)),
         "NOSPOON_MEDIA_NETWORKS": f"127.0.0.0/8, ::1, 172.31.0.0/16, {cloud.told['public']}",
     }
     with private_rack(**settings) as made:

@@ -31,6 +31,7 @@ from nospoon.dev.cloud.wanted import INSIDE, Wanted
 from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
 from nospoon.runtime.owned import Process
+from nospoon.testing.bench import free_port
 from nospoon.testing.ironic import until
 from nospoon.testing.own_network import own_network
 
@@ -88,8 +89,7 @@ async def test_a_failed_command_is_reported_with_its_output(tmp_path: Path) -> N
 
 
 async def test_the_hosts_ports_lead_inside(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port(socket.SOCK_STREAM)
     script = f"""
 import socket
 with socket.create_server(("127.0.0.1", {port})) as server:

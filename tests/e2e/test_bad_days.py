@@ -25,6 +25,7 @@ from nospoon.api.client import Client
 from nospoon.cli.files import read_request
 from nospoon.control.operations.nodes import CONTINUED
 from nospoon.errors import NospoonError, UsageError
+from nospoon.testing.free_nets import free_net
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, broken_certificate, private_rack
 
@@ -443,8 +444,7 @@ def test_a_full_disk_of_the_daemon_is_named_and_up_is_repeated() -> None:
 @pytest.fixture
 def route() -> Iterator[dict[str, str]]:
     """A route of this machine, over a bridge that is not ours."""
-    number = uuid4().int
-    device, network = f"nst-{number % 16**8:08x}", f"172.31.{number % 250}"
+    device, network = f"nst-{uuid4().hex[:8]}", free_net()
     run("ip", "link", "add", device, "type", "bridge")
     try:
         run("ip", "address", "add", f"{network}.1/24", "dev", device)

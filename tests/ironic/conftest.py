@@ -15,12 +15,13 @@ import pytest
 from nospoon.dev import ironic
 from nospoon.dev.configuration import Wanted
 from nospoon.dev.ironic import Ironic
+from nospoon.testing.alone import held
 from nospoon.testing.ironic import Api
 from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
-PORTS = iter(range(9_500 + os.getpid() % 10 * 40, 10_000))
-"""The next ones to be tried, below those of racks: of two runs at once, hardly the same."""
+PORTS = range(9_500, 10_000, 2)
+"""Of an API each, below those of racks; its files are served at the next one unless told."""
 IMPATIENT = (
     "conductor.deploy_callback_timeout=40",
     "conductor.clean_callback_timeout=40",
@@ -53,17 +54,26 @@ def another_port() -> int:
 
 
 def free_port_number() -> int:
-    """One that nobody has, and that the kernel gives to no connection meanwhile
-    (net.ipv4.ip_local_port_range); another with each call.
+    """One that nobody has, nor the next one, and that the kernel gives to no connection meanwhile
+    (net.ipv4.ip_local_port_range); another with each call, in every process.
     """
     for port in PORTS:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
+        descriptor = held(f"ironic-{port}")
+        if descriptor is None:
+            continue
+        if is_free(port) and is_free(port + 1):
+            return port  # the name is held until this process ends
+        os.close(descriptor)
     raise AssertionError("no port is free")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.test_installers import free_port, left, tree, until
+from tests.lab.test_installers import left, tree, until
 
 from nospoon.clusterfile.load import load
 from nospoon.control.labs.installers import Installers
 from nospoon.errors import SpecError
 from nospoon.model.lab import Distro
 from nospoon.services.netboot import installer_image
+from nospoon.testing.bench import free_port
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
 INSTALL = """busybox wget -q -O - {{install_start}}
@@ -112,7 +114,9 @@ def test_what_has_no_boot_image_is_refused(text: str, why: str) -> None:
 @pytest.fixture
 def rack() -> Iterator[Rack]:
     near = "127.0.0.0/8, ::1, 172.31.0.0/16"
-    with private_rack(NOSPOON_BOOT_PORT=str(free_port()), NOSPOON_MEDIA_NETWORKS=near) as made:
+    with private_rack(
+        NOSPOON_BOOT_PORT=str(free_port(socket.SOCK_STREAM)), NOSPOON_MEDIA_NETWORKS=near
+    ) as made:
         yield made
 
 

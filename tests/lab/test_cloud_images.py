@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.lab.test_installers import free_port, left, until
+from tests.lab.test_installers import left, until
 
+from nospoon.testing.bench import free_port
 from nospoon.testing.rack import CACHE, Rack, private_rack
 from nospoon.testing.seeded import READY, seeded_image
 
@@ -28,7 +30,7 @@ busybox wget -q -O - {{install_done}}
 
 @pytest.fixture
 def rack() -> Iterator[Rack]:
-    with private_rack(NOSPOON_BOOT_PORT=str(free_port())) as made:
+    with private_rack(NOSPOON_BOOT_PORT=str(free_port(socket.SOCK_STREAM))) as made:
         shutil.copy(asyncio.run(seeded_image(CACHE)), made.directory / "cloud.img")
         yield made
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import socket
 import subprocess
 import threading
@@ -24,6 +23,8 @@ from nospoon.probe import cpio
 from nospoon.probe.build import build, compress
 from nospoon.runtime.clock import monotonic
 from nospoon.testing import disks
+from nospoon.testing.bench import free_port
+from nospoon.testing.free_nets import free_net
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1200)]
@@ -65,15 +66,6 @@ def ip(*words: str) -> str:
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
-def free_net() -> str:
-    """A /24 that this machine has no route to, as its first three numbers."""
-    for _ in range(100):
-        net = f"172.31.{random.randrange(64, 250)}"
-        if not ip("route", "show", f"{net}.0/24"):
-            return net
-    raise AssertionError("no free network")
-
-
 @contextmanager
 def tree(directory: Path, address: str = "") -> Iterator[str]:
     """The URL of an installation tree of ours, at `address` or one that guests route to."""
@@ -113,16 +105,12 @@ def served_at(address: str, directory: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("0.0.0.0", 0))  # on bridges that come later
-        return int(tried.getsockname()[1])
-
-
 @pytest.fixture
 def rack() -> Iterator[Rack]:
     near = "127.0.0.0/8, ::1, 172.31.0.0/16"
-    with private_rack(NOSPOON_BOOT_PORT=str(free_port()), NOSPOON_MEDIA_NETWORKS=near) as made:
+    with private_rack(
+        NOSPOON_BOOT_PORT=str(free_port(socket.SOCK_STREAM)), NOSPOON_MEDIA_NETWORKS=near
+    ) as made:
         yield made
 
 

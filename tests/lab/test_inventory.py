@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lab.test_installers import MAC, free_port, left, metal, until
+from tests.lab.test_installers import MAC, left, metal, until
 
 from nospoon.control.labs.inventory import inventory_of
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Inventory, Registered
 from nospoon.probe.record import Record, decode
+from nospoon.testing.bench import free_port
 from nospoon.testing.probed import body
 from nospoon.testing.rack import Rack, private_rack
 
@@ -91,7 +93,9 @@ def test_what_was_found_by_another_bmc_does_not_count() -> None:
 @pytest.fixture
 def rack() -> Any:
     near = "127.0.0.0/8, ::1, 172.31.0.0/16"
-    with private_rack(NOSPOON_BOOT_PORT=str(free_port()), NOSPOON_MEDIA_NETWORKS=near) as made:
+    with private_rack(
+        NOSPOON_BOOT_PORT=str(free_port(socket.SOCK_STREAM)), NOSPOON_MEDIA_NETWORKS=near
+    ) as made:
         yield made
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import random
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,20 +24,12 @@ from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.serving import HttpListeners
+from nospoon.testing.bench import free_port
+from nospoon.testing.free_nets import free_net
 from nospoon.testing.netboot import ToldAuthority
 from nospoon.testing.trees import remove_tree
 
 NAMES = (f"{os.getpid():x}{number:x}" for number in itertools.count())
-
-
-def free_net() -> str:
-    """A /24 that this machine has no route to, as its first three numbers."""
-    for _ in range(100):
-        net = f"172.31.{random.randrange(64, 250)}"
-        argv = ["ip", "route", "show", f"{net}.0/24"]
-        if not subprocess.run(argv, check=True, capture_output=True).stdout:
-            return net
-    raise AssertionError("no free network")
 
 
 def ip(*words: str) -> None:
@@ -95,17 +86,6 @@ def authority() -> ToldAuthority:
     return ToldAuthority()
 
 
-def some_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def free_port() -> Callable[[], int]:
-    return some_port
-
-
 @pytest.fixture
 def peers() -> Peers:
     """Guests in user mode run as nobody."""
@@ -119,7 +99,9 @@ async def driver(
     made = NetbootDriver(
         state=state,
         deployment="test",
-        http=HttpListeners(create_app(authority, peers, ready=lambda: True), port=some_port()),
+        http=HttpListeners(
+            create_app(authority, peers, ready=lambda: True), port=free_port(socket.SOCK_STREAM)
+        ),
         authority=authority,
         peers=peers,
         find_grub=partial(find_grub, CACHE),

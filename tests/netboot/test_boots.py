@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,7 @@ from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.iso import build_boot_iso
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.testing import disks, guests
+from nospoon.testing.bench import free_port
 from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running, served
 
 log = structlog.get_logger()
@@ -255,9 +257,10 @@ async def test_our_iso_leaves_an_empty_disk_without_looking_for_drivers_that_it_
 
 @BOTH
 async def test_our_iso_boots_the_disk_when_the_daemon_is_away(
-    firmware: Firmware, memory: int, state: Path, free_port: Callable[[], int]
+    firmware: Firmware, memory: int, state: Path
 ) -> None:
-    iso = await build_boot_iso(base_url=f"http://10.0.2.2:{free_port()}", place=state)
+    nowhere = f"http://10.0.2.2:{free_port(socket.SOCK_STREAM)}"
+    iso = await build_boot_iso(base_url=nowhere, place=state)
     more = [*session(iso), *disk(firmware, state)]
     hardware = Hardware(firmware, uuid4(), state, memory, more, unprivileged=True)
     async with running(hardware) as guest:

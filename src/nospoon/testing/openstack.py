@@ -26,6 +26,7 @@ from nospoon.dev import environment, ironic
 from nospoon.dev.configuration import Wanted
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
+from nospoon.testing.bench import free_port
 from nospoon.testing.trees import remove_tree
 
 REGION, PASSWORD, START_SECONDS = "RegionOne", "secret", 150
@@ -103,13 +104,13 @@ def _call(method: str, url: str, body: object, headers: dict[str, str]) -> tuple
 
 def up(state: Path, *, lock: Path, cache: Path) -> Cloud:
     """A cloud with all that it has in `state`, from an environment of the cache. See `down`."""
-    made = Cloud(state, {name: _free_port() for name in (*WSGI, "baremetal")})
+    made = Cloud(state, {name: free_port(socket.SOCK_STREAM) for name in (*WSGI, "baremetal")})
     bin_ = asyncio.run(environment.ensure(cache, "openstack", lock)) / "bin"
     try:
         _prepare(made, bin_)
         for name, application in WSGI.items():
             made.processes.append(_serve(made, bin_, name, application))
-        wanted = Wanted(port=made.ports["baremetal"], files_port=_free_port())
+        wanted = Wanted(port=made.ports["baremetal"], files_port=free_port(socket.SOCK_STREAM))
         asyncio.run(ironic.up(wanted, state=state / "ironic", cache=cache))
         for name in WSGI:
             _until_answers(made.url(name))
@@ -148,12 +149,6 @@ def compute(made: Cloud, *, lock: Path, cache: Path, script: Path) -> Iterator[N
         raise
     finally:
         asyncio.run(owned.stop(running, patience=10, with_session=True))
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _prepare(made: Cloud, bin_: Path) -> None:
