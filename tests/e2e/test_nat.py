@@ -29,7 +29,7 @@ with socket.create_server((sys.argv[1], 7000)) as server:
 ASK = """
 import socket, sys
 try:
-    with socket.create_connection((sys.argv[1], 7000), timeout=3) as server:
+    with socket.create_connection((sys.argv[1], 7000), timeout=20) as server:
         print(server.recv(100).decode())
 except OSError:
     print("unreachable")
@@ -101,7 +101,7 @@ def test_guests_get_out_by_nat_only_where_it_is_asked_for(
 ) -> None:
     guest, beyond = places
     number = uuid4().bytes[0] & 0xFC
-    here, there = f"198.51.100.{number | 1}", f"198.51.100.{number | 2}"  # TEST-NET-2, RFC 5737
+    here, there = f"203.0.113.{number | 1}", f"203.0.113.{number | 2}"  # TEST-NET-3, RFC 5737
     ip("addr", "add", f"{here}/30", "dev", beyond.link)
     ip("link", "set", beyond.link, "up")
     beyond.address(f"{there}/30")
