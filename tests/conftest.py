@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import tomllib
 from collections import defaultdict
@@ -18,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from nospoon.testing.alone import alone
 from nospoon.testing.postgresql import PostgreSql
 from nospoon.testing.rack import Rack
+from nospoon.testing.trees import remove_tree
 
 ALLOWED = Path(__file__).parent / "skips.toml"
 TOGETHER = {
@@ -141,7 +141,7 @@ def postgresql() -> Iterator[PostgreSql]:
         yield server
     finally:
         server.stop()
-        shutil.rmtree(place)
+        remove_tree(place)
 
 
 @pytest.fixture

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+PATIENCE = 60.0
+"""Seconds in which a process that was killed or asked to end has ended."""
+
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory. A daemon that is just ending may remove files of its own beside us."""
-    shutil.rmtree(path, onerror=_unless_gone)
+    """Remove a directory. Processes that are just ending may remove files of their own beside us,
+    and write others a moment more.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return shutil.rmtree(path, onerror=_unless_gone)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or time.monotonic() > end:
+                raise
+        time.sleep(0.02)
 
 
 def control_groups(part: str) -> list[Path]:
