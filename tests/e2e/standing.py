@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -21,6 +20,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from nospoon.testing.certificates import written
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 
 Changes = Mapping[str, Any]
@@ -137,9 +137,7 @@ class Standing:
             command = "on" if before == "-" else "cycle"
             self.rack.run("node", "power", f"{self.name}/n", command)
             self.waits = False
-            end = time.monotonic() + 60
-            while virsh("domid", self.domain) in {"-", before}:
-                assert time.monotonic() < end, "it was not started"
+            until(lambda: virsh("domid", self.domain) not in {"-", before})
             self._give_way()
         return virsh("domid", self.domain)
 
@@ -147,7 +145,8 @@ class Standing:
         """The node finds nothing to boot, and tries for ever, while other tests want to work."""
         pid = Path(f"/run/libvirt/qemu/{virsh('domname', self.domain)}.pid").read_text().strip()
         for thread in Path("/proc", pid, "task").iterdir():
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+            with contextlib.suppress(ProcessLookupError):  # QEMU ends some of them at any time
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
     @property
     def bmc(self) -> dict[str, str]:

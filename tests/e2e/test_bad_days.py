@@ -416,8 +416,8 @@ def test_ctrl_c_leaves_the_operation_running_and_tells_how_to_go_on(shared: Rack
     (line,) = [line for line in rest.splitlines() if "operation goes on" in line]
     operation = line.split("`nospoon operation watch ")[1].split("`")[0]
     assert f"nospoon operation cancel {operation}" in line
-    assert shared.json("operation", "show", operation)["state"] == "running"
     assert shared.run("operation", "watch", operation).returncode == 0
+    assert shared.json("operation", "show", operation)["state"] == "done"
     assert states(shared, name) == {"present"}
 
 

@@ -19,7 +19,7 @@ from nospoon.testing.bench import free_port
 from nospoon.testing.postgresql import PostgreSql
 from nospoon.testing.rack import Rack
 
-LEASE = 2.0
+LEASE = 5.0
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

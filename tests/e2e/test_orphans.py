@@ -71,7 +71,7 @@ def test_a_cluster_that_is_made_again_within_the_time_of_grace_is_kept(rack: Rac
     rack.run("up", "--yes", file)
     forget(rack, name)
     id_ = rack.json("orphans", file)[0]["cluster_id"]
-    command = ["nospoon", "orphans", "--reap", "--yes", "--grace", "4", file]
+    command = ["nospoon", "orphans", "--reap", "--yes", "--grace", "20", file]
     with subprocess.Popen(command, env=rack.environment, stderr=subprocess.PIPE, text=True) as reap:
         assert reap.stderr is not None
         next(line for line in reap.stderr if "operation cancel" in line)

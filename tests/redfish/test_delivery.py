@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.events.delivery import BATCH, PATIENCE, WAITING, Deliveries
+from nospoon.services.bmcs.redfish.events import delivery
+from nospoon.services.bmcs.redfish.events.delivery import BATCH, WAITING, Deliveries
 
 NOTICE = "some were lost"
 
@@ -132,7 +135,8 @@ async def _hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def test_destinations_that_hang_hold_up_no_others() -> None:
+async def test_destinations_that_hang_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "PATIENCE", 60.0)
     to = Destination()
     to.open.set()
     servers = [await asyncio.start_server(each, "127.0.0.1", 0) for each in (to.take, _hang)]
@@ -153,7 +157,7 @@ async def test_destinations_that_hang_hold_up_no_others() -> None:
         )
         for number in range(12):
             deliveries.put(f"bad {number}", {"n": 1})
-        async with asyncio.timeout(PATIENCE - 2):  # before any of those is given up
+        async with asyncio.timeout(30):  # before any of those is given up
             for number in range(3):
                 deliveries.put("good", {"n": number})
                 await to.until(lambda wanted=number: len(to.told) > wanted)  # type: ignore[misc]

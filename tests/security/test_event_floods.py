@@ -16,12 +16,11 @@ from nospoon.bmc.events import EventSettings, Subscription
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.bmcs.redfish.events import subscribing
+from nospoon.services.bmcs.redfish.events import delivery, subscribing
 from nospoon.services.bmcs.redfish.events.delivery import (
     ALL_BYTES,
     LINE_BYTES,
     OF_ONE,
-    PATIENCE,
     SLOW_WORKERS,
     WAITING,
     WORKERS,
@@ -137,11 +136,14 @@ async def test_whether_a_stream_goes_on_is_not_asked_of_each_bmc_of_its_account(
     assert asked == []
 
 
-async def test_destinations_that_never_answer_hold_up_no_other_owner() -> None:
+async def test_destinations_that_never_answer_hold_up_no_other_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As many of one owner as all workers, twice; then one of another."""
+    monkeypatch.setattr(delivery, "PATIENCE", 60.0)
     silent, prompt = Destination(), Destination()
     prompt.open.set()
-    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE / 2):
+    async with AsyncExitStack() as stack, asyncio.timeout(30):
         for each in (silent, prompt):
             server = await asyncio.start_server(each.take, "127.0.0.1", 0)
             await stack.enter_async_context(server)

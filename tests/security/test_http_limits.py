@@ -174,12 +174,13 @@ async def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for() -> None:
 
 
 async def test_a_body_below_the_least_rate_is_given_up_and_one_above_is_not() -> None:
-    async with served(replace(SOON, body_rate=100)) as server, Tasks("test") as tasks:
-        closing = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
+    limits = replace(SOON, body_rate=100, body_window=0.5, stranger_body=0.5)
+    async with served(limits) as server, Tasks("test") as tasks:
+        closing = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n"
         for path, size, answer in (
             (b"member", 1, 408),
-            (b"member", 20, 200),  # at twenty times the least rate, in 0.4 s
-            (b"body", 20, 408),  # a stranger has 0.2 s in all
+            (b"member", 20, 200),  # at ten times the least rate, in a second
+            (b"body", 20, 408),  # a stranger has 0.5 s in all
         ):
             reader, writer = await server.connect()
             writer.write(b"POST /" + path + closing)
