@@ -246,6 +246,24 @@ async def test_what_is_too_large_or_malformed_is_refused(request_: bytes, answer
         await server.emptied()
 
 
+async def test_a_refused_request_is_not_asked_for_its_body(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It waits for 100 Continue (RFC 9110 §10.1.1), and its first chunk is none: after the refusal
+    nothing may be written, and what a stranger sends is no fault of the server's to be logged.
+    """
+    head = b"POST /body HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+    async with served() as server:
+        answer = await server.ask(head + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n")
+        await server.emptied()
+        async with asyncio.timeout(20):
+            await server.app.asked.acquire()
+            await server.app.gone.wait()
+    assert status(answer) == 400
+    assert b"Continue" not in answer
+    assert "Exception in ASGI application" not in caplog.text
+
+
 async def test_boot_files_have_limits_too() -> None:
     async with served(http=BootHttp) as server:
         assert status(await server.ask(with_headers(*[b"a: b"] * 100, b""))) == 431

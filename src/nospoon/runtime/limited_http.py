@@ -337,6 +337,7 @@ class LimitedHttp(HttpToolsProtocol):
             return
         if self.is_answering:
             self.cycle.disconnected = True
+            self.cycle.waiting_for_100_continue = False  # uvicorn would write it behind the refusal
             self.cycle.message_event.set()
         self.transport.write(self.refusal(status, why))
         self._arm(_Phase.WAITING, self.limits.linger, self.transport.abort)
