@@ -38,6 +38,7 @@ from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
+from nospoon.runtime.paced import paced
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 
@@ -132,9 +133,15 @@ class OpenStackConnection:
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
         """Flavors, networks, and what is left of quotas beside what others of the project use."""
         del pools, volumes
-        networks = await self._around.networks()
         quota = await self._quota()
         own = await self._api.project()
+        names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
+        async for each in paced(await self._around.networks()):
+            names |= {each.name, each.id}
+            if each.project == own:
+                own_names |= {each.name, each.id}
+            if each.is_external:
+                external.append((each.name, each.id))
         return replace(
             HostFacts.of_one_that(await self.capabilities()),
             cpus=_known(quota.cpus),
@@ -142,11 +149,9 @@ class OpenStackConnection:
             quota=quota,
             real=True,
             sizes=await self._sizes(),
-            networks=frozenset(name for each in networks for name in (each.name, each.id)),
-            own_networks=frozenset(
-                name for each in networks if each.project == own for name in (each.name, each.id)
-            ),
-            external_networks=tuple((each.name, each.id) for each in networks if each.is_external),
+            networks=frozenset(names),
+            own_networks=frozenset(own_names),
+            external_networks=tuple(external),
         )
 
     async def _sizes(self) -> tuple[SizeOffered, ...]:

@@ -16,6 +16,7 @@ from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.ports import BY_ID
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
 from nospoon.providers.openstack.understood import understood
+from nospoon.runtime.paced import paced
 
 PATH = "/floatingips"
 
@@ -41,7 +42,7 @@ class FloatingIpDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         own = [
             (each, tagged)
-            for each in await self._all()
+            async for each in paced(await self._all())
             if (tagged := each.tagged) is not None and self._around.is_own(tagged, cluster)
         ]
         if not own:
@@ -49,7 +50,7 @@ class FloatingIpDriver:
         names = {each.id: each.name for each in await self._around.networks()}
         macs = {each.id: each.mac for each in await self._ports()}
         found = []
-        for record, tagged in own:
+        async for record, tagged in paced(own):
             id_ = record.network
             network = id_ if tagged.more == BY_ID else names.get(id_, id_)
             shape = FloatingIp(network, macs.get(record.port, ""), record.address)

@@ -9,7 +9,7 @@ https://docs.openstack.org/api-ref/image/v2/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -28,8 +28,10 @@ from nospoon.providers.openstack.tags import (
     described,
     kept_properties,
     of_description,
+    short,
 )
 from nospoon.providers.openstack.understood import understood
+from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
 
 SHA256, FORMAT, SIZE, FIRMWARE = (f"{PREFIX}{each}" for each in ("sha256", "format", "size", "fw"))
@@ -44,7 +46,21 @@ PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 CHUNK, GIB = 1 << 20, 1 << 30
 SLOWEST = 1 << 20
 """Bytes a second that a cloud takes of an image, at least."""
-Record = Mapping[str, str]
+MOST_REFERENCES = 20_000
+"""Of all images: a cloud may list a million, and each is looked at on the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """What is kept of an image. `users`: references of clusters."""
+
+    id: str
+    status: str
+    shape: Image
+    users: tuple[Tagged, ...]
+
+    def is_used_by(self, cluster: UUID) -> bool:
+        return any(each.tag.cluster == cluster for each in self.users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +87,14 @@ class RootImageDriver:
         self._turns = Turns()
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        found = []
-        for record in await self._all():
-            fault = "" if record["status"] == READY else f"its upload is {record['status']}"
-            for tagged in _users(record):
-                if cluster in (None, tagged.tag.cluster):
-                    shape = _shape(record)
-                    found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
+        found = list[Observed]()
+        async for root in paced(await self._all()):
+            fault = "" if root.status == READY else f"its upload is {root.status}"
+            found += (
+                self._around.observed(self.kind, root.shape, tagged, fault=fault)
+                for tagged in root.users
+                if cluster in (None, tagged.tag.cluster)
+            )
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
@@ -86,13 +103,11 @@ class RootImageDriver:
         assert isinstance(shape, Image), "keys of images have their shapes"
         user = Tagged(tag, resource.key.name)
         async with self._turns.of(shape.sha256):
-            for record in await self._all():
-                if _shape(record) != shape:
-                    continue
-                if record["status"] != READY:  # half of one, which an earlier daemon sent
-                    await self._delete(record)
-                elif _of(tag.cluster) in record or len(_users(record)) < MOST_USERS:
-                    await self._patch(record, "add", tag.cluster, described(user))
+            async for root in self._with(shape):
+                if root.status != READY:  # half of one, which an earlier daemon sent
+                    await self._delete(root.id)
+                elif root.is_used_by(tag.cluster) or len(root.users) < MOST_USERS:
+                    await self._patch(root, "add", tag.cluster, described(user))
                     break
             else:
                 await self._send(shape, user)
@@ -120,13 +135,13 @@ class RootImageDriver:
                 FIRMWARE: str(shape.firmware),
                 _of(user.tag.cluster): described(user),
             },
-            read=_kept,
+            read=_id,
         )
         try:
             await self._around.api.call(
                 Service.GLANCE,
                 "PUT",
-                f"/images/{made['id']}/file",
+                f"/images/{made}/file",
                 data=File(path),
                 headers={"Content-Type": "application/octet-stream"},
                 sends=(await asyncio.to_thread(path.stat)).st_size / SLOWEST,
@@ -145,39 +160,52 @@ class RootImageDriver:
         shape = observed.shape
         assert isinstance(shape, Image), "keys of images have their shapes"
         async with self._turns.of(shape.sha256):
-            for record in await self._all():
-                if _shape(record) == shape and _of(cluster) in record:
-                    if len(_users(record)) == 1:
-                        await self._delete(record)
+            async for root in self._with(shape):
+                if root.is_used_by(cluster):
+                    if len(root.users) == 1:
+                        await self._delete(root.id)
                     else:
-                        await self._patch(record, "remove", cluster)
+                        await self._patch(root, "remove", cluster)
 
     async def id_of(self, name: str, cluster: UUID) -> str:
         """Of an image that a cluster refers to by this name. Raises `Gone`."""
-        for record in await self._all():
-            used = any(each.tag.cluster == cluster and each.name == name for each in _users(record))
-            if used and record["status"] == READY:
-                return str(record["id"])
+        async for root in paced(await self._all()):
+            used = any(each.tag.cluster == cluster and each.name == name for each in root.users)
+            if used and root.status == READY:
+                return root.id
         raise Gone(
             f"there is no image {name} in cloud {self._around.api.name}",
             hint="Run `nospoon up` again.",
         )
 
-    async def _all(self) -> list[Record]:
-        query = {DEPLOYMENT: self._around.deployment}
-        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_read)
-        return [record async for record in listed]
+    async def _with(self, shape: Image) -> AsyncIterator[_Root]:
+        async for root in paced(await self._all()):
+            if root.shape == shape:
+                yield root
 
-    async def _patch(self, record: Record, op: str, cluster: UUID, value: str = "") -> None:
+    async def _all(self) -> list[_Root]:
+        query = {DEPLOYMENT: self._around.deployment}
+        found, references = list[_Root](), 0
+        async for root in self._around.api.listed(Service.GLANCE, "/images", query, read=_read):
+            references += len(root.users)
+            if references > MOST_REFERENCES:
+                raise ProviderError(
+                    f"images of cloud {self._around.api.name} have more than {MOST_REFERENCES} "
+                    "references of clusters"
+                )
+            found.append(root)
+        return found
+
+    async def _patch(self, root: _Root, op: str, cluster: UUID, value: str = "") -> None:
         change: dict[str, str] = {"op": op, "path": f"/{_of(cluster)}"}
         if value:
             change["value"] = value
-        path = f"/images/{record['id']}"
+        path = f"/images/{root.id}"
         await self._around.api.call(Service.GLANCE, "PATCH", path, json=[change], headers=PATCH)
 
-    async def _delete(self, record: Record) -> None:
+    async def _delete(self, image: str) -> None:
         try:
-            await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{record['id']}")
+            await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{image}")
         except Gone:
             return
 
@@ -187,28 +215,26 @@ def _of(cluster: UUID) -> str:
     return f"{OF}{cluster.hex}"
 
 
-def _users(record: Record) -> list[Tagged]:
-    """Of properties that say what their names do."""
-    found = ((name, of_description(record[name])) for name in record if name.startswith(OF))
-    return [each for name, each in found if each is not None and name == _of(each.tag.cluster)]
-
-
-def _shape(record: Record) -> Image:
-    firmware = Firmware(record[FIRMWARE])
-    return Image("", str(record[SHA256]), str(record[FORMAT]), int(record[SIZE]), firmware)
-
-
-def _kept(record: Mapping[str, object]) -> Record:
-    return kept_properties(record, "id", "status")
-
-
-def _read(record: Mapping[str, object]) -> Record | None:
-    """None for an image that nospoon did not make, or one of another kind."""
-    found = _kept(record)
-    if not {SHA256, FORMAT, SIZE, FIRMWARE} <= found.keys():
-        return None
+def _read(record: Mapping[str, object]) -> _Root | None:
+    """None for an image that nospoon did not make, or one of another kind. In the call's thread:
+    each may have a hundred references.
+    """
+    found = kept_properties(record, "id", "status")
     try:
-        _shape(found)
-    except ValueError:
+        firmware = Firmware(found[FIRMWARE])
+        shape = Image("", found[SHA256], found[FORMAT], int(found[SIZE]), firmware)
+    except (KeyError, ValueError):
         return None
-    return found
+    return _Root(found["id"], found["status"], shape, tuple(_users(found)))
+
+
+def _users(found: Mapping[str, str]) -> Iterator[Tagged]:
+    """Of properties that say what their names do."""
+    for name in found:
+        tagged = of_description(found[name]) if name.startswith(OF) else None
+        if tagged is not None and name == _of(tagged.tag.cluster):
+            yield tagged
+
+
+def _id(record: Mapping[str, object]) -> str:
+    return short(record["id"])

@@ -18,6 +18,7 @@ from nospoon.providers.openstack.ports import BY_ID
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
 from nospoon.providers.openstack.understood import understood
+from nospoon.runtime.paced import paced
 
 PATH = "/routers"
 LEADS_NOWHERE = "it does not lead to its network"
@@ -45,7 +46,7 @@ class RouterDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         own = [
             (each, tagged)
-            for each in await self._all()
+            async for each in paced(await self._all())
             if (tagged := each.tagged) is not None and self._around.is_own(tagged, cluster)
         ]
         if not own:
