@@ -169,6 +169,13 @@ def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> 
     assert f"got the word '{word}'" in problem
 
 
+def test_the_command_line_of_a_labs_installer_is_read_as_that_of_a_profile() -> None:
+    distro = "{kernel: 'http://m/k', initrd: 'http://m/i', cmdline: 'quiet ; reboot'}"
+    text = f"cluster: x\nflavors: {{s: {{}}}}\nlabs: {{l: {{distros: {{d: {distro}}}}}}}\nnodes: []\n"
+    (problem,) = problems(text)
+    assert "got the word ';'" in problem
+
+
 def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
     how = "{power_on: 200ms, shut_down: 2s, power_failures: 0.1, console: 'login: '}"
     host = read(f"cluster: a\nhosts: {{sim: {{simulated: {how}}}}}\nnodes: [{{}}]").hosts[0]

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from nospoon.clusterfile.command_line import CommandLine
 from nospoon.clusterfile.fields import (
     Address,
     Checksum,
@@ -112,7 +113,7 @@ class DistroSection(Section):
         "makes of this distribution (`distro`); that needs flavors with `firmware: uefi`.",
     )
     tree: Url | None = Field(None, description="URL of the installation tree.")
-    cmdline: Text = Field("", max_length=2048, description="More kernel parameters.")
+    cmdline: CommandLine = Field("", max_length=2048, description="More kernel parameters.")
     kickstart: Text = Field(
         "",
         max_length=1 << 16,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal
-from unicodedata import category
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.bmcs import BmcSection
+from nospoon.clusterfile.command_line import CommandLine
 from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.fields import (
     Address,
@@ -42,33 +42,12 @@ from nospoon.clusterfile.section import (
     Whole,
     each_once,
     listed,
-    parse_text,
 )
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.model.node_kind import NodeKind
 
-_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
-"""Unicode's categories of control characters, and separators of lines and paragraphs."""
-_ENDS_A_COMMAND = frozenset({"||", "&&", ";", "#"})
-
-
-def _command_line(value: object) -> object:
-    """One line, without words that no kernel takes, and that iPXE would take for its own
-    (ipxe.org/scripting). YAML's folded text ends in a line end, which is none of it.
-    """
-    line = parse_text(value).rstrip("\n")
-    found = sorted(_ENDS_A_COMMAND & set(line.split()))
-    if found:
-        raise ValueError(f"expected a kernel command line, got the word {found[0]!r}")
-    control = next((char for char in line if category(char) in _CONTROLS and char != "\t"), "")
-    if control:
-        raise ValueError(f"expected a kernel command line in one line, got {control!r} in it")
-    return line
-
-
-CommandLine = Annotated[str, BeforeValidator(_command_line)]
 MAX_CLUSTER = 20_000
 MAX_PARTS = 100_000
 """Disks of all nodes of a cluster, and NICs: with 24 disks for each, a plan of 20,000 nodes took a
