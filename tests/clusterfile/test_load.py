@@ -171,7 +171,9 @@ def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> 
 
 def test_the_command_line_of_a_labs_installer_is_read_as_that_of_a_profile() -> None:
     distro = "{kernel: 'http://m/k', initrd: 'http://m/i', cmdline: 'quiet ; reboot'}"
-    text = f"cluster: x\nflavors: {{s: {{}}}}\nlabs: {{l: {{distros: {{d: {distro}}}}}}}\nnodes: []\n"
+    text = (
+        f"cluster: x\nflavors: {{s: {{}}}}\nlabs: {{l: {{distros: {{d: {distro}}}}}}}\nnodes: []\n"
+    )
     (problem,) = problems(text)
     assert "got the word ';'" in problem
 

@@ -271,7 +271,7 @@ class Controller:
         return ClusterStatus(name, str(row.id), nodes, rest)
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
-        request = replace(self._request_of(row), fetches=False)
+        request = replace(await self.planner.request_of(row), fetches=False)
         async with self._look_of(row.owner):
             return await self.planner.prepare(request, await self.planner.cluster_of(request))
 
@@ -372,8 +372,9 @@ class Controller:
 
     async def _bundle(self, row: ClusterRow, texts: bundle.Texts) -> Collection[str]:
         """Adds what is known of a cluster; gives what of its file is to be masked."""
-        request, secrets = self._request_of(row), set[str]()
+        secrets = set[str]()
         try:
+            request = await self.planner.request_of(row)
             plan = plan_text(await self.plan(replace(request, fetches=False)))
         except NospoonError as error:
             plan = str(error)
@@ -385,11 +386,12 @@ class Controller:
             secrets = await self.planner.workers.run(row.owner, bundle.lines_of_user_data, cluster)
         except SpecError as error:  # an earlier version took the file
             resolved = str(error)
-        texts.add(f"{row.name}/cluster.yaml", request.text)
+        if text := self.cipher.decrypt(row.text.encode()):
+            texts.add(f"{row.name}/cluster.yaml", text)
         texts.add(f"{row.name}/ironic.json", await self._in_ironic(row))
         texts.add(f"{row.name}/resolved.json", resolved)
         texts.add(f"{row.name}/plan.txt", plan)
-        status = await self.status(request.caller, row.name)
+        status = await self.status(self.planner.access.principal(row.owner), row.name)
         texts.add(f"{row.name}/status.json", await self._as_json(row.owner, status))
         for member in self.fleet.of(row.owner, row.name):
             said = b""
@@ -420,11 +422,6 @@ class Controller:
             address=await self.exports.address(row, member.node),
             jump=member.host.ssh,
         )
-
-    def _request_of(self, row: ClusterRow) -> Request:
-        text = self.cipher.decrypt(row.text.encode())
-        caller = self.planner.access.principal(row.owner)
-        return Request(caller, file=row.file, text=text, uploads=row.uploads)
 
 
 def _nobody(owner: OwnerId, name: str) -> UUID:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from nospoon.model.cluster import Cluster
 from nospoon.model.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`.
+    """A cluster file as a client sent it; see `nospoon.api.wire.ClusterRequest`. Or `cluster`, a
+    value that is in no file: `text` is "" then, and `file` what messages call it.
 
     `targets`: nodes to which the plan is limited; empty: all. `parallel`: driver calls at once on
     one host, and nodes that Ironic works on at once; None: the engine's defaults. `fetches`: URLs
@@ -21,7 +23,8 @@ class Request:
 
     caller: Principal
     file: str
-    text: str
+    text: str = ""
+    cluster: Cluster | None = None
     uploads: Mapping[str, str] = field(default_factory=dict)
     cluster_id: UUID | None = None
     fingerprint: str = ""

@@ -65,6 +65,8 @@ class Access:
 
     def _placed(self, request: Request, found: Sequence[Violation]) -> list[str]:
         """Run it in a thread: the file may be a long one."""
+        if request.cluster is not None:
+            return [f"{each.message}. {each.fix or self._fix}" for each in found]
         document = Document(request.text, request.file)
         return [
             str(document.problem(each.path, each.message, each.fix or self._fix)) for each in found

@@ -50,7 +50,7 @@ from nospoon.control.planning.saved import (
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
 from nospoon.engine.observe import observe_reachable
-from nospoon.errors import HostUnreachable, PlanRefused, SpecError, Stale
+from nospoon.errors import HostUnreachable, PlanRefused, Problem, SpecError, Stale
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
@@ -172,10 +172,23 @@ class Planner:
             found = unpacked(self._cipher.decrypt_bytes(row.desired))
             if found is not None:
                 return found
-        return self.read(row.file, self._cipher.decrypt(row.text.encode()), row.owner)
+        text = self._cipher.decrypt(row.text.encode())
+        if not text:
+            message = "it is in no file, and stored in a form of another version of nospoon"
+            raise SpecError([Problem(row.file, 1, 1, "", message)])
+        return self.read(row.file, text, row.owner)
+
+    async def request_of(self, row: ClusterRow) -> Request:
+        """What was asked for last, as its owner would ask for it again. Raises `SpecError`."""
+        text = self._cipher.decrypt(row.text.encode())
+        cluster = None if text else await self.workers.run(row.owner, self.kept, row)
+        caller = self.access.principal(row.owner)
+        return Request(caller, file=row.file, text=text, cluster=cluster, uploads=row.uploads)
 
     async def cluster_of(self, request: Request) -> Cluster:
-        """The cluster of a request's file, which may be a long one. Raises `SpecError`."""
+        """What a request asks for; its file may be a long one. Raises `SpecError`."""
+        if request.cluster is not None:
+            return request.cluster
         return await self.workers.run(
             request.caller.uid, self.read, request.file, request.text, request.caller.uid
         )
@@ -190,6 +203,8 @@ class Planner:
         try:
             return await self._prepared(request, cluster, surveyed)
         except PlanRefused as refused:
+            if request.cluster is not None:
+                raise
             reasons = await self.workers.run(
                 request.caller.uid, placed, refused.reasons, request.text, request.file
             )
@@ -429,7 +444,7 @@ class Planner:
         begun = await self._database.read(journal.begun_machines, seen.id)
         plan, lost = await self.workers.run(seen.owner, asked_for, request, wanted, plan, nodes)
         leaves = not request.targets and (seen.places.left or bool(leavers))
-        again = self._says_something_new(request, seen)
+        again = await self._says_something_new(request, seen)
         owners = await self.workers.run(seen.owner, lambda: tuple(by_owners(seen, desired)))
         return replace(
             plan,
@@ -444,8 +459,10 @@ class Planner:
             ),
         )
 
-    def _says_something_new(self, request: Request, seen: Seen) -> bool:
+    async def _says_something_new(self, request: Request, seen: Seen) -> bool:
         if seen.earlier is None:
+            return True
+        if request.cluster is not None and seen.said != await self._said_before(seen.earlier):
             return True
         text = self._cipher.decrypt(seen.earlier.text.encode())
         return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
