@@ -174,8 +174,8 @@ class NoConsoles:
 def racks(bmcs: Bmcs) -> Racks:
     nothing = cast("Any", None)
     return Racks(
-        admins=Administrators(), clusters=nothing, power=nothing, operations=nothing, machines=bmcs,
-        consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
+        admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, operations=nothing,
+        machines=bmcs, consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
         installers=nothing,
     )  # fmt: skip
 

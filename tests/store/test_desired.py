@@ -20,7 +20,7 @@ from nospoon.store.desired import LONG, packed, unpacked
 
 LIMIT = (1 << 63) - 1  # of whole numbers in files
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FIRST = Path(__file__).with_name("desired-2.json")
+FIRST = Path(__file__).with_name("desired-3.json")
 GROUPS = f"""\
 cluster: large
 hosts: {{here: simulated}}

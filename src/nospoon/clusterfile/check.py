@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address
+from itertools import chain
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -27,7 +29,7 @@ from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Switch
+from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Node, Switch
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.node_kind import NodeKind
@@ -67,6 +69,16 @@ def check(
     yield from _password_hash(sections, expansion)
     yield from _profiles(sections, expansion)
     yield from _placements(sections, expansion)
+
+
+def unfit(sections: Sections, template: Node) -> str:
+    """Why no machine of a lab can be made of its flavor, "" where one can: nodes of the file may
+    have what it lacks.
+    """
+    one = Expansion(nodes=[replace(template, name=template.flavor)], groups=[0])
+    found = chain(_portgroups(one), _trunks(sections, one), _bmc_ports(sections, one))
+    found = chain(found, _password_hash(sections, one))
+    return next((f"{each.message}. {each.hint}".rstrip(". ") for each in found), "")
 
 
 def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:

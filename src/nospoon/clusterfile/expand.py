@@ -32,7 +32,6 @@ from nospoon.model.cluster import (
     Placement,
     Portgroup,
 )
-from nospoon.model.lab import LabFlavor
 from nospoon.model.names import MAX_NAME, is_name, wanted_of
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OWN_FORMAT
@@ -117,16 +116,12 @@ def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
         yield Complaint(("nodes",), message, hint)
 
 
-def flavors_of_labs(sections: Sections, *, default_network: str) -> Iterator[LabFlavor]:
-    """The file's flavors as filters of labs compare them, one disk each: the largest."""
+def templates_of_labs(sections: Sections, *, default_network: str) -> Iterator[Node]:
+    """A node of each of the file's flavors of which labs may make machines, without a name."""
     for name, flavor in sections.flavors.items():
-        if flavor.kind not in (None, NodeKind.BAREMETAL):
-            continue
-        group = NodeGroupSection(flavor=name)
-        node = _node(sections, group, name="", default_network=default_network)
-        disk = max((each.size for each in node.disks), default=0)
-        images = tuple(each.source for each in node.disks if each.image)
-        yield LabFlavor(name, node.cpus, node.memory, disk, images)
+        if flavor.kind in (None, NodeKind.BAREMETAL):
+            group = NodeGroupSection(flavor=name)
+            yield _node(sections, group, name="", default_network=default_network)
 
 
 def _adoptions(

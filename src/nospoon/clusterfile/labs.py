@@ -31,6 +31,7 @@ from nospoon.clusterfile.section import (
     listed,
 )
 from nospoon.lab.grammar import ROWS, Means
+from nospoon.model.cluster import Node
 from nospoon.model.lab import (
     Disks,
     Distro,
@@ -296,6 +297,18 @@ class LabSection(Section):
     )
     webhooks: list[WebhookSection] = Field(
         default_factory=list, max_length=8, description="Where its events are sent."
+    )
+
+
+def flavor_of_labs(template: Node, unfit: str) -> LabFlavor:
+    """As filters compare it, one disk: the largest."""
+    return LabFlavor(
+        name=template.flavor,
+        cpus=template.cpus,
+        memory=template.memory,
+        disk=max((each.size for each in template.disks), default=0),
+        images=tuple(each.source for each in template.disks if each.image),
+        unfit=unfit,
     )
 
 

@@ -12,12 +12,12 @@ from itertools import chain, islice
 from uuid import UUID
 
 from nospoon.clusterfile.bmcs import BmcSection
-from nospoon.clusterfile.check import check
+from nospoon.clusterfile.check import check, unfit
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
-from nospoon.clusterfile.expand import Complaint, expand, flavors_of_labs
-from nospoon.clusterfile.hosts import connections_of, places_of
+from nospoon.clusterfile.expand import Complaint, expand, templates_of_labs
+from nospoon.clusterfile.hosts import connections_of, place_named, places_of
 from nospoon.clusterfile.ironic import place
-from nospoon.clusterfile.labs import labs
+from nospoon.clusterfile.labs import flavor_of_labs, labs
 from nospoon.clusterfile.models import HostSection, NetworkSection
 from nospoon.clusterfile.nova import wanted
 from nospoon.clusterfile.openstack import connection
@@ -28,13 +28,14 @@ from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.errors import Problem, SpecError
 from nospoon.model.agent import Agents
 from nospoon.model.cluster import (
+    USUAL_NETWORK,
     BmcAddressing,
     BootProfile,
     CertificateFiles,
     Cluster,
     Host,
-    Netboot,
     Network,
+    Node,
     Overcommit,
     PduAddressing,
 )
@@ -47,7 +48,6 @@ DEFAULT_HOST = "here"
 ONCE = Overcommit(cpus=1, memory=1, disk=1)
 """Of a cloud, whose quotas cannot be given away twice."""
 
-DEFAULT_NETWORK = "provision"
 SYSTEM_URI = "qemu:///system"
 
 
@@ -87,6 +87,7 @@ def load(
     problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
     if problems:
         raise SpecError(_in_order(document, problems))
+    templates = _templates(sections)
     return Cluster(
         name=sections.cluster,
         hosts=_hosts(sections, default_uri),
@@ -117,17 +118,22 @@ def load(
         flavors=tuple(sections.flavors),
         adoptions=tuple(expansion.adoptions),
         logins=_logins(sections),
-        labs=_labs(sections),
+        labs=_labs(sections, templates),
         services=services,
+        templates=templates,
     )
 
 
-def _labs(sections: Sections) -> tuple[Lab, ...]:
+def _templates(sections: Sections) -> tuple[Node, ...]:
     if not sections.labs:
         return ()
-    network = _default_network(sections)
-    flavors = {each.name: each for each in flavors_of_labs(sections, default_network=network)}
-    return tuple(labs(sections.labs, flavors))
+    return tuple(templates_of_labs(sections, default_network=_default_network(sections)))
+
+
+def _labs(sections: Sections, templates: Iterable[Node]) -> tuple[Lab, ...]:
+    flavors = (flavor_of_labs(each, unfit(sections, each)) for each in templates)
+    found = labs(sections.labs, {each.name: each for each in flavors})
+    return tuple(replace(each, host=place_named(each.host, sections.hosts)) for each in found)
 
 
 def _given_certificate(bmc: BmcSection) -> CertificateFiles | None:
@@ -152,7 +158,7 @@ def _default_network(sections: Sections) -> str:
     is always there.
     """
     if not sections.names.get("networks"):
-        return DEFAULT_NETWORK
+        return USUAL_NETWORK.name
     return next(filter(is_name, sections.networks), "")
 
 
@@ -252,7 +258,7 @@ def _agents(section: AgentsSection) -> Agents:
 
 def _networks(sections: Sections) -> tuple[Network, ...]:
     if not sections.networks:
-        return (Network(name=DEFAULT_NETWORK, netboot=Netboot.BUILTIN),)
+        return (USUAL_NETWORK,)
     return tuple(
         Network(
             name=name,

@@ -518,6 +518,7 @@ class Daemon:
         shutil.rmtree(work, ignore_errors=True)  # what a daemon that was killed was making
         return Racks(
             admins=self.admins,
+            kept=self.planner.kept,
             clusters=lambda: self.controller,
             power=self.nodes.power,
             operations=self.operations,

@@ -1,12 +1,9 @@
-"""What installs a machine: the kernel's command line, its kickstart or user data, and the cluster
-of a set.
-"""
+"""What installs a machine: the kernel's command line, and its kickstart or user data."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from nospoon.lab.work import RecipeSet, Run
 from nospoon.model.boot import BOOT_URL
@@ -24,9 +21,6 @@ MOST_PLACES = 256
 """Of a text, that are filled in: each may be a URL of 8,000 characters."""
 EVENTS = ("install_start", "install_done", "install_fail")
 NO_USER_DATA = "#cloud-config\n"
-USUAL_DISK = "10GiB"
-OF_VMS = ("cpus", "memory", "arch", "firmware", "tpm", "restore")
-"""Of a flavor, what holds for machines that start from an image, too."""
 _PLACEHOLDER = re.compile(r"\{\{ *([a-z_]+) *\}\}")
 
 
@@ -54,20 +48,6 @@ def filling_in(text: str, values: Mapping[str, str]) -> Iterator[str]:
         done, places = found.end(), places + 1
         at = text.find("{{", done)
     yield text[done:]
-
-
-def _network(given: object) -> object:
-    """A network that nospoon makes is made for each set: each chooses a free range."""
-    if not isinstance(given, dict) or any(given.get(key) for key in ("physnet", "bridge")):
-        return given
-    return {key: value for key, value in given.items() if key != "cidr"}
-
-
-def _profile(distro: Distro, run: Run) -> dict[str, object]:
-    if distro.script:
-        return {"script": distro.script}
-    files = {"kernel": distro.kernel, "initrd": [distro.initrd]}
-    return {**files, "cmdline": cmdline(distro, run)}
 
 
 def kickstart(found: RecipeSet, number: int, lab: Lab, base: str) -> Iterator[str]:
@@ -132,68 +112,3 @@ def cluster_name(lab: str, set_id: str) -> str:
     """Of the cluster whose nodes are a set's dynamic machines; at most 63 characters."""
     number = set_id.replace(".", "-")
     return f"lab-{lab[: 58 - len(number)]}-{number}"
-
-
-def _from_image(given: Mapping[str, object], distro: Distro) -> dict[str, object]:
-    """A flavor of machines of the same size, whose first disk is made of an image."""
-    disks = given.get("disks")
-    first, *others = disks if isinstance(disks, list) and disks else [USUAL_DISK]
-    root: dict[str, object] = dict(first) if isinstance(first, dict) else {"size": first}
-    for key in ("volume", "format", "checksum"):
-        root.pop(key, None)
-    root["image"] = distro.image or boot_image_of(distro)
-    if distro.checksum:
-        root["checksum"] = distro.checksum
-    flavor: dict[str, object] = {key: given[key] for key in OF_VMS if key in given}
-    flavor |= {"kind": "vm", "disks": [root, *others]}
-    if isinstance(nics := given.get("nics"), list):
-        flavor["nics"] = [_nic_of_vm(each) for each in nics]
-    elif nics:
-        flavor["nics"] = nics
-    return flavor
-
-
-def _nic_of_vm(nic: object) -> object:
-    """Without what Ironic alone knows."""
-    if not isinstance(nic, dict):
-        return nic
-    return {key: value for key, value in nic.items() if key not in ("pxe", "portgroup")}
-
-
-def cluster_of(found: RecipeSet, lab: Lab, file: Mapping[str, Any]) -> dict[str, Any]:
-    """The file of that cluster. `file`: the lab's, as YAML reads it."""
-    kept = ("throwaway", "hosts", "networks", "flavors", "bmc")
-    made: dict[str, Any] = {name: file[name] for name in kept if name in file}
-    made["cluster"] = cluster_name(lab.name, found.id)
-    networks = made.get("networks") or {}
-    made["networks"] = {name: _network(given) for name, given in networks.items()}
-    if not made["networks"]:
-        del made["networks"]
-    profiles: dict[str, object] = {}
-    nodes = []
-    for number, run in enumerate(found.runs):
-        if run.size is None:
-            continue
-        node: dict[str, object] = {"name": run.node, "flavor": run.size.flavor}
-        if lab.host:
-            node["host"] = lab.host
-        distro = distro_of(lab, run)
-        if distro is not None and (distro.image or distro.has_boot_image):
-            made["flavors"] = {
-                **made["flavors"],
-                run.node: _from_image(made["flavors"][run.size.flavor] or {}, distro),
-            }
-            node["flavor"] = run.node
-            if distro.image:
-                node["user_data"] = user_data(found, number, lab) or NO_USER_DATA
-            else:
-                node["user_data"] = arguments(cmdline(distro, run))
-        elif distro is not None:
-            node["boot"] = run.node
-            profiles[run.node] = _profile(distro, run)
-        node["labels"] = {"nospoon/recipe": f"{found.id}.{number}"}
-        nodes.append(node)
-    if profiles:
-        made["boot"] = profiles
-    made["nodes"] = nodes
-    return made

@@ -212,6 +212,10 @@ class Network:
         return bool(self.physnet or self.bridge)
 
 
+USUAL_NETWORK = Network("provision", netboot=Netboot.BUILTIN)
+"""Of a file that names none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
     """A disk of a node; `size` in bytes, at least that of the image. `image`: a path or URL.
@@ -431,7 +435,7 @@ class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
     `nodes` once somebody has looked at the hosts. `logins`: host -> openstacksdk's settings of
     its cloud, as JSON, until `control.planning.logins` took them. `services`: those that others are
-    `after` first.
+    `after` first. `templates`: a node of each flavor of its labs, without name and host.
     """
 
     name: str
@@ -448,6 +452,7 @@ class Cluster:
     logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     labs: tuple[Lab, ...] = ()
     services: tuple[Service, ...] = ()
+    templates: tuple[Node, ...] = ()
 
     @property
     def baremetal(self) -> tuple[Node, ...]:

@@ -26,7 +26,8 @@ class Prefer(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LabFlavor:
     """A flavor of the file as filters compare it. `memory` and `disk`, its largest, in bytes.
-    `images`: sources of its disks' images (`Disk.source`).
+    `images`: sources of its disks' images (`Disk.source`). `unfit`: why no machine can be made of
+    it, "" where one can.
     """
 
     name: str
@@ -34,6 +35,7 @@ class LabFlavor:
     memory: int
     disk: int
     images: tuple[str, ...] = ()
+    unfit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class Distro:
     checksum: str = ""
     user_data: str = ""
     has_boot_image: bool = False
+
+    @property
+    def makes_vms(self) -> bool:
+        """Whether dynamic machines start from an image."""
+        return bool(self.image) or self.has_boot_image
 
     @property
     def source(self) -> str:

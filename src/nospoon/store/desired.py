@@ -21,9 +21,10 @@ import msgspec
 from nospoon.model.cluster import BmcAddressing, Cluster, Node
 from nospoon.store.hosts import host_of, record_of
 
-FORMAT = 2
+FORMAT = 3
 """Of what `packed` gives. With a change that `unpacked` cannot read it grows by one: values of
-before are then made again from their files.
+before are then made again from their files. Sets of labs have none since 3: what comes after has
+to read it.
 """
 LONG, MARK = 32, "~"
 """Characters of a text that is kept once, and what begins its place among those."""

@@ -7,9 +7,8 @@ tags and removes them; what a daemon that was killed had begun is begun again, a
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -17,7 +16,6 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.clusterfile.document import Document
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import WhileOff
 from nospoon.control.labs.installers import Installers
@@ -33,8 +31,10 @@ from nospoon.errors import (
     SpecError,
     UsageError,
 )
-from nospoon.lab.provision import boot_image_of, cluster_name, cluster_of, distro_of
+from nospoon.lab.provision import boot_image_of, cluster_name, distro_of
+from nospoon.lab.set_cluster import cluster_of, violations
 from nospoon.lab.work import Asked, RecipeSet, Run, Size
+from nospoon.model.cluster import Cluster
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Administrators, Principal
@@ -42,6 +42,7 @@ from nospoon.model.rest.nodes import PowerResult
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
@@ -101,9 +102,12 @@ class NotMade(Exception):
 
 @dataclass(slots=True)
 class Racks:
-    """All parts are handed in by the composition root."""
+    """All parts are handed in by the composition root. `kept`: what the store has of a cluster; it
+    raises `SpecError`.
+    """
 
     admins: Administrators
+    kept: Callable[[ClusterRow], Cluster]
     clusters: Callable[[], Clusters]
     power: Power
     operations: Operations
@@ -138,7 +142,7 @@ class Racks:
         row = await self.database.read(stored.find, owner=known.owner, name=known.cluster)
         if row is None:
             return {}
-        text, refused = self.cipher.decrypt(row.text.encode()), dict[str, str]()
+        refused = dict[str, str]()
         for flavor in known.lab.flavors[:MOST_TRIED] if known.lab.dynamic else ():
             size = Size(flavor.name, flavor.cpus, flavor.memory)
             run = Run(Asked("check"), {}, size=size, node="recipe-0")
@@ -150,8 +154,8 @@ class Racks:
                 runs=(run,),
                 labs=(known.key,),
             )
-            request = await self._request(tried, known, text, row.uploads)
             try:
+                request = await self._request(tried, known, row)
                 await self.clusters().plan(request)
             except NospoonError as error:
                 refused[flavor.name] = str(error)
@@ -210,11 +214,9 @@ class Racks:
         async with self._turn_of(known, machine), self._calls[known.owner]:
             return await self.machines.uuids(machine, owner=known.owner)
 
-    async def _request(
-        self, found: RecipeSet, known: KnownLab, text: str, uploads: Mapping[str, str]
-    ) -> Request:
-        """For a set's machines. `text`: of the lab's file; `uploads`: what was sent with it."""
-        made = await self.workers.run(known.owner, _text_of, found, known, text)
+    async def _request(self, found: RecipeSet, known: KnownLab, row: ClusterRow) -> Request:
+        """For a set's machines. `row`: the cluster of the lab's file."""
+        made = await self.workers.run(known.owner, self._cluster, found, known, row)
         caller, images = self._owner_of(known), dict[str, str]()
         for run in found.runs:
             distro = distro_of(known.lab, run)
@@ -222,8 +224,15 @@ class Racks:
                 name = boot_image_of(distro)
                 if name not in images:
                     images[name] = await self.installers.image_of(distro, known.owner)
-        given = {**uploads, **images}
-        return Request(caller=caller, file=file_of(found, known), text=made, uploads=given)
+        given = {**row.uploads, **images}
+        return Request(caller=caller, file=file_of(found, known), cluster=made, uploads=given)
+
+    def _cluster(self, found: RecipeSet, known: KnownLab, row: ClusterRow) -> Cluster:
+        """Raises `PlanRefused`, and `SpecError` for a file that an earlier version took."""
+        base = self.kept(row)
+        if reasons := list(violations(found, known.lab, base)):
+            raise PlanRefused(reasons)
+        return cluster_of(found, known.lab, base)
 
     def _owner_of(self, known: KnownLab) -> Principal:
         return self.admins.principal(known.owner)
@@ -247,8 +256,7 @@ class Racks:
         if row is None:
             raise NotFound(f"cluster {known.cluster} of lab {known.lab.name} is gone")
         await self._require_own(found, known)
-        text = self.cipher.decrypt(row.text.encode())
-        operation = await self._begun(await self._request(found, known, text, row.uploads))
+        operation = await self._begun(await self._request(found, known, row))
         if operation is not None:
             state, message = await self._ended(operation.id)
             if state != OperationState.DONE:
@@ -332,13 +340,6 @@ class Racks:
         if found.runs[number].machine:
             return self.consoles.state(found, number, known)
         return "recorded"
-
-
-def _text_of(found: RecipeSet, known: KnownLab, text: str) -> str:
-    """JSON, which is YAML."""
-    file = Document(text, known.cluster).value
-    assert isinstance(file, dict), "it was read before"
-    return json.dumps(cluster_of(found, known.lab, file))
 
 
 def file_of(found: RecipeSet, known: KnownLab) -> str:
