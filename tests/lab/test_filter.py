@@ -187,6 +187,42 @@ def test_a_lab_may_take_the_size_of_a_disk_as_its_flavors(inner: str, left: str)
     assert names(inner, BY_DISK) == left.split()
 
 
+@pytest.mark.parametrize(
+    ("inner", "sizes"),
+    [
+        ('<disk><size op="&gt;=" value="30" units="GiB"/></disk>', "30 30 40 80"),
+        ('<disk><size op="&gt;=" value="50" units="GB"/></disk>', "47 47 47 80"),
+        ('<disk><size op="=" value="25" units="GiB"/></disk>', "25 25 25 25"),
+        ('<disk><size op="&lt;" value="20" units="GiB"/></disk>', "19 19 19 19"),
+        (
+            "<disk><size op='&gt;' value='15' units='GiB'/><size op='!=' value='16' units='GiB'/>\
+<size op='&lt;=' value='17' units='GiB'/></disk>",
+            "17 17 17 17",
+        ),
+        (
+            "<or><disk><size value='25' units='GiB'/></disk><memory value='4096'/></or>",
+            "25 25 40 25",
+        ),
+        ("", "20 40 80"),
+    ],
+)  # fmt: skip
+def test_a_lab_may_make_disks_of_the_size_that_is_asked_for(inner: str, sizes: str) -> None:
+    found = judged(inner, replace(LAB, disks=Disks.ASKED)).flavors
+    assert [each.disk // GIB for each in found] == list(map(int, sizes.split()))
+    every = ["tiny", "small", "medium", "large"]
+    assert [each.name for each in found] == every[-len(found) :]
+
+
+def test_a_disk_that_is_larger_than_a_lab_makes_is_refused_with_how_large_they_are() -> None:
+    found = judged(
+        '<disk><size op="&gt;=" value="200" units="GiB"/></disk>', replace(LAB, disks=Disks.ASKED)
+    )
+    assert found.answer is Answer.NO_FLAVOR
+    assert "this lab makes disks of up to 100 GiB" in found.reasons[0].why
+    other = '<disk><model value="x"/></disk>'
+    assert judged(other, replace(LAB, disks=Disks.ASKED)).answer is Answer.PRECLUDED
+
+
 def test_flavors_with_too_small_a_disk_install_nothing() -> None:
     assert names("", replace(LAB, minimum_disk=0)) == ["tiny", "small", "medium", "large"]
     none = judged("", replace(LAB, minimum_disk=100 * GIB))

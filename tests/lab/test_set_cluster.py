@@ -95,6 +95,16 @@ def test_a_machine_of_an_image_is_a_vm_of_the_same_size_with_its_callback_in_use
     assert (metal.kind, metal.flavor, metal.boot) == ("baremetal", "small", "recipe-1")
 
 
+def test_the_first_disk_has_the_size_that_was_asked_for() -> None:
+    base = file()
+    found = recipe_set(Asked("r"), Asked("s", distro="cloud"))
+    sized = (replace(run, size=Size("small", 1, 1, 47 << 30)) for run in found.runs)
+    found = replace(found, runs=tuple(sized))
+    for node in cluster_of(found, lab_of(base, IMAGE), base).nodes:
+        assert [disk.size >> 30 for disk in node.disks] == [47, 1]
+        assert node.disks[0].bus == "sata"
+
+
 def test_a_recipes_own_text_is_the_user_data_of_an_image() -> None:
     own = "#cloud-config\nhostname: {{recipe}}\n"
     base = file("cluster: e\nflavors: {small: {}}\nlabs: {dev: {}}\nnodes: []\n")

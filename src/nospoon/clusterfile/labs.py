@@ -247,11 +247,17 @@ class LabSection(Section):
     )
     disks: Disks = Field(
         Disks.PRECLUDE,
-        description="Recipes that ask for disks get no dynamic machine (`preclude`, default), or "
-        "one of a `flavor` with such a disk.",
+        description="Recipes that ask for disks get no dynamic machine (`preclude`, default), one "
+        "of a `flavor` with such a disk, or one with a first disk of the size that is `asked` for, "
+        "in whole GiB. In a cloud the last one needs `volumes`.",
     )
     minimum_disk: Size = Field(
         "10GiB", validate_default=True, description="Flavors with less are not taken."
+    )
+    largest_disk: Size = Field(
+        "100GiB",
+        validate_default=True,
+        description="With `disks: asked`: the largest disk that is made.",
     )
     prefer: Prefer = Field(
         Prefer.DYNAMIC,
@@ -323,6 +329,7 @@ def labs(sections: Mapping[str, LabSection], flavors: Mapping[str, LabFlavor]) -
             flavors=tuple(flavors[flavor] for flavor in offered if flavor in flavors),
             disks=each.disks,
             minimum_disk=each.minimum_disk,
+            largest_disk=each.largest_disk,
             prefer=each.prefer,
             limits=Limits(
                 machines=each.limits.machines,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -16,6 +16,10 @@ from nospoon.model.lab import Disks
 MIB, GIB = 1 << 20, 1 << 30
 MOST_LISTED, MOST_SHOWN = 8, 60
 """Values that a reason lists, and characters of each."""
+MOST_SIZES = 48
+"""Sizes of disks that are tried for a filter."""
+OTHER_DISK = "\0"
+"""Between the id of a flavor and the disk that it has in place of its own."""
 MOST_REASONS = 20
 """Of one filter."""
 ARCHES = ("x86_64", "i386")
@@ -36,7 +40,7 @@ class Answer(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a lab offers. `lab`: its name, as `labcontroller` compares it. `minimum_disk` in bytes:
-    smaller flavors install nothing.
+    smaller flavors install nothing. `largest_disk`: of those that are made as asked for.
     """
 
     lab: str
@@ -44,6 +48,7 @@ class Offer:
     disks: Disks = Disks.PRECLUDE
     minimum_disk: int = 10 * GIB
     hypervisor: str = "KVM"
+    largest_disk: int = 100 * GIB
 
     @property
     def usable(self) -> tuple[SizeOffered, ...]:
@@ -97,14 +102,43 @@ def judge(requires: Element, offer: Offer) -> Verdict:
     if force:
         why = f"force={force[:MOST_SHOWN]!r} names one machine, which is not dynamic"
         return Verdict(Answer.PRECLUDED, reasons=(Reason(requires, why),))
+    if offer.disks is Disks.ASKED:
+        offer = replace(offer, flavors=(*offer.flavors, *_other_disks(requires, offer)))
     left = _Judge(offer).all_of(requires, "host")
     if not left.capable:
         return Verdict(Answer.PRECLUDED, reasons=left.reasons)
-    flavors = tuple(each for each in offer.usable if each.id in left.ids)
+    flavors = [each for each in offer.usable if each.id in left.ids]
     if flavors:
-        return Verdict(Answer.POSSIBLE, flavors)
+        return Verdict(Answer.POSSIBLE, _each_once(flavors))
     reasons = left.reasons or (Reason(requires, _nothing_usable(offer)),)
     return Verdict(Answer.NO_FLAVOR, reasons=reasons)
+
+
+def _other_disks(requires: Element, offer: Offer) -> Iterator[SizeOffered]:
+    """Flavors with disks of other sizes, of which one may be what a filter asks for: those around
+    each size in it, in whole GiB.
+    """
+    wanted = set[int]()
+    for element in requires.walk():
+        if element.name == "size" and len(wanted) < MOST_SIZES:
+            value = element.attributes.get("value", "")
+            factor = UNITS.get(element.attributes.get("units", "bytes"), 1)
+            whole = int(value) * factor // GIB * GIB if value.isdecimal() else 0
+            wanted |= {whole - GIB, whole, whole + GIB}
+    for each in offer.flavors:
+        for size in sorted(wanted):
+            if offer.minimum_disk <= size <= offer.largest_disk and size != each.disk:
+                yield replace(each, id=f"{each.id}{OTHER_DISK}{size:020}", disk=size)
+
+
+def _each_once(flavors: Iterable[SizeOffered]) -> tuple[SizeOffered, ...]:
+    """With its own disk where that will do, else the smallest."""
+    found: dict[str, SizeOffered] = {}
+    for each in flavors:
+        flavor, _, other = each.id.partition(OTHER_DISK)
+        if flavor not in found or not other:
+            found[flavor] = each
+    return tuple(found.values())
 
 
 def _nothing_usable(offer: Offer) -> str:
@@ -143,7 +177,7 @@ class _Judge:
     def _of(self, element: Element, group: str) -> _Left:
         row = ROWS[group][element.name]
         if row.means in _NUMBERS:
-            return self._by_number(element, *_NUMBERS[row.means])
+            return self._by_number(element, row, *_NUMBERS[row.means])
         match row.means:
             case Means.ALL:
                 return self.all_of(element, row.within)
@@ -181,11 +215,13 @@ class _Judge:
         return _Left(capable=True, ids=ids, reasons=() if ids else (reason,))
 
     def _disk(self, element: Element, row: Row) -> _Left:
-        if self._offer.disks is Disks.FLAVOR:
-            return self.all_of(element, row.within)
-        return _precluded(element, NO_DISKS)
+        if self._offer.disks is Disks.PRECLUDE:
+            return _precluded(element, NO_DISKS)
+        return self.all_of(element, row.within)
 
-    def _by_number(self, element: Element, have: Callable[[SizeOffered], int], what: str) -> _Left:
+    def _by_number(
+        self, element: Element, row: Row, have: Callable[[SizeOffered], int], what: str
+    ) -> _Left:
         op = Op.read(element.attributes.get("op", "="))
         factor = UNITS[element.attributes.get("units", "bytes")]
         wanted = int(element.attributes["value"]) * factor
@@ -194,6 +230,8 @@ class _Judge:
             return _Left(capable=True, ids=ids)
         found = sorted({have(each) for each in self._usable})
         why = f"no flavor has {op} {wanted} {what}: they have {_listed(found)}"
+        if row.means is Means.SIZE and self._offer.disks is Disks.ASKED:
+            why += f", and this lab makes disks of up to {self._offer.largest_disk / GIB:g} GiB"
         if "op" not in element.attributes:
             why += '. Without op it must be equal: write op=">="'
         return _Left(capable=True, ids=ids, reasons=(Reason(element, why),))

@@ -43,7 +43,7 @@ def cluster_of(found: RecipeSet, lab: Lab, base: Cluster) -> Cluster:
         if run.size is None:
             continue
         node = replace(
-            templates[run.size.flavor],
+            _with_disk(templates[run.size.flavor], run.size.disk),
             name=run.node,
             host=lab.host,
             labels=(("nospoon/recipe", f"{found.id}.{number}"),),
@@ -88,6 +88,12 @@ def violations(found: RecipeSet, lab: Lab, base: Cluster) -> Iterator[str]:
     for mac, count in macs.items():
         if count > 1:
             yield f"{count} machines of the set would have the MAC address {mac} of their flavor"
+
+
+def _with_disk(node: Node, size: int) -> Node:
+    """`size` of its first disk, 0 for its own."""
+    first, *others = node.disks or (USUAL_DISK,)
+    return replace(node, disks=(replace(first, size=size), *others)) if size else node
 
 
 def _network(given: Network) -> Network:

@@ -48,11 +48,14 @@ HOLDING = frozenset({SetState.STARTING, SetState.RUNNING, SetState.ENDING})
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a dynamic machine takes of a lab's limits; `memory` in bytes."""
+    """What a dynamic machine takes of a lab's limits; `memory` in bytes. `disk`: bytes of its first
+    disk, 0 for what the flavor has.
+    """
 
     flavor: str
     cpus: int
     memory: int
+    disk: int = 0
 
 
 @dataclass(frozen=True, slots=True)

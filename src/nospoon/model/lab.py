@@ -14,6 +14,7 @@ class Disks(StrEnum):
 
     PRECLUDE = "preclude"  # nothing: it has what its flavor gives
     FLAVOR = "flavor"  # its size, which is that of the flavor's disk
+    ASKED = "asked"  # its size, of which the disk is made
 
 
 class Prefer(StrEnum):
@@ -170,7 +171,8 @@ class Lab:
     """`dynamic`: it makes machines, on `host`, or where they fit when that is "". `users` may
     submit requests, `operators` may act for other owners: names of users, `*` for everyone who may
     use the daemon. `lease`: seconds, where a request gives none. `failures`: in a row, after which
-    a registered machine counts as broken. `panic_patterns`: () for Beaker's.
+    a registered machine counts as broken. `panic_patterns`: () for Beaker's. `minimum_disk` and
+    `largest_disk`, which is that of disks of a size that is asked for, in bytes.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Lab:
     flavors: tuple[LabFlavor, ...] = ()
     disks: Disks = Disks.PRECLUDE
     minimum_disk: int = 10 * GIB
+    largest_disk: int = 100 * GIB
     prefer: Prefer = Prefer.DYNAMIC
     limits: Limits = Limits()
     lease: float = 86400

@@ -71,10 +71,11 @@ def command() -> None:
 )
 @click.option(
     "--disks",
-    type=click.Choice(["preclude", "flavor"]),
+    type=click.Choice([*Disks]),
     default="preclude",
     show_default=True,
-    help="What recipes that ask for disks get: no dynamic machine, or the flavor's disk.",
+    help="What recipes that ask for disks get: no dynamic machine, the flavor's disk, or one of "
+    "the size that is asked for.",
 )
 @click.option(
     "--minimum-disk",

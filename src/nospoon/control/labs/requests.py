@@ -12,7 +12,7 @@ from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.compare import Op
 from nospoon.lab.element import Element
-from nospoon.lab.filter import MOST_REASONS, Offer, Reason, Verdict
+from nospoon.lab.filter import GIB, MOST_REASONS, Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
 from nospoon.lab.recipe import Recipe, verdict
 from nospoon.lab.scheduler import fits_ever
@@ -133,9 +133,9 @@ def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
     if no_distro:
         reason = Reason(recipe.at, no_distro)
         return Answer(known, found, Options(), (reason,))
-    by_name = {each.name: each for each in lab.flavors}
+    own = {each.name: each.disk for each in lab.flavors}
     sizes = tuple(
-        Size(each.name, by_name[each.name].cpus, by_name[each.name].memory)
+        Size(each.name, each.cpus, each.memory, 0 if each.disk == own[each.name] else each.disk)
         for each in found.flavors
     )
     why = () if sizes or machines else (*found.reasons, *reasons)[:most]
@@ -176,7 +176,13 @@ def offer_of(lab: Lab) -> Offer:
     flavors = (
         SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk) for each in lab.flavors
     )
-    return Offer(lab.name, tuple(flavors), lab.disks, lab.minimum_disk)
+    return Offer(
+        lab.name,
+        tuple(flavors),
+        lab.disks,
+        lab.minimum_disk,
+        largest_disk=lab.largest_disk,
+    )
 
 
 def verdicts_json(found: Sequence[Judged]) -> list[dict[str, object]]:
@@ -188,13 +194,14 @@ def _rows(found: Sequence[Judged]) -> Iterator[dict[str, object]]:
     for judged in found:
         for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
             for each in answers:
-                chosen = each.options.sizes[0].flavor if each.options.sizes else ""
+                chosen = each.verdict.chosen if each.options.sizes else None
                 yield {
                     "recipe": recipe.at.path,
                     "line": recipe.at.line,
                     "lab": each.lab.shown,
                     "answer": str(each.verdict.answer),
-                    "chosen": chosen,
+                    "chosen": chosen.name if chosen is not None else "",
+                    "disk_gib": chosen.disk // GIB if chosen is not None else 0,
                     "flavors": [size.flavor for size in each.options.sizes],
                     "machines": list(each.options.machines),
                     "distro": each.distro,
