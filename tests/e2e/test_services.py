@@ -65,10 +65,21 @@ def test_an_upgrade_takes_one_node_after_the_other(images: Rack) -> None:
     Path(file).write_text(Path(file).read_text().replace("disk.img", "new.img"))
     said = images.run("service", "upgrade", "both", file, "--yes").stderr
     assert said.index("== db") < said.index("== web") < said.index("-/+ machine web")
+    refused = images.run("service", "rollback", "both", file, "--yes", status=1).stderr
+    assert "db, web would not return to a former root" in refused, "it has the image already"
+    other = Path(file).read_text().replace("new.img", "other.img")
+    (images.directory / "other.img").write_bytes(bytes(3 << 20))
+    Path(file).write_text(other)
+    refused = images.run("service", "rollback", "both", file, "--yes", status=1).stderr
+    assert "web would not return to a former root" in refused
+    Path(file).write_text(other.replace("other.img", "new.img"))
     back = Path(file).read_text().replace("new.img", "disk.img")
     Path(file).write_text(back)
-    said = images.run("service", "upgrade", "both", file, "--yes").stderr
+    assert images.json("plan", file)["returns"] == ["web"]
+    assert images.json("plan", "--target", "db", file)["returns"] == []
+    said = images.run("service", "rollback", "both", file, "--yes").stderr
     assert "web returns to the root that it had of this image" in said
+    assert images.json("plan", file)["returns"] == []
     images.run("down", "--yes", name)
 
 

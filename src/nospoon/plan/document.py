@@ -16,6 +16,7 @@ def document(plan: Plan) -> PlanDocument:
         notes=plan.notes,
         remembers=plan.remembers or bool(plan.starts),
         remembered=plan.remembered,
+        returns=plan.returns,
         steps=[_step(step) for step in plan.steps],
         later=[_step(step) for step in plan.later],
     )

@@ -24,10 +24,13 @@ STRIDE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """What is desired, with the roots that each node has and keeps; `notes` for the reader."""
+    """What is desired, with the roots that each node has and keeps; `notes` for the reader.
+    `returns`: nodes that get a root which they had before.
+    """
 
     desired: Mapping[Key, Resource]
     notes: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
 
 
 def with_roots(
@@ -38,15 +41,17 @@ def with_roots(
     if not rooted:
         return Roots(desired)
     there = _There.of(observed, rooted)
-    result, notes = dict(desired), list[str]()
+    result, notes, returns = dict(desired), list[str](), list[str]()
     machines = [
         (key, rooted[key.name])
         for key in desired
         if key.kind is Kind.MACHINE and key.name in rooted
     ]
     for key, node in machines:
-        notes += _settle(result, key, node, there)
-    return Roots(result, tuple(notes))
+        said, is_former = _settle(result, key, node, there)
+        notes += said
+        returns += [node.name] if is_former else []
+    return Roots(result, tuple(notes), tuple(returns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +87,16 @@ def number(key: Key) -> int:
     return int(last) if last.isascii() and last.isdigit() else -1
 
 
-def _settle(desired: dict[Key, Resource], machine: Key, node: Node, there: _There) -> Iterator[str]:
-    """One node's roots, in `desired`."""
+def _settle(
+    desired: dict[Key, Resource], machine: Key, node: Node, there: _There
+) -> tuple[list[str], bool]:
+    """One node's roots, in `desired`. Returns what there is to say, and whether it gets a former
+    one.
+    """
     first = Key(Kind.VOLUME, machine.host, f"{node.name}-0")
     wanted = desired.get(first)
     if wanted is None or not isinstance(wanted.shape, Volume):  # its root is a volume of others
-        return
+        return [], False
     found, used = there.roots.get(node.name, []), there.used.get(node.name, "")
     same = [each for each in found if _image(each) == wanted.shape.image]
     chosen = next((each.key.name for each in same if each.key.name == used), "") or next(
@@ -101,17 +110,23 @@ def _settle(desired: dict[Key, Resource], machine: Key, node: Node, there: _Ther
         if each.key.host == machine.host:
             _keep(desired, each, there.images, wanted)
     staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.host, name)}
+    lost = [each.key.name for each in found if each.key not in staying]
+    is_former = bool(chosen) and used not in ("", name)
+    keeps = used != name and any(each.key.name == used for each in kept)
+    return list(_said(node, lost, name if is_former else "", used if keeps else "")), is_former
+
+
+def _said(node: Node, lost: Iterable[str], former: str, kept: str) -> Iterator[str]:
+    """Of roots that go, the former one that a node returns to, and the one that it leaves."""
     most = "one former root is kept" if node.keeps_root else "no former root is kept"
-    for each in found:
-        if each.key not in staying:
-            yield f"what is on root {each.key.name} is lost: {most} of {node.name}"
-    if used in ("", name):
-        return
-    if chosen:
-        yield f"{node.name} returns to the root that it had of this image ({name}), as it was then"
-    if any(each.key.name == used for each in kept):
+    for name in lost:
+        yield f"what is on root {name} is lost: {most} of {node.name}"
+    if former:
+        which = f"the root that it had of this image ({former})"
+        yield f"{node.name} returns to {which}, as it was then"
+    if kept:
         yield (
-            f"the root that {node.name} has now ({used}) is kept: with its image in the file again,"
+            f"the root that {node.name} has now ({kept}) is kept: with its image in the file again,"
             " `up` returns to it"
         )
 

@@ -10,13 +10,15 @@ import click
 from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.commands import up
+from nospoon.cli.commands.plan import PLANNING
 from nospoon.cli.completion import clusters, files
-from nospoon.cli.echo import echo
-from nospoon.cli.files import cluster_name
+from nospoon.cli.echo import echo, report_if_long
+from nospoon.cli.files import cluster_name, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.cli.ssh import run_ssh, ssh_argv, user_name
 from nospoon.errors import NospoonError, NotFound, UsageError
 from nospoon.model.rest.nodes import NodeLogin
+from nospoon.model.rest.plans import ShownPlan
 from nospoon.model.rest.services import ServiceStatus
 
 COLUMNS = (
@@ -30,7 +32,7 @@ BETWEEN = 1.0
 
 @click.group("service")
 def command() -> None:
-    """Services of VMs and containers: list, logs, restart, upgrade."""
+    """Services of VMs and containers: list, logs, restart, upgrade, rollback."""
 
 
 _CLUSTER = click.option(
@@ -110,10 +112,45 @@ def upgrade(context: click.Context, service: str, file: str, *, yes: bool) -> No
     """Bring the nodes of SERVICE to what FILE says, such as another image: one after the other,
     each when the service is healthy on the one before.
 
-    With the former image in FILE it is the way back: their former roots are kept.
+    Their former roots are kept: `nospoon service rollback` is the way back.
     """
     client = connect.client()
-    for row in _rows(client, service, cluster_name(file), ""):
+    _bring(context, client, _rows(client, service, cluster_name(file), ""), file, yes=yes)
+
+
+@command.command("rollback")
+@click.argument("service")
+@click.argument("file", shell_complete=files)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def rollback(context: click.Context, service: str, file: str, *, yes: bool) -> None:
+    """Bring the nodes of SERVICE back to the roots that they had of the former image, which FILE
+    names again: one after the other, each when the service is healthy on the one before.
+
+    As `upgrade`, but that nothing is done where a node would get a new root.
+    """
+    client = connect.client()
+    rows = _rows(client, service, cluster_name(file), "")
+    nodes = [row.node for row in rows]
+    with report_if_long(PLANNING):
+        body = {**read_request(client, file), "targets": nodes}
+        plan = client.ask(ShownPlan, "POST", "/v1/plan", body).plan
+    changed = {step.node for step in plan.steps if step.kind == "machine"}
+    without = [node for node in nodes if node in changed and node not in plan.returns]
+    if without or not plan.returns:
+        which = ", ".join(without or nodes)
+        raise NospoonError(
+            f"{which} would not return to a former root: none is of the image that {file} names",
+            hint=f"Name the image that was there before. `nospoon plan {file}` shows what changes.",
+        )
+    _bring(context, client, rows, file, yes=yes)
+
+
+def _bring(
+    context: click.Context, client: Client, rows: list[ServiceStatus], file: str, *, yes: bool
+) -> None:
+    """One node after the other to what the file says."""
+    for row in rows:
         echo(f"== {row.node}", err=True)
         context.invoke(up.command, file=file, yes=yes, targets=(row.node,))
         _wait(client, row)

@@ -357,7 +357,9 @@ class Planner:
         )
         _refuse(taken)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
-        return Prepared(seen, accounts, allocations, desired, nothing, offered, roots.notes)
+        return Prepared(
+            seen, accounts, allocations, desired, nothing, offered, roots.notes, roots.returns
+        )
 
     async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
         """Names and MACs that others have in Ironic: `up` would meet them half-way."""
@@ -452,6 +454,9 @@ class Planner:
             remembers=leaves or again or bool(owners),
             remembered=(*owners, *(await self._said_anew(seen) if again else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
+            returns=tuple(
+                node for node in wanted.returns if node in (request.targets or wanted.returns)
+            ),
             starts=tuple(
                 node.name
                 for node in (cluster.nodes if begun else ())

@@ -75,7 +75,7 @@ def claimed(rows: Iterable[NodeRow]) -> list[Claimed]:
 @dataclass(frozen=True)
 class Prepared:
     """A plan and everything it was made from. `seeds` of its machines, by digest: they are found
-    as long as this is held; `notes`: on what was found.
+    as long as this is held; `notes`: on what was found; `returns`: nodes that get a former root.
     """
 
     seen: Seen
@@ -85,6 +85,7 @@ class Prepared:
     plan: Plan
     seeds: Mapping[str, Seed] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
 
     @cached_property
     def stranded(self) -> frozenset[str]:

@@ -48,7 +48,9 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
-    """`later`: what is deleted once machines are off; `remembered`: what changes in the store."""
+    """`later`: what is deleted once machines are off; `remembered`: what changes in the store;
+    `returns`: VMs and containers that get a root which they had before.
+    """
 
     cluster: str
     cluster_id: str
@@ -60,6 +62,7 @@ class PlanDocument:
     remembered: Sequence[Remembered]
     steps: Sequence[PlannedStep]
     later: Sequence[PlannedStep]
+    returns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

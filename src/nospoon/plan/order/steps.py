@@ -80,6 +80,7 @@ class Plan:
     `remembered`: what the file says again that is made nowhere. `remembers`: its text is not that
     which is known, if only by a comment.
     `starts`: VMs and containers of an `up` that did not end, which are started.
+    `returns`: VMs and containers that get a root which they had before.
     `generation`: of the cluster when it was planned; 0 before it is remembered.
     """
 
@@ -94,6 +95,7 @@ class Plan:
     holding: tuple[Key, ...] = ()
     remembered: tuple[Remembered, ...] = ()
     starts: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
