@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nospoon.api.client import Client
-from nospoon.cli import ansible
 from nospoon.cli.echo import echo, report_if_long
 from nospoon.cli.follow import finish, follow, sent
 from nospoon.errors import SpecError, UsageError
@@ -161,6 +160,8 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
     if why and not (base / path).is_dir():
         hint = f"Write `hosts: {{here: {_NO_INVENTORY[hosts]}}}`" if hosts in _NO_INVENTORY else ""
         raise SpecError([document.problem(("hosts",), f"cannot read the inventory {why}", hint)])
+    from nospoon.cli import ansible  # noqa: PLC0415  (imports pydantic)
+
     found = ansible.hosts_of(ansible.inventory(str(base / path)), group or "all")
     return document.replaced(("hosts",), json.dumps(found))
 

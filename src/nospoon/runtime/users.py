@@ -5,7 +5,6 @@ Whoever asks for one waits until that machine answers: ask in a thread.
 
 from __future__ import annotations
 
-import asyncio
 import grp
 import os
 import pwd
@@ -70,4 +69,6 @@ def group_of_nobody() -> Group:
 async def names_of(uids: Iterable[Uid], name_of: NameOf) -> dict[Uid, str]:
     """Each one's name, asked for once, in a thread."""
     wanted = set(uids)
+    import asyncio  # noqa: PLC0415  (commands use users as well, and do without it)
+
     return await asyncio.to_thread(lambda: {uid: name_of(uid) for uid in wanted})

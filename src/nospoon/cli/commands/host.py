@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nospoon.cli import ansible, connect
+from nospoon.cli import connect
 from nospoon.cli.completion import files
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
@@ -87,6 +87,8 @@ def setup(
         if volume_group:
             variables["nospoon_volume_group"] = volume_group
             variables["nospoon_volume_size"] = volume_size
+    from nospoon.cli import ansible  # noqa: PLC0415  (imports pydantic)
+
     rows = ansible.play("undo" if undo else "setup", hosts, asked)
     print_rows(rows, format_=format_, columns=columns, names=("host", *ansible.COUNTS))
     if any(row["failed"] or row["unreachable"] for row in rows):

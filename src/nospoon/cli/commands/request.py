@@ -14,7 +14,6 @@ from nospoon.cli import connect
 from nospoon.cli.echo import echo
 from nospoon.cli.interrupted import INTERRUPTED
 from nospoon.cli.output import check_columns, output_options, print_record, print_rows, row_of
-from nospoon.clusterfile.fields import parse_duration
 from nospoon.errors import HostUnreachable, UsageError
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks
@@ -223,6 +222,8 @@ def watch(set_id: str) -> None:
 @click.option("--add", is_flag=True, help="Add TIME to what is left.")
 def extend(lease: str, time: str, *, add: bool) -> None:
     """Let a lease, or all of a set, end TIME from now (`30min`, `2h`, `0s`: now)."""
+    from nospoon.clusterfile.fields import parse_duration  # noqa: PLC0415  (imports pydantic)
+
     try:
         seconds = parse_duration(time)
     except ValueError as error:
