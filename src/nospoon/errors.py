@@ -30,6 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+MOST_REASONS = 200
+"""Why a plan is refused, or what it skips: as many as problems of a file are reported."""
+
 
 class NospoonError(Exception):
     """Something went wrong that a person can act on."""
@@ -71,9 +74,14 @@ class SpecError(NospoonError):
 
 
 class PlanRefused(NospoonError):
-    """These hosts cannot provide what the file asks for."""
+    """These hosts cannot provide what the file asks for. Of tens of thousands of reasons, the first
+    `MOST_REASONS` are kept, and how many more there are.
+    """
 
     def __init__(self, reasons: Sequence[str]) -> None:
+        more = len(reasons) - MOST_REASONS
+        if more > 1:  # a client is given that line with the others
+            reasons = [*reasons[:MOST_REASONS], f"and {more} more"]
         super().__init__("\n".join(reasons))
         self.reasons = tuple(reasons)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
+from nospoon.errors import MOST_REASONS
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import Adoptable, HostFacts
@@ -65,7 +66,7 @@ def _seconds(count: int, *, gone: bool) -> float:
     found = adopt(read, CLUSTER, hosts, known, lost=gone)
     took = time.thread_time() - start
     assert len(found.cluster.nodes) == count
-    assert len(found.reasons) == (count if gone else 0)
+    assert len(found.reasons) == (MOST_REASONS + 1 if gone else 0)
     return took
 
 

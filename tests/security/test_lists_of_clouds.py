@@ -16,7 +16,7 @@ from tests.security.test_many_nodes import Paced
 
 from nospoon.errors import ProviderError
 from nospoon.model.resources import Kind, OwnerTag
-from nospoon.providers.openstack import connection, floating_ips, roots, routers
+from nospoon.providers.openstack import adopted, connection, floating_ips, roots, routers
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.tags import Tagged, described, of_description
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
@@ -82,6 +82,17 @@ async def test_long_lists_of_a_cloud_give_others_turns(
     assert {"x0", "x299"} < facts.networks
     modules = ("roots", "floating_ips", "routers", "connection")
     assert {name: counted.most[name] >= COUNT for name in modules} == dict.fromkeys(modules, True)
+
+
+async def test_servers_that_may_be_adopted_give_others_turns(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 of one name took 0.24 s."""
+    counted = Paced(monkeypatch, adopted)
+    for _ in range(COUNT):
+        cloud.own_server("same")
+    assert len(await there.adoptable()) == COUNT
+    assert counted.most["adopted"] == COUNT
 
 
 async def test_references_of_images_are_read_beside_the_event_loop(

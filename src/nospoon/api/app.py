@@ -38,6 +38,8 @@ MAX_ERRORS = 20
 """Errors of a body that are told."""
 MAX_TOLD = 200
 """Characters of each."""
+MAX_LOGGED = 4000
+"""Characters of a refusal in the log: one of a plan has a line for each of many nodes."""
 SHOWN = 60
 """Characters of a text that does not fit."""
 
@@ -68,7 +70,8 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, NospoonError)
     uid = str(request.client.host if request.client else "").removeprefix("uid=")
     log: RateLimitedLog = request.app.state.log
-    log.info("refused", of=uid, uid=uid, path=request.url.path, error=str(error))
+    why = str(error)[:MAX_LOGGED]
+    log.info("refused", of=uid, uid=uid, path=request.url.path, error=why)
     return JSONResponse(encode(error), status_code=status_of(error))
 
 

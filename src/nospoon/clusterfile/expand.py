@@ -15,7 +15,13 @@ from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
 from nospoon.clusterfile.hosts import place_named
 from nospoon.clusterfile.ironic import enrolment
-from nospoon.clusterfile.models import MAX_CLOUD_INIT, MAX_CLUSTER, MAX_PARTS, NodeGroupSection
+from nospoon.clusterfile.models import (
+    MAX_CLOUD_INIT,
+    MAX_CLUSTER,
+    MAX_PARTS,
+    MAX_PATTERNS,
+    NodeGroupSection,
+)
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.boot import BootDevice
@@ -72,10 +78,17 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
     """All nodes that the groups describe."""
     result = Expansion()
     counters: dict[str, int] = {}
-    total = sum(group.count for group in sections.groups.values() if group.adopt is None)
+    groups = sections.groups.values()
+    total = sum(group.count if group.adopt is None else 1 for group in groups)
     if total > MAX_CLUSTER:
         message = f"expected at most {MAX_CLUSTER} nodes in a cluster, got {total}"
         result.complaints.append(Complaint(("nodes",), message, "Make several clusters of it"))
+        return result
+    patterns = sum(group.adopt is not None and bool(group.adopt.match) for group in groups)
+    if patterns > MAX_PATTERNS:
+        message = f"expected at most {MAX_PATTERNS} groups with `adopt: {{match: …}}`"
+        complaint = Complaint(("nodes",), f"{message}, got {patterns}", "Write wider patterns")
+        result.complaints.append(complaint)
         return result
     for index, group in sections.groups.items():
         if group.adopt is not None:

@@ -48,7 +48,8 @@ from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
 from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.model.node_kind import NodeKind
 
-MAX_CLUSTER = 20_000
+MAX_CLUSTER, MAX_PATTERNS = 20_000, 100
+"""Nodes of a cluster; groups that adopt by a pattern, which is compared with every machine."""
 MAX_PARTS = 100_000
 """Disks of all nodes of a cluster, and NICs: with 24 disks for each, a plan of 20,000 nodes took a
 gigabyte of memory.

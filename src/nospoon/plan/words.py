@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from nospoon.errors import MOST_REASONS
 from nospoon.model.ironic import (
     IronicConnector,
     IronicDiscovery,
@@ -210,6 +211,25 @@ def listed(names: Sequence[str]) -> str:
     """'a, b, c, d and 3 more'."""
     shown = ", ".join(names[:MENTIONED])
     return shown if len(names) <= MENTIONED else f"{shown} and {len(names) - MENTIONED} more"
+
+
+class Lines:
+    """The first of many texts, and how many more there were: each of 20,000 machines may be a
+    reason of each of as many lines of a file.
+    """
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._more = 0
+
+    def add(self, text: str) -> None:
+        if len(self._first) < MOST_REASONS:
+            self._first.append(text)
+        else:
+            self._more += 1
+
+    def shown(self) -> tuple[str, ...]:
+        return (*self._first, *((f"and {self._more} more",) if self._more else ()))
 
 
 def unreachable(host: str, why: str) -> str:

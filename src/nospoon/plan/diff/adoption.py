@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import islice
 from uuid import UUID
 
 from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
@@ -16,8 +17,13 @@ from nospoon.model.names import MAX_NAME
 from nospoon.model.resources import Key, Kind, Machine, Resource
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.diff.diff import field_changes
+from nospoon.plan.words import MENTIONED, Lines, listed
 
 _UNFIT = re.compile(r"[^a-z0-9-]+")
+MOST_OF_NAME = 1000
+"""Machines of one name that are looked at, as many as a file may have hosts: a cloud may call all
+of its servers the same, and a file may adopt that name again and again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +67,7 @@ def adopt(
     known = list(claimed)
     there = _there(cluster.hosts, facts, known, cluster_id)
     nodes = [node for node in cluster.nodes if node.adopted is None]
-    reasons: list[str] = []
-    skipped: list[str] = []
+    reasons, skipped = Lines(), Lines()
     machines: dict[UUID, Adoptable] = {}
     held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
@@ -71,19 +76,20 @@ def adopt(
     for adoption in cluster.adoptions:
         meant = index.meant(adoption)
         now = "" if meant else renamed.why(adoption)
-        reasons += [now] if now else unmet.why(adoption, meant)
+        for why_not in [now] if now else unmet.why(adoption, meant):
+            reasons.add(why_not)
         for each in meant:
-            called = f"{each.found.name} on host {each.host}"
             if each.found.machine.uuid in machines:
                 continue  # an earlier adoption has it
+            called = f"{each.found.name} on host {each.host}"
             node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
-                skipped.append(f"adopt {adoption} skips {called}: {why}")
+                skipped.add(f"adopt {adoption} skips {called}: {why}")
             elif why:
-                reasons.append(f"nodes: adopt {adoption}: {called}: {why}")
+                reasons.add(f"nodes: adopt {adoption}: {called}: {why}")
             elif node.name in taken:
-                reasons.append(
+                reasons.add(
                     f"nodes: adopt {adoption}: {called} would be node {node.name}, which is "
                     f"{taken[node.name]}. Give one of them another `name`."
                 )
@@ -97,7 +103,7 @@ def adopt(
             machines[each.found.machine.uuid] = each.found
             nodes.append(_node(adoption, each))
     cluster = replace(cluster, nodes=tuple(nodes))
-    return Found(cluster, machines, tuple(reasons), tuple(skipped))
+    return Found(cluster, machines, reasons.shown(), skipped.shown())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,7 @@ class _Index:
 
     def __init__(self, places: Iterable[_Place]) -> None:
         self._places = tuple(places)
+        self._meant: dict[tuple[str, str], list[_Place]] = {}
         self._named: dict[str, list[int]] = {}
         self._known: dict[str, list[int]] = {}
         for number, each in enumerate(self._places):
@@ -150,19 +157,25 @@ class _Index:
                 self._known.setdefault(id_, []).append(number)
 
     def meant(self, adoption: Adoption) -> list[_Place]:
-        """Those that an adoption means, in their order."""
+        """Those that an adoption means, in their order; of one name, `MOST_OF_NAME`."""
         host = adoption.like.host
         if adoption.match:
-            found: Iterable[_Place] = (
+            return [
                 each
                 for each in self._places
-                if fnmatchcase(each.found.name, adoption.match) and not each.found.made
-            )
-        else:
-            named = self._named.get(adoption.machine, ())
-            known = self._known.get(adoption.machine.lower(), ())
-            found = (self._places[number] for number in sorted({*named, *known}))
-        return [each for each in found if host in ("", each.host)]
+                if host in ("", each.host)
+                and not each.found.made
+                and fnmatchcase(each.found.name, adoption.match)
+            ]
+        key = (adoption.machine, host)
+        if key not in self._meant:
+            self._meant[key] = list(islice(self._called(*key), MOST_OF_NAME))
+        return self._meant[key]
+
+    def _called(self, machine: str, host: str) -> Iterator[_Place]:
+        numbers = {*self._named.get(machine, ()), *self._known.get(machine.lower(), ())}
+        found = (self._places[number] for number in sorted(numbers))
+        return (each for each in found if host in ("", each.host))
 
 
 def _lost(
@@ -224,9 +237,12 @@ class _Unmet:
             yield f"nodes: adopt {adoption}: no machines of others can be on {places}"
         elif not meant:
             yield f"nodes: adopt {adoption}: {some}"
+        elif len(where := list(dict.fromkeys(each.host for each in meant))) == 1:
+            several = f"there are several of that name on host {where[0]}"
+            yield f"nodes: adopt {adoption}: {several}. Name it by its UUID."
         else:
-            where = " and ".join(each.host for each in meant)
-            yield f"nodes: adopt {adoption}: there is one on each of {where}. Name its `host`."
+            some = " and ".join(where) if len(where) <= MENTIONED else listed(where)
+            yield f"nodes: adopt {adoption}: there is one on each of {some}. Name its `host`."
 
     def _on_these(self, host: str) -> tuple[str, str] | None:
         """Of a host, "" for all: their names, and what is said where a machine is not there, ""

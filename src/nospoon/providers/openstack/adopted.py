@@ -28,6 +28,7 @@ from nospoon.providers.openstack.roster import (
 )
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.tags import LONGEST_VALUE
+from nospoon.runtime.paced import paced
 
 FIRMWARE = "hw_firmware_type"
 NIC = "virtio"
@@ -62,8 +63,8 @@ class OwnersServers:
         found = await self._list()
         plugged = await nics(self._around) if found else {}
         firmwares = await self._firmwares() if found else {}
-        known = [self._adoptable(each, plugged, firmwares) for each in found]
-        return tuple(sorted(known, key=lambda each: (each.name, each.machine.uuid)))
+        known = [self._adoptable(each, plugged, firmwares) async for each in paced(found)]
+        return tuple(sorted(known, key=lambda each: (each.name, each.machine.uuid.int)))
 
     async def _list(self) -> list[_Listed]:
         listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=self._listed)
