@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.cloud.test_cloud import connection
 from tests.cloud.test_rack import everything
+from tests.lab.test_boot_images import INSTALL as STRAIGHT_INSTALL
 from tests.lab.test_cloud_images import USER_DATA
 from tests.lab.test_installers import (
     CRASH,
@@ -74,6 +75,29 @@ labs:
     host: cloud
     minimum_disk: 64MiB
     distros: {{tiny: {{image: cloud.img, user_data: {{file: user-data}}}}}}
+nodes: []
+"""
+STRAIGHT = """
+cluster: {name}
+{bmc}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: {gateway}}}
+    physnets: {{external: rack}}
+networks: {{external: {{physnet: external}}}}
+flavors: {{small: {{cpus: 1, memory: 512MiB, disks: [1GiB], nics: [{{network: external}}]}}}}
+labs:
+  west:
+    host: cloud
+    minimum_disk: 64MiB
+    distros:
+      tiny:
+        kernel: {url}/linux
+        initrd: {url}/initrd
+        boot_image: distro
+        cmdline: panic=1 virtio_net.csum=0 ks={{{{kickstart}}}}
+        kickstart: |
+          {kickstart}
 nodes: []
 """
 NO_CHECKSUMS = "rmmod virtio_net; modprobe virtio_net csum=0; modprobe"
@@ -193,3 +217,47 @@ def test_a_server_of_a_cloud_image_runs_its_user_data_and_leaves_nothing(
     assert ended["result"] == "completed"
     assert everything(member) == before
     rack.run("down", "--yes", "--purge", name)
+
+
+@pytest.mark.timeout(500, func_only=True)
+def test_a_server_of_a_distributions_boot_image_starts_its_installer_by_itself(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    member = connection(cloud)
+    before = everything(member)
+    here = str(next(IPv4Network(cloud.told["public"]).hosts()))
+    with tree(rack.directory / "tree", here) as url:
+        name = rack.name()
+        text = STRAIGHT.format(
+            name=name,
+            bmc=rack.bmc(),
+            gateway=here,
+            url=url,
+            kickstart=STRAIGHT_INSTALL.replace("\n", "\n          "),
+        )
+        rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+        rack.run("lab", "check", f"{name}/west")
+        recipe = "<recipe kernel_options='extra=here'><hostRequires/></recipe>"
+        submit = ("request", "submit", rack.file(recipe, "r.xml"), "--lab", f"{name}/west")
+        set_id = rack.json(*submit)[0]["set"]
+
+        def show() -> Any:
+            return rack.json("request", "show", set_id)
+
+        def is_ready(shown: Any) -> bool:
+            assert shown["state"] != "ended", json.dumps(shown, indent=1)
+            return bool(shown["leases"][0]["stage"] == "ready")
+
+        until(show, is_ready)
+        log = until(
+            lambda: rack.run("request", "console", f"{set_id}.0").stdout,
+            lambda said: "installer: written" in said,
+        )
+        words = ("boot the installer", "extra=here", "installer: hello", "installer: written")
+        places = [log.index(each) for each in words]
+        assert places == sorted(places)
+        rack.run("request", "release", set_id)
+        ended = until(show, lambda found: found["state"] == "ended")
+        assert ended["result"] == "completed"
+        assert everything(member) == before
+        rack.run("down", "--yes", "--purge", name)

@@ -99,11 +99,6 @@ def file(distro: str, flavor: str = "{}") -> str:
             file(f"{{{FILES}, boot_image: distro}}", "{firmware: bios}"),
             "flavor 'f' of this lab has firmware bios",
         ),
-        (
-            "hosts: {c: {openstack: {cloud: {name: x, auth: {auth_url: 'http://k'}}}}}\n"
-            + file(f"{{{FILES}, boot_image: distro}}"),
-            "host 'c' is a cloud, whose firmware",
-        ),
     ],
 )  # fmt: skip
 def test_what_has_no_boot_image_is_refused(text: str, why: str) -> None:

@@ -96,8 +96,6 @@ def _boot_images(name: str, lab: LabSection, sections: Sections) -> Iterator[Com
         and given.kind in (None, NodeKind.BAREMETAL)
         and given.firmware not in (None, Firmware.UEFI)
     ]
-    named = [lab.host.partition(":")[0]] if lab.host else list(sections.hosts)
-    clouds = [each for each in named if (h := sections.hosts.get(each)) and h.openstack is not None]
     for distro, said in lab.distros.items():
         if said.boot_image != "distro" or not lab.dynamic:
             continue
@@ -105,10 +103,6 @@ def _boot_images(name: str, lab: LabSection, sections: Sections) -> Iterator[Com
         if wrong:
             message = f"flavor {wrong[0][0]!r} of this lab has firmware {wrong[0][1]}"
             hint = "Boot images need `firmware: uefi`. Name other flavors, or drop `boot_image`"
-            yield Complaint(path, message, hint)
-        if clouds:
-            message = f"host {clouds[0]!r} is a cloud, whose firmware shows GRUB no config drive"
-            hint = "Drop `boot_image`: machines there boot nospoon's image. Or give the lab a host"
             yield Complaint(path, message, hint)
 
 

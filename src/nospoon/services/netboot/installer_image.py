@@ -3,7 +3,8 @@
 A machine starts with it as its root disk; the installer runs in memory and writes over it. What
 differs from machine to machine is beside it, where cloud-init's user data is (NoCloud, or a config
 drive): GRUB runs that, and it sets `arguments`, the kernel's command line. UEFI alone shows GRUB
-such a disk.
+such a disk, and in a cloud not even UEFI, as Nova has it in no boot order: so our code connects
+all drivers, and then starts GRUB (`protocols.ipxe.starters`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import tempfile
 from pathlib import Path
 
+from nospoon.protocols.ipxe import starters
 from nospoon.services.netboot.disk_image import (
     LOADER,
     MIB,
@@ -57,12 +59,20 @@ def _sizes(*files: Path) -> list[int]:
     return [each.stat().st_size for each in files]
 
 
+def _with_drivers(loader: Path) -> None:
+    """What the code types for iPXE is read by no one: GRUB asks nothing."""
+    loader.write_bytes(starters.efi_program(loader.read_bytes()))
+
+
 async def _loader(cache: Path) -> Path:
     """It is kept: GRUB's tools make another one each time, and with it would go another image."""
-    key = hashlib.sha256("\0".join((CONFIG, *MODULES)).encode()).hexdigest()[:16]
+    code = starters.EFI_CODE.hex()
+    key = hashlib.sha256("\0".join((CONFIG, code, *MODULES)).encode()).hexdigest()[:16]
     found = cache / f"installer-loader-{key}.efi"
     if not await asyncio.to_thread(found.exists):
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".building-") as work:
-            (await make_loader(Path(work), CONFIG, MODULES)).replace(found)
+            made = await make_loader(Path(work), CONFIG, MODULES)
+            await asyncio.to_thread(_with_drivers, made)
+            made.replace(found)
     return found
