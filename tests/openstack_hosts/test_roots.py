@@ -102,7 +102,7 @@ async def test_half_of_an_image_is_sent_again(
     assert record["id"] not in cloud.images
 
 
-async def test_images_of_others_and_of_other_firmware_are_not_shared(
+async def test_images_of_others_of_other_firmware_and_machine_types_are_not_shared(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:
     driver = connection.drivers[Kind.IMAGE]
@@ -112,6 +112,10 @@ async def test_images_of_others_and_of_other_firmware_are_not_shared(
     await driver.create(image(), ONE)
     await driver.create(image(replace(SHAPE, firmware=Firmware.BIOS)), OTHER)
     assert len(cloud.images) == 3
+    of_qemu = replace(SHAPE, hypervisor_type="qemu")
+    await driver.create(image(of_qemu), OTHER)
+    assert [each.get("img_hv_type") for each in cloud.images.values()] == [None] * 3 + ["qemu"]
+    assert of_qemu in [each.shape for each in await driver.observe(OTHER.cluster)]
 
 
 def server() -> Resource:

@@ -11,8 +11,10 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.images import HypervisorType
 from nospoon.model.resources import (
     Bmc,
+    Image,
     Key,
     Kind,
     Link,
@@ -66,6 +68,23 @@ def test_a_disk_of_an_image_is_as_large_as_libvirt_makes_it(bytes_: int, made: i
     volume = found[Key(Kind.VOLUME, "here", "node-0-0")]
     assert isinstance(volume, Volume)
     assert volume.size == made
+
+
+def test_a_cloud_has_an_image_for_each_machine_type_that_it_was_loaded_for() -> None:
+    login = "{name: c, auth: {auth_url: 'http://192.0.2.1/', username: u, password: p}}"
+    hosts = f"hosts: {{cloud: {{openstack: {{cloud: {login}}}, physnets: {{lan: private}}}}}}\n"
+    nodes = "[{name: a, kind: vm, image: 'store:r'}, {name: b, kind: vm, image: r.img}]"
+    cluster = read(f"{hosts}networks: {{lan: {{physnet: lan}}}}\nnodes: {nodes}")
+    first, second = cluster.nodes
+    typed = replace(first, image_types=(HypervisorType.KVM,))
+    facts = dict.fromkeys(("store:r", "r.img"), ImageFacts("0" * 64, "raw", 1 << 20))
+    found = resources(replace(cluster, nodes=(typed, second)), facts)
+    images = {key.name: each for key, each in found.items() if isinstance(each, Image)}
+    assert {name: each.hypervisor_type for name, each in images.items()} == {
+        f"image-{'0' * 16}-uefi": "", f"image-{'0' * 16}-uefi-qemu": "qemu",
+    }  # fmt: skip
+    roots = [each.disks[0].volume for each in found.values() if isinstance(each, Machine)]
+    assert sorted(roots) == sorted(images)
 
 
 def test_identities_are_derived_and_steady() -> None:

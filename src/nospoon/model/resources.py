@@ -94,8 +94,8 @@ class Image:
     """A disk image copied to a host once. `sha256` of the file; sizes in bytes.
 
     `pool`: of the cluster that uses it. `format` is qemu-img's name (raw, qcow2), or `ROOT_FORMAT`;
-    `virtual_size` is what a guest sees. `firmware`: of the machines that boot it, where the host
-    wants to know that of the image.
+    `virtual_size` is what a guest sees. `firmware`: of the machines that boot it, and
+    `hypervisor_type`: of what runs it, "" for any, where the host wants to know that of the image.
     """
 
     pool: str
@@ -103,6 +103,7 @@ class Image:
     format: str
     virtual_size: int
     firmware: Firmware | None = None
+    hypervisor_type: str = ""
 
 
 ROOT_FORMAT = "tar"

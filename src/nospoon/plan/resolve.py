@@ -167,19 +167,22 @@ class _Resolver:
             yield Resource(self._image_key(host, image), shape, (self._pool_key(host),))
 
     def _roots(self, host: Host) -> Iterator[Resource]:
-        """Images of which a cloud makes roots: of each firmware another one."""
+        """Images of which a cloud makes roots: for each firmware and machine type another one."""
         vms = (node for node in self._nodes_on(host.name) if node.kind is NodeKind.VM)
         made: dict[Key, Resource] = {}
         for node in vms:
             key = self._root_key(node, host.name)
             facts = self.around.images[node.disks[0].source]
-            shape = Image("", facts.sha256, facts.format, facts.virtual_size, node.firmware)
+            shape = Image(
+                "", facts.sha256, facts.format, facts.virtual_size, node.firmware, _scheduled(node)
+            )
             made[key] = Resource(key, shape)
         yield from (made[key] for key in sorted(made, key=lambda key: key.name))
 
     def _root_key(self, node: Node, host: str) -> Key:
         image = self._image_key(host, node.disks[0].source)
-        return replace(image, name=f"{image.name}-{node.firmware}")
+        parts = (image.name, str(node.firmware), _scheduled(node))
+        return replace(image, name="-".join(filter(None, parts)))
 
     def _image_key(self, host: str, image: str) -> Key:
         return Key(Kind.IMAGE, host, f"image-{self.around.images[image].sha256[:16]}")
@@ -535,6 +538,13 @@ class _Resolver:
             number=socket.number,
             v2c=self.cluster.addressing.pdu.v2c,
         )
+
+
+def _scheduled(node: Node) -> str:
+    """By which hypervisor of a cloud a VM's image may be run: those with KVM say that they run
+    QEMU's, too (`img_hv_type`, nova.conf's ImagePropertiesFilter); "" for any.
+    """
+    return str(HypervisorType.QEMU) if node.image_types else ""
 
 
 def _whole_kibibytes(size: int) -> int:

@@ -36,6 +36,8 @@ from nospoon.runtime.turns import Turns
 
 SHA256, FORMAT, SIZE, FIRMWARE = (f"{PREFIX}{each}" for each in ("sha256", "format", "size", "fw"))
 DEPLOYMENT, OF = f"{PREFIX}deployment", f"{PREFIX}of_"
+RUN_BY = "img_hv_type"
+"""By which Nova chooses the compute host (ImagePropertiesFilter)."""
 MOST_USERS = 100
 """References of one image: Glance allows 128 properties (image_property_quota)."""
 CONFIG_DRIVE = {"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi"}
@@ -128,6 +130,7 @@ class RootImageDriver:
                 "hw_firmware_type": FIRMWARES[shape.firmware],
                 "os_shutdown_timeout": str(SHUT_DOWN),
                 **CONFIG_DRIVE,
+                **({RUN_BY: shape.hypervisor_type} if shape.hypervisor_type else {}),
                 DEPLOYMENT: self._around.deployment,
                 SHA256: shape.sha256,
                 FORMAT: shape.format,
@@ -219,10 +222,11 @@ def _read(record: Mapping[str, object]) -> _Root | None:
     """None for an image that nospoon did not make, or one of another kind. In the call's thread:
     each may have a hundred references.
     """
-    found = kept_properties(record, "id", "status")
+    found = kept_properties(record, "id", "status", RUN_BY)
     try:
         firmware = Firmware(found[FIRMWARE])
-        shape = Image("", found[SHA256], found[FORMAT], int(found[SIZE]), firmware)
+        size, run_by = int(found[SIZE]), found.get(RUN_BY, "")
+        shape = Image("", found[SHA256], found[FORMAT], size, firmware, run_by)
     except (KeyError, ValueError):
         return None
     return _Root(found["id"], found["status"], shape, tuple(_users(found)))
