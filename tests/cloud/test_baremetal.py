@@ -87,7 +87,7 @@ def test_one_nova_serves_bare_metal_and_virtual_machines(cloud: OwnCloud, rack: 
     assert stock(admin) == 1
     metal, machine = created(member, "bm", "baremetal"), created(member, "tiny", "qemu")
     for each in (metal, machine):
-        member.compute.wait_for_server(each, wait=300)
+        member.compute.wait_for_server(each, wait=600)
     there = admin.compute.get_server(metal)
     assert there.compute_host == HOST
     assert there.hypervisor_hostname == rack.bmcs(name)["metal"]["uuid"]

@@ -65,7 +65,7 @@ def test_a_member_boots_a_server_again_and_again_and_adopts_it(cloud: OwnCloud, 
     server = member.compute.create_server(
         name="node-0", image_id=image.id, flavor_id=flavor.id, networks=[{"port": port.id}]
     )
-    server = member.compute.wait_for_server(server, wait=200)
+    server = member.compute.wait_for_server(server, wait=600)
 
     def says(text: str) -> bool:
         output = member.compute.get_server_console_output(server)["output"]
@@ -74,13 +74,13 @@ def test_a_member_boots_a_server_again_and_again_and_adopts_it(cloud: OwnCloud, 
     until(lambda: says(BOOTED.decode()))
     assert member.network.get_port(port).status == "ACTIVE"
     member.compute.stop_server(server)
-    member.compute.wait_for_server(server, status="SHUTOFF", wait=60)
+    member.compute.wait_for_server(server, status="SHUTOFF", wait=600)
     member.compute.start_server(server)
-    member.compute.wait_for_server(server, wait=60)
+    member.compute.wait_for_server(server, wait=600)
     until(lambda: says(BOOTED.decode()))
     adopted(rack, member, server.id)
     member.compute.delete_server(server)
-    member.compute.wait_for_delete(server, wait=60)
+    member.compute.wait_for_delete(server, wait=600)
     member.network.delete_port(port)
     member.network.delete_network(network)
     member.image.delete_image(image.id)

@@ -52,7 +52,7 @@ def booted(rack: Rack, member: Connection, kind: str, file: Path) -> Server:
     server = member.compute.create_server(
         name=kind, image_id=image["id"], flavor_id=flavor.id, networks=[{"uuid": network.id}]
     )
-    server = member.compute.wait_for_server(server, wait=200)
+    server = member.compute.wait_for_server(server, wait=600)
     rack.run("image", "remove", kind, *place)
     assert kind not in [row["name"] for row in rack.json("image", "list", *place)]
     return server
@@ -88,7 +88,7 @@ def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves
     assert "has servers: lxc" in refused.stderr
     for each in (container, machine):
         member.compute.delete_server(each)
-        member.compute.wait_for_delete(each, wait=60)
+        member.compute.wait_for_delete(each, wait=600)
     cloud.rack.run(*compute, "leave", "cloud-lxc")
     assert cloud.rack.json(*compute, "list") == []
     assert "cloud-lxc" not in hypervisors(admin)

@@ -110,7 +110,7 @@ def boots_a_medium(rack: Rack, name: str, place: Path) -> None:
             media = "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia"
             system.ask("POST", media, {"Image": f"{url}/{disc.name}"})
         for node, system in systems.items():
-            until(lambda: system.ask("GET", "/VirtualMedia/Cd")["Inserted"], 60)  # noqa: B023
+            until(lambda: system.ask("GET", "/VirtualMedia/Cd")["Inserted"])  # noqa: B023
             once = {"BootSourceOverrideTarget": "Cd", "BootSourceOverrideEnabled": "Once"}
             system.ask("PATCH", "", {"Boot": once})
             rack.ipmitool(bmcs[node], "power", "on")

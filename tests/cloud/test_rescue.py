@@ -67,12 +67,12 @@ def server(
         flavor_id=flavor.id,
         networks=[{"port": port.id}],
     )
-    member.compute.wait_for_server(made, wait=200)
+    member.compute.wait_for_server(made, wait=600)
     member.compute.stop_server(made)
-    member.compute.wait_for_server(made, status="SHUTOFF", wait=100)
+    member.compute.wait_for_server(made, status="SHUTOFF", wait=600)
     yield made.id, firmware
     member.compute.delete_server(made)
-    member.compute.wait_for_delete(made, wait=60)
+    member.compute.wait_for_delete(made, wait=600)
     member.network.delete_port(port)
     member.image.delete_image(image.id)
 

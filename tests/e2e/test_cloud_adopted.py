@@ -103,13 +103,13 @@ def _used(rack: Rack, cloud: FakeCloud, path: str) -> None:
     assert "nospoon node boot NODE disk" in refused
     rack.ipmitool(bmc, "chassis", "bootdev", "none")
     rack.ipmitool(bmc, "power", "on")
-    rack.run("node", "power", "theirs/c", "on")
+    rack.power("theirs/c", "on")
     assert server(cloud, "controller")["status"] == "ACTIVE"
     server(cloud, "controller")["status"] = "SHUTOFF"  # by others, and it was not looked at since
     rack.ipmitool(bmc, "power", "on")
-    assert server(cloud, "controller")["status"] == "ACTIVE"
+    until(lambda: server(cloud, "controller")["status"] == "ACTIVE")
     server(cloud, "lab-1")["status"] = "SHELVED_OFFLOADED"
-    rack.run("node", "power", "theirs/lab-1", "on")
+    rack.power("theirs/lab-1", "on")
     assert server(cloud, "lab-1")["status"] == "ACTIVE"
     disc = rack.file("a disc", "disc.iso")
     refused = rack.run("node", "media", "insert", "theirs/c", disc, status=1).stderr

@@ -171,7 +171,7 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     assert not any("cgroup" in each for each in left(rack, name))
     file = written(rack, name, bmc, "second", memory="640MiB")
     rack.run("up", "--yes", file)
-    rack.run("node", "power", f"{name}/box", "on")
+    rack.power(f"{name}/box", "on")
     until(initialised(rack, name, "second"), "cloud-init again")
     assert environment(rack, name)["WORD"] == 'a "second" $HOME'
 
@@ -328,7 +328,7 @@ def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
     assert rule_of(LxcSection, "idmap") is Rule.NEW_NODES
     assert rack.json("plan", file(f", lxc: {{idmap: '{reserved}'}}"))["steps"] == []
     rack.run("up", "--yes", file(f", lxc: {{idmap: '{reserved}'}}"))
-    rack.run("node", "power", f"{name}/n", "cycle")
+    rack.power(f"{name}/n", "cycle")
     assert rule_of(HostSection, "lxc") is Rule.NODES
     without = rack.run("plan", file("")).stdout
     assert "here:simulated" in without

@@ -66,7 +66,7 @@ def test_an_existing_volume_is_a_disk_and_outlives_replacement_down_and_orphans(
     assert pool.name not in {step["name"] for step in rack.json("plan", file)["steps"]}
     rack.run("up", "--yes", file)
     domain = domain_of(rack, name)
-    rack.run("node", "power", f"{name}/n0", "on")
+    rack.power(f"{name}/n0", "on")
     assert f"Capacity:       {SIZE}" in virsh("domblkinfo", domain, "sda")
     assert rack.json("plan", file)["steps"] == [], "it is what was wanted, while it runs, too"
 

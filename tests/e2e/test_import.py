@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 
 OVERRIDE = """---
@@ -45,7 +46,7 @@ def bridge() -> Iterator[str]:
 
 @pytest.mark.libvirt
 def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) -> None:
-    port = 20_000 + uuid4().int % 10_000
+    port = rack.bmc().partition("ports: ")[2].split("-")[0]
     override = rack.file(OVERRIDE.format(bridge=bridge, port=port), "override.yml")
     name, made = rack.name(), str(rack.directory / "cluster.yaml")
     said = rack.run("import", "--from", "tenks", override, "--name", name, "-o", made).stderr
@@ -59,6 +60,7 @@ def test_a_tenks_override_comes_up_on_the_users_bridge(rack: Rack, bridge: str) 
     assert (local["username"], local["password"]) == ("username", "password")
     assert "off" in rack.ipmitool(local, "chassis", "power", "status")
     rack.ipmitool(local, "chassis", "power", "on")
+    until(lambda: "Power is on" in rack.ipmitool(local, "chassis", "power", "status"))
     ports = subprocess.run(
         ["ip", "-br", "link", "show", "master", bridge], capture_output=True, text=True, check=True
     ).stdout

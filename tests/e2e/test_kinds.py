@@ -72,7 +72,7 @@ def test_changes_of_what_cloud_init_gets_follow_their_rules(images: Rack) -> Non
     before = vm % (KEY, "{network: lan}")
     lan = "networks: {lan: {cidr: 10.93.7.0/24}}"
     images.run("up", "--yes", written(images, name, f"[{before}]", lan))
-    images.run("node", "power", f"{name}/n", "on")
+    images.power(f"{name}/n", "on")
     for change in (
         before.replace("'#a'", f"'#{SECRET}'"),
         before.replace("me@here", "me@there"),

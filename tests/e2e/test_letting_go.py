@@ -40,7 +40,7 @@ def test_they_stay_until_its_power_off_and_go_with_the_next_up(rack: Rack, host:
     assert {(each["kind"], each["name"]) for each in steps if each["action"] == "delete"} >= {
         ("network", "more"), ("volume", "a-1"),
     }, "nothing holds them while it is off"  # fmt: skip
-    rack.run("node", "power", f"{name}/a", "on")
+    rack.power(f"{name}/a", "on")
     planned = rack.run("plan", file(AFTER)).stdout
     for what in ("network more", "volume a-1"):
         assert f"- (at power-off) {what} on h  (a runs with it until its power-off)" in planned
@@ -50,7 +50,7 @@ def test_they_stay_until_its_power_off_and_go_with_the_next_up(rack: Rack, host:
     (row,) = rack.json("status")
     bridge = bridge_name(UUID(row["id"]), "more")
     assert (bridge in bridges()) is real
-    rack.run("node", "power", f"{name}/a", "off")
+    rack.power(f"{name}/a", "off")
     planned = rack.run("plan", file(AFTER)).stdout
     assert "  - network more on h  (not in the file any more)" in planned
     rack.run("up", "--yes", file(AFTER))
@@ -89,7 +89,7 @@ def test_an_address_stays_until_its_power_off_and_is_nobody_elses(rack: Rack) ->
     }
     first = given()
     assert first.keys() == {macs["m0", 0], macs["m1", 1]}
-    rack.run("node", "power", f"{name}/m0", "on")
+    rack.power(f"{name}/m0", "on")
     rack.run("up", "--yes", "-t", "m3", file(m0="stor", m1="net", m3="net"))
     assert {mac: given()[mac] for mac in first} == first, "m3 alone was named"
     rack.run("up", "--yes", file(**after))
@@ -100,6 +100,6 @@ def test_an_address_stays_until_its_power_off_and_is_nobody_elses(rack: Rack) ->
     rack.run("up", "--yes", file(**before))
     assert given() == first, "taken back"
     rack.run("up", "--yes", file(**after))
-    rack.run("node", "power", f"{name}/m0", "off")
+    rack.power(f"{name}/m0", "off")
     rack.run("up", "--yes", file(**after))
     assert given().keys() == {macs[node, 0] for node in ("m1", "m2", "m3")}

@@ -74,8 +74,8 @@ def node(shared: Rack) -> str:
 def boots(rack: Rack, node: str) -> str:
     """What the node says that it boots when it is told to boot from its CD drive once."""
     rack.run("node", "boot", node, "cdrom")
-    rack.run("node", "power", node, "off")
-    rack.run("node", "power", node, "on")
+    rack.power(node, "off")
+    rack.power(node, "on")
     return rack.run("node", "console", node, "--log").stdout.strip().splitlines()[-1]
 
 

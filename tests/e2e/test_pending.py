@@ -67,7 +67,7 @@ def test_a_node_is_known_where_it_is_until_it_was_moved(rack: Rack) -> None:
     in_the_way.write_text("no directory")
     rack.run("up", "--yes", cluster.file("after12", "y"), status=3)
     cluster.is_known(host="x", password="before1")
-    rack.run("node", "power", f"{cluster.name}/a", "on")
+    rack.power(f"{cluster.name}/a", "on")
     cluster.restart()
     cluster.is_known(host="x", password="before1")
     in_the_way.unlink()

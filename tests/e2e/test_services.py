@@ -36,7 +36,7 @@ def test_services_are_listed_with_their_nodes_and_health(images: Rack) -> None:
         ("web", "web", "vm", ""),
     ]
     assert (rows[1]["unit"], rows[1]["after"], rows[1]["power"]) == ("nginx", ["db"], "on")
-    images.run("node", "power", f"{name}/db", "off")
+    images.power(f"{name}/db", "off")
     assert images.json("service", "list", "--cluster", name)[0]["health"] == ""
     said = images.run("service", "logs", "nope", "--cluster", name, status=2).stderr
     assert "no service nope" in said

@@ -40,7 +40,7 @@ def test_clusters_that_come_and_go_at_once_share_an_image(rack: Rack) -> None:
     assert copy.read_bytes() == content
     for name in (second, third):
         assert {row["state"] for row in rack.json("status", name)} == {"present"}
-        rack.run("node", "power", f"{name}/node-0", "on")
+        rack.power(f"{name}/node-0", "on")
     assert rack.json("orphans", other) == []
     with ThreadPoolExecutor() as threads:
         list(threads.map(lambda name: rack.run("down", "--yes", name), (second, third)))

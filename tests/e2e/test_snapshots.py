@@ -29,12 +29,12 @@ def power(rack: Rack, name: str) -> dict[str, str]:
 def test_power_is_as_it_was_after_a_restore(shared: Rack) -> None:
     name = simulated(shared)
     for node in ("node-0", "node-1"):
-        shared.run("node", "power", f"{name}/{node}", "on")
+        shared.power(f"{name}/{node}", "on")
     before = power(shared, name)
     assert shared.run("snapshot", "create", name, "first").stdout == "first\n"
     assert power(shared, name) == before
-    shared.run("node", "power", f"{name}/node-0", "off")
-    shared.run("node", "power", f"{name}/node-2", "on")
+    shared.power(f"{name}/node-0", "off")
+    shared.power(f"{name}/node-2", "on")
     (row,) = shared.json("snapshot", "list", name)
     assert (row["name"], row["state"], row["nodes"], row["on"]) == ("first", "complete", 3, 2)
     told = shared.run("snapshot", "restore", "--yes", name, "first").stderr
@@ -95,7 +95,7 @@ def test_a_snapshot_is_restored_to_the_disks_that_there_were_and_to_no_others(
     assert lost not in rack.run("plan", file("16MiB, 8MiB")).stdout
     rack.run("up", "--yes", file("16MiB, 8MiB"))
     rack.run("snapshot", "restore", "--yes", name, "s")
-    rack.run("node", "power", f"{name}/a", power_now)
+    rack.power(f"{name}/a", power_now)
     assert lost in rack.run("plan", file("16MiB")).stdout
     rack.run("up", "--yes", file("16MiB"))
     refused = rack.run("snapshot", "restore", "--yes", name, "s", status=1).stderr
@@ -148,18 +148,18 @@ def test_disks_variables_and_power_of_real_machines_come_back(rack: Rack, real: 
     assert len(disks) == 3
     for number, disk in enumerate(disks):
         io(disk, f"write -P {number + 1}")
-    rack.run("node", "power", f"{real}/u", "on")
+    rack.power(f"{real}/u", "on")
     rack.run("snapshot", "create", real, "ci")
     (variables,) = place.glob("nvram/*.nvram")
     kept = variables.with_name(f"{variables.name}.ci.snapshot").read_bytes()
     assert power(rack, real) == {"u": "on", "b": "off"}
-    rack.run("node", "power", f"{real}/u", "off")
+    rack.power(f"{real}/u", "off")
     for disk in disks:
         io(disk, "write -P 99")
     variables.write_bytes(bytes(len(kept)))
     rack.run("snapshot", "restore", "--yes", real, "ci")
     assert power(rack, real) == {"u": "on", "b": "off"}
-    rack.run("node", "power", f"{real}/u", "off")
+    rack.power(f"{real}/u", "off")
     for number, disk in enumerate(disks):
         assert "verification failed" not in io(disk, f"read -P {number + 1}")
     assert variables.read_bytes() != bytes(len(kept))
@@ -172,7 +172,7 @@ def test_disks_variables_and_power_of_real_machines_come_back(rack: Rack, real: 
 def test_a_snapshot_is_refused_before_any_power_goes_when_a_disk_was_replaced(
     rack: Rack, real: str
 ) -> None:
-    rack.run("node", "power", f"{real}/u", "on")
+    rack.power(f"{real}/u", "on")
     rack.run("snapshot", "create", real, "ci")
     file = rack.directory / "cluster.yaml"
     file.write_text(file.read_text().replace("64MiB, disks: [16MiB]", "64MiB, disks: [8MiB]"))
@@ -188,7 +188,7 @@ def test_a_snapshot_is_refused_before_any_power_goes_when_a_disk_was_replaced(
 def test_a_snapshot_is_refused_before_any_power_goes_when_the_firmware_is_another(
     rack: Rack, real: str
 ) -> None:
-    rack.run("node", "power", f"{real}/u", "on")
+    rack.power(f"{real}/u", "on")
     rack.run("snapshot", "create", real, "ci")
     file = rack.directory / "cluster.yaml"
     file.write_text(file.read_text().replace("firmware: uefi", "firmware: bios"))
@@ -204,8 +204,8 @@ def test_a_snapshot_is_refused_before_any_power_goes_when_the_firmware_is_anothe
 def test_a_daemon_killed_while_it_takes_a_snapshot_leaves_nobody_paused(
     rack: Rack, real: str
 ) -> None:
-    rack.run("node", "power", f"{real}/u", "on")
-    rack.run("node", "power", f"{real}/b", "on")
+    rack.power(f"{real}/u", "on")
+    rack.power(f"{real}/b", "on")
     for line in ("pause", "take"):
         killed_after(rack, line, "snapshot", "create", real, line)
         assert set(power(rack, real).values()) == {"on"}

@@ -61,7 +61,7 @@ def test_nodes_that_are_not_named_are_reached_as_before(shared: Rack) -> None:
         return shared.file(text, f"{name}.yaml")
 
     shared.run("up", "--yes", file("before1", "x"))
-    shared.run("node", "power", f"{name}/b", "on")
+    shared.power(f"{name}/b", "on")
     changed = file("after12", "y")
     shared.run("up", "--yes", "-t", "a", changed)
     bmcs = shared.bmcs(name)
@@ -72,7 +72,7 @@ def test_nodes_that_are_not_named_are_reached_as_before(shared: Rack) -> None:
         shared.ipmitool(each, "mc", "info")
     assert {row["node"]: row["host"] for row in shared.json("status", name)}["b"] == "x"
     shared.ipmitool(bmcs["b"], "power", "off")
-    shared.run("node", "power", f"{name}/b", "on")
+    shared.power(f"{name}/b", "on")
     shared.run("up", "--yes", changed)
     bmcs = shared.bmcs(name)
     assert {each["password"] for each in bmcs.values()} == {"after12"}

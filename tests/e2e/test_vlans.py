@@ -50,7 +50,7 @@ def running(rack: Rack, bridge: str) -> tuple[str, list[str]]:
     )
     file = rack.file(text, f"{name}.yaml")
     rack.run("up", "--yes", file)
-    rack.run("node", "power", f"{name}/n0", "on")
+    rack.power(f"{name}/n0", "on")
     ports = rack.json("node", "show", f"{name}/n0")["ports"]
     return file, [port["local_link_connection"]["port_id"] for port in ports]
 

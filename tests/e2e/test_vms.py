@@ -100,7 +100,7 @@ def test_a_vm_boots_its_image_runs_its_user_data_and_gets_changed_data_at_power_
     assert changed != seed
     before = heard(rack, name, READY)
     assert "said: another" not in before
-    rack.run("node", "power", f"{name}/v", "cycle")
+    rack.power(f"{name}/v", "cycle")
     log = heard(rack, name, READY, times=2)
     assert "said: another by Linux" in log
     again = rack.run("plan", "--detailed-exitcode", file)

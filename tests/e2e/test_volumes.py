@@ -50,7 +50,7 @@ def test_a_volume_survives_a_restart_and_is_no_drift_and_nothing_is_left(rack: R
     bmc = rack.bmcs(name)["n"]
     made = System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
     rack.run("daemon", "stop")
-    rack.run("node", "power", f"{name}/n", "on")
+    rack.power(f"{name}/n", "on")
     file = f"n.{made['Id']}.volume"
     assert file in disks(bmc)
     rack.run("plan", "--detailed-exitcode", path)

@@ -46,8 +46,8 @@ def test_a_container_of_podmans_runs_on_a_host_over_ssh_and_leaves_nothing(farm:
         assert f"master {bridge}" in far.run("ip", "link", "show", "dev", port)
 
         until(lambda: SAYS in rack.run("node", "console", "--log", f"{name}/box").stdout)
-        rack.run("node", "power", f"{name}/box", "reset")
-        rack.run("node", "power", f"{name}/box", "off")
+        rack.power(f"{name}/box", "reset")
+        rack.power(f"{name}/box", "off")
         until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off")
         rack.run("down", "--yes", "--purge", name)
         assert podman(engine.socket, "ps", "-aq") == ""
@@ -76,8 +76,8 @@ def test_a_container_runs_on_a_host_over_ssh_and_leaves_nothing(farm: Farm) -> N
     assert f"master {bridge}" in far.run("ip", "link", "show", "dev", port)
 
     until(lambda: SAYS in rack.run("node", "console", "--log", f"{name}/box").stdout)
-    rack.run("node", "power", f"{name}/box", "reset")
-    rack.run("node", "power", f"{name}/box", "off")
+    rack.power(f"{name}/box", "reset")
+    rack.power(f"{name}/box", "off")
     until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off")
     rack.run("down", "--yes", "--purge", name)
     assert far.run("find", "/var/lib/nospoon", "-type", "f") == ""

@@ -48,7 +48,7 @@ def test_a_bare_host_is_prepared_used_and_put_back(farm: Farm) -> None:
         rack.run("host", "check", file)
         rack.run("up", "--yes", file)
         assert f"<source bridge='{BRIDGE}'/>" in domains(host)
-        rack.run("node", "power", "node-0", "on")
+        rack.power("node-0", "on")
         in_use = rack.run("host", "setup", "--undo", file, status=1).stderr
         assert "in use there: take their clusters down first" in in_use
         assert link_of(host, UPLINK)["master"] == BRIDGE

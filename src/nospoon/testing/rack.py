@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -116,17 +117,33 @@ class Rack:
         return {row["node"]: row for row in rows if row["cluster"] == cluster}
 
     def power(self, node: str, command: str) -> None:
-        """Give a power command once the one before it is over."""
+        """Give a power command once the one before it is over, and wait until it is done: it is
+        answered after 250 ms at the latest.
+        """
+        said = self._powered(node, command)
+        if "accepted" in said:
+            until(partial(self._is_done, node, "off" if command == "off" else "on"))
+
+    def _is_done(self, node: str, power: str) -> bool:
+        return f"already {power}" in self._powered(node, power)
+
+    def _powered(self, node: str, command: str) -> str:
+        """What is answered to a power command."""
+        argv = [*self.prefix, "nospoon", "node", "power", node, command]
+        said = ""
 
         def given() -> bool:
+            nonlocal said
             done = subprocess.run(
-                [*self.prefix, "nospoon", "node", "power", node, command], env=self.environment,
-                text=True, capture_output=True, timeout=500, check=False, cwd=self.directory,
+                argv, env=self.environment, text=True, capture_output=True, timeout=500,
+                check=False, cwd=self.directory,
             )  # fmt: skip
-            assert done.returncode == 0 or "under way" in done.stderr, done.stderr
+            said = done.stderr
+            assert done.returncode == 0 or "under way" in said, said
             return done.returncode == 0
 
-        until(given, 120)
+        until(given)
+        return said
 
     def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
         host, port = bmc["ipmi"].rsplit(":", 1)
