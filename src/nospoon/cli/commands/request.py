@@ -70,7 +70,7 @@ def command() -> None:
 )
 @click.option(
     "--disks",
-    type=click.Choice([*Disks]),
+    type=click.Choice([str(each) for each in Disks]),
     default="preclude",
     show_default=True,
     help="What recipes that ask for disks get: no dynamic machine, the flavor's disk, or one of "
