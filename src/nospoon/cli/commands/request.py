@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from nospoon.lab.recipe import Recipe
 
 MIB, GIB = 1 << 20, 1 << 30
-COLUMNS = ("recipe", "line", "answer", "chosen", "flavors", "reasons")
+COLUMNS = ("recipe", "line", "answer", "chosen", "flavors", "reasons", "disk_gib")
 OF_LABS = (
     "recipe", "line", "lab", "answer", "chosen", "flavors", "machines", "distro", "starts",
-    "reasons",
+    "reasons", "disk_gib",
 )  # fmt: skip
+UNSHOWN = 2
+"""Columns of both, the last ones, that a table has only where they are named."""
 SHOWN = ("set", "owner", "state", "lab", "recipes", "position", "result", "reason")
 SETS = (
     "request", *SHOWN, "priority", "submitted", "expires", "whiteboard",
@@ -112,7 +114,7 @@ def check(
     found = [(each, verdict(each, offer)) for each in read_request(data, file=name)]
     rows = [_row(recipe, each) for recipe, each in found]
     if format_ == "table":
-        shown = columns or COLUMNS[:-1]
+        shown = columns or COLUMNS[:-UNSHOWN]
         print_rows([_in_a_line(row) for row in rows], format_=format_, columns=shown, names=COLUMNS)
         if not columns:
             for line in _why(name, [each for _, each in found]):
@@ -128,7 +130,7 @@ def _check_labs(file: str, lab: str, format_: str, columns: tuple[str, ...]) -> 
     name, data = _read(file, most=MOST_BYTES + 1)
     body = {"text": _decoded(data, name), "file": name, "lab": lab}
     rows = connect.client().post("/v1/requests/check", body)
-    shown = columns or (OF_LABS[:-1] if format_ == "table" else ())
+    shown = columns or (OF_LABS[:-UNSHOWN] if format_ == "table" else ())
     if format_ == "table":
         flat = [
             {**row, "flavors": ", ".join(row["flavors"]), "machines": ", ".join(row["machines"])}
@@ -317,6 +319,7 @@ def _row(recipe: Recipe, found: Verdict) -> dict[str, object]:
         "chosen": found.chosen.name if found.chosen is not None else "",
         "flavors": [each.name for each in found.flavors],
         "reasons": [f"{each.at.path}: {each.why}" for each in found.reasons],
+        "disk_gib": found.chosen.disk // GIB if found.chosen is not None else 0,
     }
 
 
