@@ -50,6 +50,35 @@ async def test_machines_of_a_clouds_lab_share_an_image_and_report_by_their_user_
         assert not cloud.servers
 
 
+@pytest.mark.timeout(240)
+async def test_a_clouds_lab_makes_the_root_volume_that_a_recipe_asks_for() -> None:
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32
+        cloud.volume_types = ["lvm"]
+        with private_rack() as rack:
+            await asyncio.to_thread(_asked, rack, cloud)
+        assert not cloud.volumes
+        assert not cloud.servers
+
+
+def _asked(rack: Rack, cloud: FakeCloud) -> None:
+    (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
+    text = lab(cloud, "2GiB").replace("boot_address", "volumes: true, boot_address")
+    text = text.replace("    minimum_disk", "    disks: asked\n    minimum_disk")
+    rack.run("up", "--yes", rack.file(text + rack.bmc(), "cloudy.yaml"))
+    rack.run("lab", "check", "dev")
+    size = "<hostRequires><disk><size op='&gt;=' value='30' units='GiB'/></disk></hostRequires>"
+    request = rack.file(size, "disk.xml")
+    (checked,) = rack.json("request", "check", request)
+    assert (checked["chosen"], checked["disk_gib"]) == ("small", 30)
+    set_id = rack.json("request", "submit", request)[0]["set"]
+    until(rack, set_id, lambda found: found["state"] == "running")
+    assert [each["size"] for each in cloud.volumes.values()] == [30]
+    rack.run("request", "release", set_id)
+    until(rack, set_id, lambda found: found["state"] == "ended")
+    rack.run("down", "--yes", "--purge", "cloudy")
+
+
 def _used(rack: Rack, cloud: FakeCloud) -> None:
     (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
     rack.run("up", "--yes", rack.file(lab(cloud, "2GiB") + rack.bmc(), "cloudy.yaml"))

@@ -116,7 +116,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     OpenStackSection: {
         **_all(Rule.REFUSED, "cloud", "region"),
-        **_all(Rule.NEW_NODES, "flavors", "boot_address"),
+        **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
         "availability_zone": Rule.REPLACE,
         "external_network": Rule.LIVE,
     },

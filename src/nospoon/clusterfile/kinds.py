@@ -13,6 +13,7 @@ from nospoon.clusterfile.hardware import DiskSection, HardwareSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cluster import Firmware
+from nospoon.model.lab import Disks
 from nospoon.model.node_kind import NodeKind
 
 Reasons = Mapping[str, str]
@@ -84,6 +85,7 @@ def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
                 message = f"machines of labs are bare metal, and flavor {flavor_name!r} is none"
                 yield Complaint(("labs", name, "flavors", number), message, "Name another flavor")
         yield from _boot_images(name, lab, sections)
+        yield from _asked_disks(name, lab, sections)
 
 
 def _boot_images(name: str, lab: LabSection, sections: Sections) -> Iterator[Complaint]:
@@ -104,6 +106,17 @@ def _boot_images(name: str, lab: LabSection, sections: Sections) -> Iterator[Com
             message = f"flavor {wrong[0][0]!r} of this lab has firmware {wrong[0][1]}"
             hint = "Boot images need `firmware: uefi`. Name other flavors, or drop `boot_image`"
             yield Complaint(path, message, hint)
+
+
+def _asked_disks(name: str, lab: LabSection, sections: Sections) -> Iterator[Complaint]:
+    """Disks of any size on hosts whose disks are parts of a flavor."""
+    named = [lab.host.partition(":")[0]] if lab.host else list(sections.hosts)
+    clouds = ((each, h.openstack) for each in named if (h := sections.hosts.get(each)) is not None)
+    for host, cloud in clouds:
+        if lab.dynamic and lab.disks is Disks.ASKED and cloud is not None and not cloud.volumes:
+            message = f"host {host!r} is a cloud, where disks are as large as the flavor's"
+            hint = "Write `volumes: true` there, or `disks: flavor`"
+            yield Complaint(("labs", name, "disks"), message, hint)
 
 
 def _unsuitable(path: Path, layer: HardwareSection, kind: NodeKind) -> Iterator[Complaint]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
-from nospoon.clusterfile.section import Section, Text
+from nospoon.clusterfile.section import Flag, Section, Text
 from nospoon.errors import UsageError
 from nospoon.model.cloud import URLS
 from nospoon.model.connections import OpenStack
@@ -50,6 +50,11 @@ class OpenStackSection(Section):
         description="External network to which routers of networks with `nat` lead, by name or id. "
         "Default: the only one that the project sees.",
     )
+    volumes: Annotated[Flag | Text, Field(union_mode="left_to_right")] = Field(
+        default=False,
+        description="Disks are volumes of Cinder, of any size, deleted with their server: `true`, "
+        "or the volume type. Default: they are parts of the flavor.",
+    )
 
 
 MOST_SETTINGS = 16 << 10
@@ -70,6 +75,8 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         zone=section.availability_zone,
         boot_address=str(section.boot_address or ""),
         external=section.external_network,
+        has_volumes=bool(section.volumes),
+        volume_type=section.volumes if isinstance(section.volumes, str) else "",
     )
     return made, text
 

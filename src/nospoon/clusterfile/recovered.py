@@ -170,6 +170,8 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, ob
         said["boot_address"] = cloud.boot_address
     if cloud.external:
         said["external_network"] = cloud.external
+    if cloud.has_volumes:
+        said["volumes"] = cloud.volume_type or True
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})

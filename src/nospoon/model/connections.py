@@ -313,7 +313,8 @@ class OpenStack(_Usual):
     `flavors`: of Nova that machines may have, by name or id; (): all that the project sees.
     `zone`: availability zone of servers, "" for Nova's choice. `boot_address`: this daemon's, as
     guests there reach it. `external`: the external network to which networks with NAT lead, by name
-    or id; "" for the only one.
+    or id; "" for the only one. `has_volumes`: disks of servers are volumes of Cinder, of
+    `volume_type`, "" for the usual one; else they are parts of their flavor.
     """
 
     cloud: str
@@ -323,6 +324,8 @@ class OpenStack(_Usual):
     zone: str = ""
     boot_address: str = ""
     external: str = ""
+    has_volumes: bool = False
+    volume_type: str = ""
     kind: ClassVar = ConnectionKind.OPENSTACK
 
     @property

@@ -32,11 +32,14 @@ class Route:
         return f"the route {self.network} dev {self.device}"
 
 
+ENDLESS = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class SizeOffered:
     """A size of machines that a cloud offers (a flavor of Nova's). `memory` in bytes; `disk`: what
     all blank disks of a machine may have together, and `root`: what one made of an image has, in
-    bytes.
+    bytes; `ENDLESS` where they are volumes beside it.
     """
 
     name: str

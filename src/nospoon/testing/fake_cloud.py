@@ -63,7 +63,8 @@ class FakeCloud:
     `acted`: actions that were carried out on servers. `requested`: servers as they were asked for.
     `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
     carried out and is not answered yet.
-    `failing_starts`: so many leave the server off.
+    `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
+    `volume_types` names some.
     """
 
     url: str = ""
@@ -78,6 +79,8 @@ class FakeCloud:
     uploads: dict[str, bytes] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
     limits: Json = field(default_factory=dict)
+    volumes: dict[str, Json] = field(default_factory=dict)
+    volume_types: list[str] = field(default_factory=list)
     consoles: dict[str, str] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
@@ -119,7 +122,8 @@ class FakeCloud:
         )
 
     def everything(self) -> dict[str, list[str]]:
-        return {kind: sorted(getattr(self, kind)) for kind in NEUTRON | {"servers", "images"}}
+        kinds = NEUTRON | {"servers", "images", "volumes"}
+        return {kind: sorted(getattr(self, kind)) for kind in kinds}
 
     def now(self) -> str:
         """A time that goes on with each change."""
@@ -162,7 +166,7 @@ class FakeCloud:
         service, _, rest = path.strip("/").partition("/")
         handler = {
             "identity": self._keystone, "compute": self._nova,
-            "network": self._neutron, "image": self._glance,
+            "network": self._neutron, "image": self._glance, "volume": self._cinder,
         }.get(service)  # fmt: skip
         if handler is None:
             return JSONResponse({"error": {"message": "no such service"}}, 404)
@@ -178,6 +182,8 @@ class FakeCloud:
             return JSONResponse({"version": {"id": "v3.14", "status": "stable", "links": links}})
         self.tokens += 1
         names = {"compute": "compute/v2.1", "network": "network", "image": "image"}
+        if self.volume_types:
+            names["volumev3"] = f"volume/v3/{PROJECT}"
         catalog = [
             {
                 "type": kind, "name": kind,
@@ -226,8 +232,15 @@ class FakeCloud:
     def _create(self, body: Json) -> Response:
         id_ = str(uuid4())
         flavor = self.flavors.get(body["flavorRef"])
-        if flavor is None or body["imageRef"] not in self.images:
+        disks = body["block_device_mapping_v2"]
+        root = next(each for each in disks if each["boot_index"] == 0)
+        # one whose root disk is a volume has no image of its own
+        image = "" if root["destination_type"] == "volume" else root["uuid"]
+        if flavor is None or body["imageRef"] != image or root["uuid"] not in self.images:
             return JSONResponse({"badRequest": {"message": "no such flavor or image"}}, 400)
+        asked = [each for each in disks if each["destination_type"] == "volume"]
+        if any(each.get("volume_type") not in (None, *self.volume_types) for each in asked):
+            return JSONResponse({"badRequest": {"message": "no such volume type"}}, 400)
         ports = [each["port"] for each in body["networks"]]
         taken = [p for p in ports if self.ports.get(p, {"device_id": "gone"})["device_id"]]
         if taken:
@@ -235,6 +248,10 @@ class FakeCloud:
         for port in ports:
             self.ports[port]["device_id"] = id_
         self.requested.append(body)
+        for each in asked:
+            volume = str(uuid4())
+            self.volumes[volume] = {"id": volume, "size": each["volume_size"], "server": id_,
+                                    "goes": each["delete_on_termination"]}  # fmt: skip
         self.servers[id_] = {
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
             "OS-EXT-STS:task_state": "spawning", "updated": self.now(),
@@ -318,10 +335,26 @@ class FakeCloud:
     def remove(self, id_: str) -> None:
         """A server goes; ports that were there before it stay."""
         gone = self.servers.pop(id_)
+        for volume in [each for each in self.volumes.values() if each["server"] == id_]:
+            if volume["goes"]:
+                del self.volumes[volume["id"]]
         self.deleted[id_] = {**gone, "status": "DELETED", "updated": self.now()}
         for port in self.ports.values():
             if port["device_id"] == id_:
                 port["device_id"] = ""
+
+    async def _cinder(self, request: Request, path: str) -> Response:
+        parts = path.strip("/").split("/")
+        if len(parts) < 2:
+            links = [{"rel": "self", "href": f"{self.url}/volume/v3/"}]
+            return JSONResponse({"versions": [{
+                "id": "v3.0", "status": "CURRENT", "version": "3.70", "min_version": "3.0",
+                "links": links,
+            }]})  # fmt: skip
+        if request.method == "GET" and parts[2:] == ["types"]:
+            named = [{"id": each, "name": each} for each in self.volume_types]
+            return JSONResponse({"volume_types": named})
+        return _missing(path)
 
     async def _neutron(self, request: Request, path: str) -> Response:
         if path.strip("/") in {"", "v2.0"}:

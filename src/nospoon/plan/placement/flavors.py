@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nospoon.model.cluster import Node
-from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine
 from nospoon.plan.words import counted, size
@@ -67,6 +67,8 @@ def lacking(node: Node, facts: HostFacts) -> str:
     """Why a node has no size there, "" where it has one, or may have any."""
     if facts.sizes is None or chosen(node, facts) is not None:
         return ""
+    if facts.sizes and all(each.disk >= ENDLESS for each in facts.sizes):
+        return _lacking_beside_volumes(node, facts.sizes)
     if node.kind is not NodeKind.BAREMETAL:
         return _lacking_root(node, facts.sizes)
     wanted = _words(node.cpus, node.memory, disk_space(node))
@@ -93,5 +95,15 @@ def _lacking_root(node: Node, sizes: Sequence[SizeOffered]) -> str:
     )
 
 
+def _lacking_beside_volumes(node: Node, sizes: Sequence[SizeOffered]) -> str:
+    largest = sorted(sizes, key=lambda each: each.memory, reverse=True)[:SHOWN]
+    offered = "; ".join(f"{each.name}: {_without_disks(each)}" for each in largest)
+    return f"no flavor has {_without_disks(node)}. The largest flavors: {offered}."
+
+
 def _words(cpus: int, memory: int, disk: int) -> str:
     return f"{counted(cpus, 'CPU')}, {size(memory)} of memory, {size(disk)} of disks"
+
+
+def _without_disks(of: Node | SizeOffered) -> str:
+    return f"{counted(of.cpus, 'CPU')}, {size(of.memory)} of memory"

@@ -51,11 +51,17 @@ class Service(StrEnum):
     NOVA = "compute"
     NEUTRON = "network"
     GLANCE = "image"
+    CINDER = "block_storage"
 
 
 MICROVERSION = "2.61"
 """Of Nova (Queens): flavors are shown with servers, with their extra specs."""
-CALLED = {Service.NOVA: "Nova", Service.NEUTRON: "Neutron", Service.GLANCE: "Glance"}
+CALLED = {
+    Service.NOVA: "Nova",
+    Service.NEUTRON: "Neutron",
+    Service.GLANCE: "Glance",
+    Service.CINDER: "Cinder",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,14 @@ class Api:
     async def project(self) -> str:
         """The id of the project that the login has."""
         return await self._calls.run(self._project)
+
+    async def has_volumes(self) -> bool:
+        """Whether the region has Cinder."""
+        return await self._calls.run(self._has_volumes)
+
+    def _has_volumes(self) -> bool:
+        with failures_of(f"Keystone of cloud {self.name}", PURPOSE):
+            return bool(self._connected().endpoint_for("block-storage"))
 
     def _project(self) -> str:
         with failures_of(f"Keystone of cloud {self.name}", PURPOSE):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.host_facts import Adoptable, HostFacts, Quota, SizeOffered
+from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, Quota, SizeOffered
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
@@ -35,7 +35,7 @@ from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
-from nospoon.providers.openstack.shown import Flavor
+from nospoon.providers.openstack.shown import Flavor, VolumeType
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.runtime.paced import paced
@@ -88,7 +88,7 @@ class OpenStackConnection:
         self._recorder = Recorder(records, self._tasks, record_space)
         self._owners = OwnersServers(self._around)
         roots = RootImageDriver(self._around, open_image)
-        made_of = MadeOf(BootImageDriver(self._around), roots, open_seed)
+        made_of = MadeOf(self._around, BootImageDriver(self._around), roots, open_seed)
         self._machines = ServerDriver(
             self._around, self._owners, self._recorder, media, serve, made_of
         )
@@ -133,6 +133,8 @@ class OpenStackConnection:
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
         """Flavors, networks, and what is left of quotas beside what others of the project use."""
         del pools, volumes
+        if self._around.cloud.has_volumes:
+            await self._require_volumes()
         quota = await self._quota()
         own = await self._api.project()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
@@ -168,7 +170,27 @@ class OpenStackConnection:
                 f"cloud {self._api.name} has no flavor {', '.join(missing)}",
                 hint=f"It has {listed([each.name for each in found]) or 'none'}.",
             )
-        return tuple(each for each in found if not allowed or {each.name, each.id} & set(allowed))
+        chosen = (each for each in found if not allowed or {each.name, each.id} & set(allowed))
+        if self._around.cloud.has_volumes:
+            return tuple(replace(each, disk=ENDLESS, root=ENDLESS) for each in chosen)
+        return tuple(chosen)
+
+    async def _require_volumes(self) -> None:
+        """Raises `ProviderError` for a region without Cinder, or without the volume type."""
+        wanted, name = self._around.cloud.volume_type, self._api.name
+        if not await self._api.has_volumes():
+            raise ProviderError(
+                f"the region of cloud {name} makes no volumes: it has no Cinder",
+                hint="Drop `volumes` of its host: disks are parts of the flavor then.",
+            )
+        if not wanted:
+            return
+        known = await self._api.call(Service.CINDER, "GET", "/types", read=_volume_types)
+        if wanted not in known:
+            raise ProviderError(
+                f"cloud {name} has no volume type {wanted}",
+                hint=f"It has {listed(known) or 'none'}.",
+            )
 
     async def _quota(self) -> Quota:
         """With what our own servers use."""
@@ -207,6 +229,10 @@ def _size(flavor: Flavor) -> SizeOffered:
         disk=int(flavor.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
         root=int(flavor.get("disk", 0)) * GIB,
     )
+
+
+def _volume_types(answer: Mapping[str, Sequence[VolumeType]]) -> list[str]:
+    return [str(each["name"])[:LONGEST_NAME] for each in answer["volume_types"][:MOST_FLAVORS]]
 
 
 def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:

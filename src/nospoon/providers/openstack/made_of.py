@@ -13,6 +13,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine, MachineDisk
 from nospoon.providers.base import OpenSeed
+from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.roots import RootImageDriver
 
@@ -25,6 +26,7 @@ MOST_USER_DATA = 65535
 class MadeOf:
     """`open_seed`: what cloud-init is given."""
 
+    around: Around
     boot_images: BootImageDriver
     roots: RootImageDriver
     open_seed: OpenSeed
@@ -36,7 +38,7 @@ class MadeOf:
         image = await self.boot_images.id_for(shape.firmware, cluster)
         return {
             "imageRef": image,
-            "block_device_mapping_v2": [_root(image), *map(_blank, shape.disks)],
+            "block_device_mapping_v2": [_root(image), *map(self._blank, shape.disks)],
         }
 
     async def _of_image(self, shape: Machine, cluster: UUID) -> dict[str, object]:
@@ -45,11 +47,13 @@ class MadeOf:
         """
         root, *others = shape.disks
         image = await self.roots.id_of(root.volume, cluster)
+        is_volume = self.around.cloud.has_volumes
+        disk = {**_root(image), "disk_bus": root.bus, "device_type": "disk"}
         made: dict[str, object] = {
-            "imageRef": image,
+            "imageRef": "" if is_volume else image,  # Nova takes none of what boots from a volume
             "block_device_mapping_v2": [
-                {**_root(image), "disk_bus": root.bus, "device_type": "disk"},
-                *map(_blank, others),
+                {**disk, **(self._volume(root) if is_volume else {})},
+                *map(self._blank, others),
             ],
             "config_drive": True,
         }
@@ -65,6 +69,29 @@ class MadeOf:
             made["user_data"] = encoded
         return made
 
+    def _blank(self, disk: MachineDisk) -> dict[str, object]:
+        common = {
+            "source_type": "blank",
+            "boot_index": -1,
+            "disk_bus": disk.bus,
+            "device_type": "disk",
+            "delete_on_termination": True,
+        }
+        if self.around.cloud.has_volumes:
+            return {**common, **self._volume(disk)}
+        return {
+            **common,
+            "destination_type": "local",
+            "guest_format": "ext4",  # VFAT, the default, has a boot sector: it waits for a key
+            "volume_size": _gib(disk),
+        }
+
+    def _volume(self, disk: MachineDisk) -> dict[str, object]:
+        """Of Cinder, which Nova makes and deletes with the server."""
+        type_ = self.around.cloud.volume_type
+        made = {"destination_type": "volume", "volume_size": _gib(disk)}
+        return {**made, "volume_type": type_} if type_ else made
+
 
 def _root(image: str) -> dict[str, object]:
     return {
@@ -76,14 +103,5 @@ def _root(image: str) -> dict[str, object]:
     }
 
 
-def _blank(disk: MachineDisk) -> dict[str, object]:
-    return {
-        "source_type": "blank",
-        "destination_type": "local",
-        "boot_index": -1,
-        "guest_format": "ext4",  # VFAT, the default, has a boot sector: it waits for a key
-        "disk_bus": disk.bus,
-        "device_type": "disk",
-        "volume_size": -(-disk.size // GIB),
-        "delete_on_termination": True,
-    }
+def _gib(disk: MachineDisk) -> int:
+    return -(-disk.size // GIB)

@@ -18,6 +18,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.providers.answers import How
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 GIB = 1 << 30
 STARTS = 3
 """Tries to start a server."""
+WITH_TYPES = "2.67"
+"""Microversion (Stein) from which Nova makes volumes of a type."""
 BUILD, REMOVE = 1200, 240
 """Pauses within which Nova builds a server, and removes it."""
 SOON, SELDOM = 4, 20
@@ -193,7 +196,8 @@ class ServerDriver:
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }
         body = {"server": server}
-        id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id)
+        how: How = {"microversion": WITH_TYPES} if self._around.cloud.volume_type else {}
+        id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
         self._actions.stir()
         try:
             return await self._built(id_)

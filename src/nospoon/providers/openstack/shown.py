@@ -27,6 +27,13 @@ Flavor = TypedDict(
 """By itself, and in a server, which shows it otherwise. `ram`: MiB; `disk`, `ephemeral`: GiB."""
 
 
+class VolumeType(TypedDict):
+    """Of Cinder."""
+
+    id: str
+    name: str
+
+
 class Fault(TypedDict, total=False):
     message: str
 

@@ -1,0 +1,159 @@
+"""Disks that are volumes of Cinder: of any size, and gone with their server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.openstack_hosts.test_roots import MAC, ONE, image, open_seed, server
+
+from nospoon.clusterfile.load import load
+from nospoon.errors import ProviderError, SpecError
+from nospoon.model.cluster import Firmware, Node
+from nospoon.model.connections import OpenStack
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.lab import Disks
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import (
+    BootImage,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    Port,
+    Resource,
+)
+from nospoon.plan.placement.flavors import chosen, lacking
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.fake_cloud import FakeCloud, connected
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+FILE = """cluster: c
+hosts: {{cloud: {{openstack: {{cloud: {{name: x, auth: {{auth_url: 'http://k'}}}}, volumes: {}}}}}}}
+nodes: []
+"""
+KIND = "destination_type"
+
+
+def with_volumes(connection: OpenStackConnection, type_: str = "") -> None:
+    """As the host of a file says."""
+    host = connection._around.host
+    cloud = host.connection
+    assert isinstance(cloud, OpenStack)
+    connection.configure(
+        replace(host, connection=replace(cloud, has_volumes=True, volume_type=type_))
+    )
+
+
+@pytest.fixture
+async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
+    cloud.volume_types = ["fast", "slow"]
+    async with connected(cloud, tmp_path, open_seed=open_seed) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("given", "has", "type_"), [("true", True, ""), ("fast", True, "fast"), ("false", False, "")]
+)
+def test_a_file_says_whether_disks_are_volumes_and_of_which_type(
+    given: str, type_: str, *, has: bool
+) -> None:
+    (host,) = load(FILE.format(given), file="x").hosts
+    assert isinstance(host.connection, OpenStack)
+    assert (host.connection.has_volumes, host.connection.volume_type) == (has, type_)
+
+
+def test_a_lab_makes_no_disks_as_asked_for_where_a_cloud_has_no_volumes() -> None:
+    lab = "flavors: {small: {}}\nlabs: {dev: {disks: asked}}\n"
+    with pytest.raises(SpecError, match=r"labs.dev.disks: host 'cloud' is a cloud"):
+        load(FILE.format("false") + lab, file="x")
+    assert load(FILE.format("true") + lab, file="x").labs[0].disks is Disks.ASKED
+
+
+async def plugged(connection: OpenStackConnection) -> None:
+    """The port of the server is there."""
+    link = Resource(Key(Kind.NETWORK, "cloud", "wire"), Link("wire"))
+    plug = Resource(Key(Kind.PORT, "cloud", "v-0"), Port("wire", MAC, guarded=True))
+    for each in (link, plug):
+        await connection.drivers[each.key.kind].create(each, ONE)
+
+
+async def survey(connection: OpenStackConnection) -> HostFacts:
+    return await connection.survey("", ())
+
+
+async def test_a_flavor_holds_disks_of_any_size_where_they_are_volumes(
+    connection: OpenStackConnection,
+) -> None:
+    disks = load("cluster: c\nnodes: [{disks: [500GiB, 2TiB]}]\n", file="x").nodes[0].disks
+    node = Node("n", memory=1 << 30, disks=disks)
+    assert chosen(node, await survey(connection)) is None
+    with_volumes(connection)
+    facts = await survey(connection)
+    found = chosen(node, facts)
+    assert found is not None
+    assert found.name == "metal.2048"
+    assert lacking(replace(node, memory=1 << 40), facts) == (
+        "no flavor has 1 CPU, 1 TiB of memory. The largest flavors: "
+        "metal.2048: 2 CPUs, 2 GiB of memory; metal.512: 1 CPU, 512 MiB of memory."
+    )
+
+
+async def test_a_volume_type_that_is_not_there_is_refused(
+    connection: OpenStackConnection,
+) -> None:
+    with_volumes(connection, "gold")
+    with pytest.raises(ProviderError, match=r"no volume type gold. It has fast, slow"):
+        await survey(connection)
+
+
+async def test_a_region_without_cinder_is_refused(cloud: FakeCloud, tmp_path: Path) -> None:
+    async with connected(cloud, tmp_path) as connection:
+        with_volumes(connection)
+        with pytest.raises(ProviderError, match=r"makes no volumes.*Drop `volumes`"):
+            await survey(connection)
+
+
+async def test_the_root_of_an_image_is_a_volume_that_goes_with_its_server(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    with_volumes(connection, "fast")
+    await plugged(connection)
+    await connection.drivers[Kind.IMAGE].create(image(), ONE)
+    driver = connection.machine_driver
+    await driver.create(server(), ONE)
+    (asked,) = cloud.requested
+    root = asked["block_device_mapping_v2"][0]
+    assert (root["source_type"], root[KIND], root["volume_type"]) == ("image", "volume", "fast")
+    assert asked["imageRef"] == ""
+    sizes = sorted(each["size"] for each in cloud.volumes.values())
+    assert sizes == sorted(each["volume_size"] for each in asked["block_device_mapping_v2"])
+    (seen,) = await driver.observe(ONE.cluster)
+    assert seen.shape == server().shape, "there is nothing to change"
+    await driver.delete(seen)
+    assert not cloud.volumes
+
+
+async def test_disks_of_bare_metal_are_blank_volumes_beside_the_boot_image(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    with_volumes(connection)
+    boot = Resource(
+        Key(Kind.BOOT_IMAGE, "cloud", "boot-uefi"), BootImage(Firmware.UEFI, "http://x")
+    )
+    await connection.drivers[Kind.BOOT_IMAGE].create(boot, ONE)
+    await plugged(connection)
+    shape = server().shape
+    assert isinstance(shape, Machine)
+    disk = MachineDisk("", "virtio", "", size=(25 << 30) - 1)
+    shape = replace(shape, kind=NodeKind.BAREMETAL, seed="", disks=(disk,))
+    await connection.machine_driver.create(replace(server(), shape=shape), ONE)
+    (asked,) = cloud.requested
+    cd, blank = asked["block_device_mapping_v2"]
+    assert (cd[KIND], asked["imageRef"]) == ("local", cd["uuid"])
+    assert (blank["source_type"], blank[KIND], blank["volume_size"]) == ("blank", "volume", 25)
+    assert "volume_type" not in blank
+    assert "guest_format" not in blank
