@@ -549,8 +549,8 @@ class Scheduler:
             node = f"recipe-{number}" if size is not None else ""
             runs.append(
                 replace(
-                    run, stage=Stage.BUILDING, size=size, machine=machine, node=node, since=now,
-                    fetched=0, early=(), why="",
+                    run, asked=run.asked_in(key), stage=Stage.BUILDING, size=size, machine=machine,
+                    node=node, since=now, fetched=0, early=(), why="",
                 )
             )  # fmt: skip
             held.take(key, grant)

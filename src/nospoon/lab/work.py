@@ -60,10 +60,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a recipe may have in one lab: sizes, the smallest first, and registered machines."""
+    """What a recipe may have in one lab: sizes, the smallest first, and registered machines.
+    `distro`: what installs it there, "" for nothing; None in records of earlier versions, where
+    `Asked.distro` holds for all labs.
+    """
 
     sizes: tuple[Size, ...] = ()
     machines: tuple[str, ...] = ()
+    distro: str | None = None
 
     @property
     def none(self) -> bool:
@@ -72,8 +76,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a recipe asks for. `path` and `line` of it in the request. `seconds` of its
-    lease, 0 for the lab's.
+    """What a recipe asks for. `path` and `line` of it in the request. `distro`: of the lab where it
+    has a machine, while it has none of the first that fits. `seconds` of its lease, 0 for the
+    lab's.
     `panic_ignored`: a panic is shown, and ends nothing. `ends_on_panic`: at once.
     """
 
@@ -121,6 +126,11 @@ class Run:
     @property
     def over(self) -> bool:
         return self.stage in OVER
+
+    def asked_in(self, lab: str) -> Asked:
+        """What it asks for in a lab, by the lab's key."""
+        distro = self.options.get(lab, Options()).distro
+        return self.asked if distro is None else replace(self.asked, distro=distro)
 
 
 @dataclass(frozen=True, slots=True)

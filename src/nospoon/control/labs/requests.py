@@ -139,7 +139,7 @@ def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
         for each in found.flavors
     )
     why = () if sizes or machines else (*found.reasons, *reasons)[:most]
-    return Answer(known, found, Options(sizes, machines), why, distro)
+    return Answer(known, found, Options(sizes, machines, distro), why, distro)
 
 
 def _why_no_image(asked: Asked, distro: str) -> str:
