@@ -351,6 +351,19 @@ def test_a_lab_follows_its_file(lab: Lab) -> None:
     assert "~ failures of lab dev: 7 -> 8" in plan
 
 
+def test_a_set_whose_distribution_left_the_file_fails_at_once_and_says_so(lab: Lab) -> None:
+    lab.up()
+    lab.rack.run("lab", "drain", "dev")
+    set_id = lab.submit(SMALL)
+    text = Path(f"{lab.rack.directory}/{lab.name}.yaml").read_text()
+    other = lab.rack.file(text.replace("debian:", "bookworm:", 1), f"{lab.name}.yaml")
+    lab.rack.run("up", "--yes", other)
+    lab.rack.run("lab", "drain", "dev", "--undo")
+    ended = lab.ended(set_id)
+    assert (ended["result"], ended["attempts"]) == ("failed", 1)
+    assert ended["reason"] == "lab dev has no distribution debian any more"
+
+
 def test_a_check_plans_a_machine_of_each_flavor(rack: Rack) -> None:
     name, bmc = rack.name(), rack.bmc()
 

@@ -108,6 +108,12 @@ def distro_of(lab: Lab, run: Run) -> Distro | None:
     return next((each for each in lab.distros if each.name == run.asked.distro), None)
 
 
+def missing_distros(found: RecipeSet, lab: Lab) -> list[str]:
+    """Names of distributions of a set that left the lab's file since it was submitted."""
+    named = {run.asked.distro for run in found.runs if distro_of(lab, run) is None}
+    return sorted(named - {""})
+
+
 def cluster_name(lab: str, set_id: str) -> str:
     """Of the cluster whose nodes are a set's dynamic machines; at most 63 characters."""
     number = set_id.replace(".", "-")

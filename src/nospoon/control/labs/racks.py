@@ -31,7 +31,7 @@ from nospoon.errors import (
     SpecError,
     UsageError,
 )
-from nospoon.lab.provision import boot_image_of, cluster_name, distro_of
+from nospoon.lab.provision import boot_image_of, cluster_name, distro_of, missing_distros
 from nospoon.lab.set_cluster import cluster_of, violations
 from nospoon.lab.work import Asked, RecipeSet, Run, Size
 from nospoon.model.cluster import Cluster
@@ -128,6 +128,9 @@ class Racks:
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
         """All machines of a set are made, and then started together. Raises `NotMade`."""
         try:
+            if gone := missing_distros(found, known.lab):
+                names = ", ".join(gone)
+                raise PlanRefused([f"lab {known.lab.name} has no distribution {names} any more"])
             async with self._places[known.owner]:
                 if any(run.size is not None for run in found.runs):
                     await self._up(found, known)
