@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,53 @@ async def test_libvirt_is_asked_as_the_user_who_wants_to_adopt(
     assert not await may_manage(4_000_000, own_libvirt.uri), "no such user"
     with pytest.raises(HostUnreachable, match="what user 0 may do"):
         await may_manage(0, f"{own_libvirt.uri}-gone")
+
+
+POLKIT = """
+mount -t tmpfs -o mode=755 tmpfs /run/dbus
+mount -t tmpfs -o mode=755 tmpfs /etc/polkit-1/rules.d
+cat >/etc/polkit-1/rules.d/10-test.rules <<END
+polkit.addRule(function(action, subject) {
+    if (action.id == "org.libvirt.unix.manage") {
+        return subject.user == "nobody" ? polkit.Result.YES : polkit.Result.NO;
+    }
+});
+END
+dbus-daemon --system --nofork --nopidfile &
+bus=$!
+until [ -S /run/dbus/system_bus_socket ]; do sleep 0.05; done
+/usr/lib/polkit-1/polkitd --no-debug &
+polkit=$!
+until dbus-send --system --print-reply --dest=org.freedesktop.DBus / \
+  org.freedesktop.DBus.NameHasOwner string:org.freedesktop.PolicyKit1 | grep -q true
+do sleep 0.05; done
+echo there
+cat
+kill $polkit $bus
+"""
+"""Shell: a bus and a polkit of one's own, until standard input ends."""
+
+
+@pytest.fixture
+def under_polkit(own_libvirt: OwnLibvirt) -> Iterator[OwnLibvirt]:
+    """polkit lets `nobody` manage machines, and no other user."""
+    argv = [*own_libvirt.enter, "sh", "-c", POLKIT]
+    own_libvirt.stop()
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as polkit:
+        assert polkit.stdin is not None
+        assert polkit.stdout is not None
+        assert polkit.stdout.readline() == b"there\n"
+        own_libvirt.start(auth="polkit")
+        yield own_libvirt
+        own_libvirt.stop()
+        polkit.stdin.close()
+    own_libvirt.start()
+
+
+async def test_libvirt_asks_polkit_whether_a_user_may_adopt(under_polkit: OwnLibvirt) -> None:
+    under_polkit.place.chmod(0o711)
+    assert await may_manage(pwd.getpwnam("nobody").pw_uid, under_polkit.uri)
+    assert not await may_manage(pwd.getpwnam("daemon").pw_uid, under_polkit.uri)
 
 
 async def test_whom_libvirt_is_asked_for_has_no_power_over_the_process_that_asks() -> None:

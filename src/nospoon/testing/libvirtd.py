@@ -54,9 +54,12 @@ class OwnLibvirt:
     def enter(self) -> list[str]:
         return ["nsenter", "-t", str(self.keeper.pid), "-m", "-n"]
 
-    def start(self) -> None:
+    def start(self, auth: str = "none") -> None:
+        """`auth`: who may manage machines, by libvirtd.conf's `auth_unix_rw`."""
         config = self.place / "libvirtd.conf"
-        config.write_text(f'unix_sock_dir="{self.place}"\nauth_unix_rw="none"\n')
+        config.write_text(
+            f'unix_sock_dir="{self.place}"\nauth_unix_rw="{auth}"\nunix_sock_rw_perms="0777"\n'
+        )
         log = (self.place / "libvirtd.log").open("ab")
         self.daemon = subprocess.Popen(
             [*self.enter, "libvirtd", "-f", str(config), "-p", str(self.place / "libvirtd.pid")],
