@@ -11,7 +11,7 @@ from nospoon.control.labs.requests import judge
 from nospoon.lab.provision import distro_of
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import RecipeSet, Run
-from nospoon.model.lab import Distro, Lab, LabFlavor, Limits
+from nospoon.model.lab import Distro, Lab, LabFlavor, Limits, Registered
 
 SMALL = LabFlavor("small", 1, 1 << 30, 20 << 30)
 OLD = Distro("fedora-40", "http://old/k", "http://old/i")
@@ -54,6 +54,15 @@ def test_each_lab_installs_what_it_has(
     scheduler = scheduler_of(labs)
     names = [submitted(labs, scheduler, number).asked.distro for number in (1, 2)]
     assert names == [first[0].name, second[0].name]
+
+
+def test_a_registered_machine_runs_distributions_of_its_own_architecture() -> None:
+    machines = (Registered("arm", arch="aarch64"), Registered("pc"))
+    lab = Lab("a", dynamic=False, distros=(OLD,), machines=machines)
+    arch = b"<distro_arch value='aarch64'/></distroRequires>"
+    text = JOB.replace(b"</distroRequires>", arch)
+    (judged,) = judge(text, [KnownLab("a", 0, "c", lab)], file="job.xml")
+    assert judged.runs[0].options["a"].machines == ("arm",)
 
 
 def test_a_lab_that_installs_nothing_starts_machines_which_are_ready() -> None:

@@ -187,6 +187,29 @@ def test_a_lab_may_take_the_size_of_a_disk_as_its_flavors(inner: str, left: str)
     assert names(inner, BY_DISK) == left.split()
 
 
+ARM = replace(flavor("arm", 1024, 1, 20), arch="aarch64")
+BOTH = replace(LAB, flavors=(*FLAVORS, ARM))
+
+
+@pytest.mark.parametrize(
+    ("inner", "left"),
+    [
+        ("", "small medium large"),
+        ('<arch value="aarch64"/>', "arm"),
+        ('<system><arch op="like" value="aarch%"/></system>', "arm"),
+        ('<arch value="i386"/>', "small medium large"),
+        ('<or><arch value="aarch64"/><memory value="4096"/></or>', "arm medium"),
+        ('<not><arch value="aarch64"/></not>', "small medium large"),
+    ],
+)
+def test_flavors_are_of_an_architecture(inner: str, left: str) -> None:
+    assert names(inner, BOTH) == left.split()
+    assert names("", replace(BOTH, flavors=(ARM,))) == ["arm"], "there is no usual one"
+    other = judged('<arch value="s390x"/>', BOTH)
+    assert other.answer is Answer.PRECLUDED
+    assert "arch of dynamic machines here is x86_64 or i386 or aarch64" in other.reasons[0].why
+
+
 @pytest.mark.parametrize(
     ("inner", "sizes"),
     [

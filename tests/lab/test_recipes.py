@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nospoon.clusterfile.requests import read_request
@@ -44,6 +46,15 @@ def test_guest_recipes_need_a_physical_machine() -> None:
     assert found is Answer.PRECLUDED
     assert len(why) == 2
     assert "guest recipes need a physical machine" in why[0]
+
+
+def test_a_distribution_of_an_architecture_gets_a_flavor_of_it() -> None:
+    arm = SizeOffered("a", "a", 1, 1 << 29, 20 << 30, arch="aarch64")
+    both = replace(LAB, flavors=(*LAB.flavors, arm))
+    for arch, name in (("aarch64", "a"), ("x86_64", "m")):
+        distro = f"<distroRequires><distro_arch value='{arch}'/></distroRequires>"
+        (found,) = read_request(f"<recipe>{distro}<hostRequires/></recipe>".encode(), file="f")
+        assert [each.name for each in verdict(found, both).flavors] == [name]
 
 
 @pytest.mark.parametrize(

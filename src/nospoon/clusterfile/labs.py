@@ -315,6 +315,7 @@ def flavor_of_labs(template: Node, unfit: str) -> LabFlavor:
         disk=max((each.size for each in template.disks), default=0),
         images=tuple(each.source for each in template.disks if each.image),
         unfit=unfit,
+        arch=str(template.arch),
     )
 
 

@@ -22,8 +22,9 @@ OTHER_DISK = "\0"
 """Between the id of a flavor and the disk that it has in place of its own."""
 MOST_REASONS = 20
 """Of one filter."""
-ARCHES = ("x86_64", "i386")
-"""Of dynamic machines: each runs both."""
+USUAL_ARCH = "x86_64"
+ALSO_RUNS = {USUAL_ARCH: (USUAL_ARCH, "i386")}
+"""What machines of an architecture run, where that is more than it."""
 TYPES = ("Machine",)
 OF_DISKS = frozenset({"disk", "diskspace", "diskcount"})
 NO_DISKS = "dynamic machines have the disk of their flavor, which cannot be chosen here"
@@ -49,6 +50,12 @@ class Offer:
     minimum_disk: int = 10 * GIB
     hypervisor: str = "KVM"
     largest_disk: int = 100 * GIB
+
+    @property
+    def arches(self) -> tuple[str, ...]:
+        """What its machines run."""
+        of_flavors = dict.fromkeys(each.arch for each in self.flavors) or {USUAL_ARCH: None}
+        return tuple(name for arch in of_flavors for name in runs_on(arch))
 
     @property
     def usable(self) -> tuple[SizeOffered, ...]:
@@ -94,6 +101,11 @@ class _Left:
     capable: bool
     ids: frozenset[str]
     reasons: tuple[Reason, ...] = ()
+
+
+def runs_on(arch: str) -> tuple[str, ...]:
+    """Architectures, as distributions name them, that machines of one run."""
+    return ALSO_RUNS.get(arch, (arch,))
 
 
 def judge(requires: Element, offer: Offer) -> Verdict:
@@ -192,8 +204,10 @@ class _Judge:
                 return replace(self._by_text(element, (self._offer.lab,)), capable=True)
             case Means.HYPERVISOR:
                 return self._by_text(element, (self._offer.hypervisor,))
-            case Means.ARCH | Means.TYPE:
-                return self._by_text(element, ARCHES if row.means is Means.ARCH else TYPES)
+            case Means.TYPE:
+                return self._by_text(element, TYPES)
+            case Means.ARCH:
+                return self._by_arch(element)
         why = f"dynamic machines cannot be chosen by <{element.name}>"
         return _precluded(element, why)
 
@@ -235,6 +249,13 @@ class _Judge:
         if "op" not in element.attributes:
             why += '. Without op it must be equal: write op=">="'
         return _Left(capable=True, ids=ids, reasons=(Reason(element, why),))
+
+    def _by_arch(self, element: Element) -> _Left:
+        op, wanted = Op.read(element.attributes.get("op", "=")), element.attributes["value"]
+        fit = (each.id for each in self._usable if holds(op, runs_on(each.arch), wanted))
+        if ids := frozenset(fit):
+            return _Left(capable=True, ids=ids)
+        return self._by_text(element, self._offer.arches)
 
     def _by_text(self, element: Element, have: Sequence[str]) -> _Left:
         """Whether all dynamic machines here are such, or none."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nospoon.lab.compare import NUMERIC, TEXTUAL, Op, holds
 from nospoon.lab.element import Element
-from nospoon.lab.filter import ARCHES, Reason
+from nospoon.lab.filter import Reason, runs_on
 from nospoon.lab.grammar import MOST_DIGITS, ROWS, UNITS, Means, Row
 from nospoon.model.lab import Registered
 
@@ -57,7 +57,7 @@ class _Matcher:
             case Means.DISK:
                 yield from self._disk(element, row)
             case Means.ARCH:
-                have = ARCHES if self._machine.arch == ARCHES[0] else (self._machine.arch,)
+                have = runs_on(self._machine.arch)
                 yield from _texts(element, have)
             case _:
                 yield from self._leaf(element, group, row)

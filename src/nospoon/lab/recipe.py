@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from nospoon.lab import grammar
 from nospoon.lab.compare import Op, holds
 from nospoon.lab.element import Element
-from nospoon.lab.filter import ARCHES, Answer, Offer, Reason, Verdict, judge
+from nospoon.lab.filter import (
+    USUAL_ARCH,
+    Answer,
+    Offer,
+    Reason,
+    Verdict,
+    judge,
+    runs_on,
+)
 from nospoon.lab.grammar import Wrong
 
 LOGIC = ("and", "or", "not")
+DISTRO = "distroRequires"
 SET, RECIPE, GUEST, REQUIRES = "recipeSet", "recipe", "guestrecipe", "hostRequires"
 CHILDREN: dict[str, frozenset[str]] = {
     "job": frozenset({"notify", "whiteboard", SET}),
@@ -93,30 +102,50 @@ def _missing(element: Element) -> Iterator[Wrong]:
 
 def verdict(recipe: Recipe, offer: Offer) -> Verdict:
     """Whether a lab may make a machine for a recipe, and of which flavor."""
-    precluded = tuple(_of_recipe(recipe.at))
-    found = judge(recipe.requires, offer)
+    precluded = tuple(_of_recipe(recipe.at, offer))
+    found = judge(recipe.requires, _of_its_arch(recipe, offer))
     if not precluded:
         return found
     of_filter = found.reasons if found.answer is Answer.PRECLUDED else ()
     return Verdict(Answer.PRECLUDED, reasons=(*precluded, *of_filter))
 
 
-def _of_recipe(recipe: Element) -> Iterator[Reason]:
+def _of_its_arch(recipe: Recipe, offer: Offer) -> Offer:
+    """Flavors that run what is installed. Who asks for no architecture means the usual one."""
+    named = [each for each in recipe.requires.walk() if each.name == "arch"]
+    distro = recipe.at.find(DISTRO)
+    if distro is not None:
+        named += [each for each in distro.walk() if each.name == "distro_arch"]
+    usual = [each for each in offer.flavors if each.arch == USUAL_ARCH]
+    if not named and usual:
+        return replace(offer, flavors=tuple(usual))
+    fit = (each for each in offer.flavors if not any(wrong_arch(recipe.at, each.arch)))
+    return replace(offer, flavors=tuple(fit))
+
+
+def wrong_arch(recipe: Element, arch: str) -> Iterator[Reason]:
+    """Why a machine of this architecture does not run what a recipe has installed."""
+    distro = recipe.find(DISTRO)
+    if distro is not None and not _runs(distro, runs_on(arch)):
+        yield Reason(distro, f"it runs {' and '.join(runs_on(arch))}, which this does not allow")
+
+
+def _of_recipe(recipe: Element, offer: Offer) -> Iterator[Reason]:
     guest = recipe.find(GUEST)
     if guest is not None:
         yield Reason(guest, "guest recipes need a physical machine to run on")
-    distro = recipe.find("distroRequires")
-    if distro is not None and not _runs(distro):
-        why = f"dynamic machines run {' and '.join(ARCHES)}, which it does not allow"
+    distro = recipe.find(DISTRO)
+    if distro is not None and not any(_runs(distro, (each,)) for each in offer.arches):
+        why = f"dynamic machines run {' and '.join(offer.arches)}, which it does not allow"
         yield Reason(distro, why)
 
 
-def _runs(distro: Element) -> bool:
+def _runs(distro: Element, arches: Sequence[str]) -> bool:
     """Whether a distribution may be for one of the architectures, whatever else it must be."""
-    inner = [_runs(each) for each in distro.children]
+    inner = [_runs(each, arches) for each in distro.children]
     match distro.name:
         case "distro_arch":
-            return _of_an_arch_here(distro)
+            return _of_an_arch_here(distro, arches)
         case "or":
             return any(inner) or not inner
         case "not":
@@ -126,10 +155,10 @@ def _runs(distro: Element) -> bool:
             return all(inner)
 
 
-def _of_an_arch_here(arch: Element) -> bool:
+def _of_an_arch_here(arch: Element, arches: Sequence[str]) -> bool:
     try:
         op = Op.read(arch.attributes.get("op", "="))
     except ValueError:
         return False
     wanted = arch.attributes.get("value", "")
-    return any(holds(op, (each,), wanted) for each in ARCHES)
+    return any(holds(op, (each,), wanted) for each in arches)

@@ -48,6 +48,7 @@ class SizeOffered:
     memory: int
     disk: int
     root: int = 0
+    arch: str = "x86_64"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class LabFlavor:
     disk: int
     images: tuple[str, ...] = ()
     unfit: str = ""
+    arch: str = "x86_64"
 
 
 @dataclass(frozen=True, slots=True)

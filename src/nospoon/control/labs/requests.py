@@ -14,7 +14,7 @@ from nospoon.lab.compare import Op
 from nospoon.lab.element import Element
 from nospoon.lab.filter import GIB, MOST_REASONS, Offer, Reason, Verdict
 from nospoon.lab.match import mismatches
-from nospoon.lab.recipe import Recipe, verdict
+from nospoon.lab.recipe import Recipe, verdict, wrong_arch
 from nospoon.lab.scheduler import fits_ever
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.host_facts import SizeOffered
@@ -162,7 +162,7 @@ def _why_no_image(asked: Asked, distro: str) -> str:
 def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
     names, reasons = [], list[Reason]()
     for each in lab.machines:
-        wrong = mismatches(recipe.requires, each, lab.name)
+        wrong = [*wrong_arch(recipe.at, each.arch), *mismatches(recipe.requires, each, lab.name)]
         if not wrong:
             names.append(each.name)
         elif len(reasons) < MOST_REASONS:
@@ -174,7 +174,8 @@ def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason
 def offer_of(lab: Lab) -> Offer:
     """What a lab offers to filters."""
     flavors = (
-        SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk) for each in lab.flavors
+        SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk, arch=each.arch)
+        for each in lab.flavors
     )
     return Offer(
         lab.name,
