@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from nospoon.lab.provision import cluster_name, cmdline, kickstart
 from nospoon.lab.work import Asked, RecipeSet, Run, Size
-from nospoon.model.lab import Distro, Lab
+from nospoon.model.lab import Distro, Lab, LabFlavor, Registered
 
 ANACONDA = Distro("fedora", "http://m/vmlinuz", "http://m/initrd", "http://m/", "inst.text")
 DEBIAN = replace(ANACONDA, name="debian", cmdline="url={{ kickstart }}", kickstart="tree {{tree}}")
@@ -46,6 +48,22 @@ def test_a_recipes_own_kickstart_goes_before_that_of_its_distribution() -> None:
         f"ada 3.1.1 {BASE}/lab/s1/install_done {{{{unknown}}}}"
     )
     assert "".join(kickstart(found, 2, LAB, BASE)) == ""
+
+
+@pytest.mark.parametrize(
+    ("arch", "console"),
+    [("x86_64", "console=tty0 console=ttyS0,115200n8"),
+     ("aarch64", "console=tty0 console=ttyAMA0,115200n8"), ("ppc64le", "")],
+)  # fmt: skip
+def test_the_serial_console_is_that_of_the_machines_architecture(arch: str, console: str) -> None:
+    flavor = LabFlavor("small", 1, 1, 1, arch=arch)
+    lab = replace(LAB, flavors=(flavor,), machines=(Registered("m", arch=arch),))
+    asked = Asked("r", distro="debian", kickstart="<{{console}}>")
+    found = recipe_set(asked)
+    assert "".join(kickstart(found, 0, lab, BASE)) == f"<{console}>"
+    loaned = found.with_run(0, replace(found.runs[0], size=None, machine="m"))
+    assert "".join(kickstart(loaned, 0, lab, BASE)) == f"<{console}>"
+    assert cmdline(DEBIAN, found.runs[0], arch=arch).startswith(f"{console} url=".lstrip())
 
 
 def test_names_of_clusters_fit() -> None:

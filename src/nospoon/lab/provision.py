@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from nospoon.lab.filter import USUAL_ARCH
 from nospoon.lab.work import RecipeSet, Run
 from nospoon.model.boot import BOOT_URL
 from nospoon.model.lab import Distro, Lab
@@ -14,9 +15,12 @@ KICKSTART_OPTION = "inst.ks="
 (Debian's: `auto=true priority=critical url={{kickstart}}`)."""
 CONSOLE: Mapping[str, str] = {
     "x86_64": "console=tty0 console=ttyS0,115200n8",
+    "i386": "console=tty0 console=ttyS0,115200n8",
     "aarch64": "console=tty0 console=ttyAMA0,115200n8",
 }
-"""Serial console by architecture (Linux, Documentation/admin-guide/serial-console.rst)."""
+"""Serial console by architecture (Linux, Documentation/admin-guide/serial-console.rst). Kernels of
+others, such as ppc64le and s390x, take the console of their firmware.
+"""
 MOST_PLACES = 256
 """Of a text, that are filled in: each may be a URL of 8,000 characters."""
 EVENTS = ("install_start", "install_done", "install_fail")
@@ -76,16 +80,26 @@ def _values(found: RecipeSet, number: int, lab: Lab, base: str) -> dict[str, str
         "lab": lab.name,
         "owner": found.owner,
         "recipe": f"{found.id}.{number}",
-        "console": CONSOLE["x86_64"],
+        "console": CONSOLE.get(arch_of(lab, run), ""),
         **urls(base, run.secret),
     }
 
 
-def cmdline(distro: Distro, run: Run, *, arch: str = "x86_64", base: str = BOOT_URL) -> str:
+def arch_of(lab: Lab, run: Run) -> str:
+    """Of the machine that a recipe has; the usual one where its lab knows it no more."""
+    if run.size is not None:
+        flavor = run.size.flavor
+        found = (each.arch for each in lab.flavors if each.name == flavor)
+    else:
+        found = (each.arch for each in lab.machines if each.name == run.machine)
+    return next(found, USUAL_ARCH)
+
+
+def cmdline(distro: Distro, run: Run, *, arch: str = USUAL_ARCH, base: str = BOOT_URL) -> str:
     """Of the installer's kernel. `base` is filled in when the machine asks what to boot."""
     known = urls(base, run.secret)
     given = filled_in(distro.cmdline, known)
-    words = [CONSOLE[arch], given, filled_in(run.asked.cmdline, known)]
+    words = [CONSOLE.get(arch, ""), given, filled_in(run.asked.cmdline, known)]
     if "{{kickstart}}" not in distro.cmdline.replace(" ", ""):
         words.append(f"{KICKSTART_OPTION}{known['kickstart']}")
     return " ".join(filter(None, words))

@@ -53,7 +53,7 @@ def cluster_of(found: RecipeSet, lab: Lab, base: Cluster) -> Cluster:
             node = _from_image(node, distro, _given(found, number, lab, distro))
         elif distro is not None:
             node = replace(node, boot=run.node)
-            profiles.append(_profile(distro, run))
+            profiles.append(_profile(distro, run, str(node.arch)))
         nodes.append(node)
     return Cluster(
         name=cluster_name(lab.name, found.id),
@@ -101,10 +101,11 @@ def _network(given: Network) -> Network:
     return given if given.existing else replace(given, cidr=None, cidr6=None, virtual_ips=())
 
 
-def _profile(distro: Distro, run: Run) -> BootProfile:
+def _profile(distro: Distro, run: Run, arch: str) -> BootProfile:
     if distro.script:
         return BootProfile(run.node, "", script=distro.script)
-    return BootProfile(run.node, distro.kernel, (distro.initrd,), cmdline(distro, run))
+    words = cmdline(distro, run, arch=arch)
+    return BootProfile(run.node, distro.kernel, (distro.initrd,), words)
 
 
 def _given(found: RecipeSet, number: int, lab: Lab, distro: Distro) -> str:

@@ -177,7 +177,7 @@ class Callbacks:
             return None
         if distro.script:
             return written(f"chain --autofree {distro.script} ||", *LEAVE)
-        words = cmdline(distro, run, base=base)
+        words = cmdline(distro, run, arch=known.machines[machine].arch, base=base)
         kernel = Kernel(distro.name, distro.kernel, (distro.initrd,), words)
         return written(*load(kernel), *LEAVE)
 
