@@ -38,6 +38,8 @@ pytestmark = [
     ),
 ]
 VLAN = {"metal": "10.91.9.1", "vm": "10.91.9.2", "box": "10.91.9.3", "pod": "10.91.9.4"}
+DATA = "/var/lib/data"
+"""Where the containers have a volume."""
 OTHER = "10.91.9.9"
 """Of a container in another VLAN."""
 INIT = f"""\
@@ -76,7 +78,7 @@ flavors:
   instance:
     kind: container
     memory: 512MiB
-    disks: [{{image: '{image}', size: 1GiB}}]
+    disks: [{{image: '{image}', size: 1GiB}}, {{size: 32MiB, mount: {data}}}]
     ssh_keys: ['{key}']
     user_data: {{file: user-data}}
 nodes:
@@ -253,7 +255,7 @@ def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
     def up(image: str) -> None:
         text = FILE.format(
             name=name, bmc=bmc, engine=engine, switch=switch, kernel=probe.kernel,
-            initrd=probe.initrd, key=key, disk=disk, image=image, **VLAN,
+            initrd=probe.initrd, key=key, disk=disk, image=image, data=DATA, **VLAN,
         )  # fmt: skip
         rack.run("up", "--yes", rack.file(text, f"{name}.yaml"), seconds=900)
 
@@ -272,15 +274,18 @@ def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
 
     vm, *containers = nodes
     assert all(node.ran("touch", "/kept").returncode == 0 for node in nodes)
+    assert all(node.ran("touch", f"{DATA}/kept").returncode == 0 for node in containers)
     up("renewed.tar.zst")
     for node in containers:
         until(node.is_initialised, f"cloud-init of {node.name} again")
         assert not node.has("/kept")
+        assert node.has(f"{DATA}/kept")
         assert node.reaches(VLAN["vm"])
     up("root.tar.zst")
     for node in containers:
         until(node.is_initialised, f"{node.name} as it was")
         assert node.has("/kept")
+        assert node.has(f"{DATA}/kept")
         assert node.reaches(VLAN["vm"])
     assert vm.has("/kept")
 
