@@ -63,6 +63,18 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
             assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}
+            ssh = rack.directory / "ssh"
+            ssh.write_text('#!/bin/sh\necho "$@"\n')
+            ssh.chmod(0o755)
+            rack.environment["PATH"] = f"{rack.directory}:{rack.environment['PATH']}"
+            line = ["node", "exec", "changing/n", "--", "true"]
+            done = await asyncio.to_thread(lambda: rack.run(*line, status=2))
+            assert "no address of node changing/n is known" in done.stderr
+            floating = rack.file(text(cloud, nic=", floating_ip: external") + bmc)
+            await asyncio.to_thread(rack.run, "up", floating, "--yes")
+            done = await asyncio.to_thread(lambda: rack.run(*line))
+            (address,) = (each["floating_ip_address"] for each in cloud.floatingips.values())
+            assert done.stdout.split()[-3:] == ["--", address, "true"]
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))

@@ -40,7 +40,8 @@ def ssh_argv(login: NodeLogin, user: str, command: Sequence[str] = ()) -> list[s
         raise UsageError(
             f"no address of node {login.node} is known",
             hint="Nodes on simulated hosts and with user-mode networking have none; elsewhere, "
-            "plug a NIC into a network with `netboot: builtin`, or give it an `address`.",
+            "plug a NIC into a network with `netboot: builtin`, or give it an `address`; in a "
+            "cloud, a `floating_ip`.",
         )
     options = [f"-o{name}={value}" for name, value in OPTIONS.items()]
     jump = ["-J", login.jump.removeprefix("ssh://")] if login.jump else []

@@ -413,13 +413,19 @@ class Controller:
         )
 
     async def login(self, caller: Principal, reference: str) -> NodeLogin:
-        """Where ssh finds a node."""
+        """Where ssh finds a node: at an address that the file or our DHCP gives it, or at one that
+        a cloud leads to it.
+        """
         member = self.fleet.find(caller.uid, reference)
         row = await owned(self.database, owner=caller.uid, name=member.cluster)
+        address = await self.exports.address(row, member.node)
+        if not address and member.host.declares.has_ports:
+            floating = shown.floating_ips(await self._looked_at(row))
+            address = next(iter(floating.get(member.node, ())), "")
         return NodeLogin(
             node=member.path,
             kind=str(member.machine.kind),
-            address=await self.exports.address(row, member.node),
+            address=address,
             jump=member.host.ssh,
         )
 
