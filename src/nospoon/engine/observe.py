@@ -11,6 +11,7 @@ from nospoon.errors import HostUnreachable
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.base import Driver
+from nospoon.runtime.few import all_begun
 
 Drivers = Mapping[tuple[str, Kind], Driver]
 """(host, kind) -> the driver that handles it there."""
@@ -29,11 +30,13 @@ async def observe_reachable(
     others who look meanwhile.
     """
     once = _each_once(drivers)
-    looked = (
-        driver.observe(cluster) if looks is None else looks.observe(driver, cluster)
-        for driver in once
-    )
-    results = await asyncio.gather(*looked, return_exceptions=True)
+
+    async def look(driver: Driver) -> Sequence[Observed]:
+        if looks is None:
+            return await driver.observe(cluster)
+        return await looks.observe(driver, cluster)
+
+    results = await all_begun(once, look)
     found: list[Observed] = []
     away: dict[str, str] = {}
     for (driver, host), result in zip(once.items(), results, strict=True):
@@ -41,7 +44,7 @@ async def observe_reachable(
             case HostUnreachable():
                 # what Ironic's API says names it already
                 away[host] = str(result) if host == PLACE else f"{driver.kind}: {result}"
-            case BaseException():
+            case Exception():
                 raise result
             case Sequence():
                 found += result

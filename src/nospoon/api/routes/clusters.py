@@ -78,13 +78,11 @@ async def fetch(
     return record(details(row)) if row is not None else None
 
 
-@router.get("/hosts")
-async def list_hosts(
-    request: HttpRequest, controller: Controlled, caller: Called
-) -> list[dict[str, object]]:
+@router.get("/hosts", response_model=list[dict[str, object]])
+async def list_hosts(request: HttpRequest, controller: Controlled, caller: Called) -> Response:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
     found = await unless_gone(request, controller.list_hosts(caller))
-    return records(found)
+    return await long_answers.rows(found)
 
 
 @router.post("/hosts/check")

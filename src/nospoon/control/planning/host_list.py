@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from nospoon.control.planning.planner import Planner
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.principal import Principal
+from nospoon.runtime.few import all_begun
+from nospoon.runtime.paced import paced
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
@@ -45,10 +46,16 @@ async def listed(
             members[node.host.name].append(node)
         known = await planner.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]
-    reasons = await asyncio.gather(
-        *(_away(hosts, host, refused=planner.access.why_not(caller, host)) for host, _, _ in found)
-    )
-    return [_row(*each, away) for each, away in zip(found, reasons, strict=True)]
+
+    async def away(host: Host) -> str:
+        return await _away(hosts, host, refused=planner.access.why_not(caller, host))
+
+    asked = list(dict.fromkeys([host async for host, _, _ in paced(found)]))
+    why = dict(zip(asked, await all_begun(asked, away), strict=True))
+    for answer in why.values():
+        if isinstance(answer, Exception):
+            raise answer
+    return [_row(*each, str(why[each[0]])) async for each in paced(found)]
 
 
 async def _away(hosts: Hosts, host: Host, *, refused: str) -> str:

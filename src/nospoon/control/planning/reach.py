@@ -6,7 +6,6 @@ none: nodes of hosts that are away are left as they are, and no new ones come th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.words import unreachable
+from nospoon.runtime.few import all_begun
 
 Ask = Callable[[Host], Awaitable[tuple[Capabilities, HostFacts]]]
 ELSEWHERE = "`--target NODE` brings up nodes of other hosts meanwhile."
@@ -40,13 +40,13 @@ class Surveyed:
 
 async def survey(hosts: Sequence[Host], ask: Ask) -> Surveyed:
     """Ask all hosts at once. Raises what they raise, but that one does not answer."""
-    told = await asyncio.gather(*(ask(host) for host in hosts), return_exceptions=True)
+    told = await all_begun(hosts, ask)
     capabilities, facts, away = dict[str, Capabilities](), dict[str, HostFacts](), dict[str, str]()
     for host, answer in zip(hosts, told, strict=True):
         match answer:
             case HostUnreachable():
                 away[host.name] = str(answer)
-            case BaseException():
+            case Exception():
                 raise answer
             case (can, seen):
                 capabilities[host.name], facts[host.name] = can, seen

@@ -1,0 +1,121 @@
+"""A member's file names a thousand hosts, each of which has ten drivers: few of them begin in one
+turn of the loop. A plan stopped all BMCs for 0.1 s, several times; `host list` of twelve such
+clusters for 0.13 s, of a hundred for more than a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from tests.security.asked import OWNER, a_daemon
+from tests.security.test_lab_machines import Turns
+
+from nospoon.control.planning import host_list
+from nospoon.control.planning.reach import survey
+from nospoon.engine.looks import Looks
+from nospoon.engine.observe import observe_reachable
+from nospoon.errors import HostUnreachable
+from nospoon.model.capabilities import Capabilities
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.resources import Kind, Observed
+from nospoon.providers.base import Driver
+from nospoon.runtime.few import BEGUN, all_begun
+from nospoon.runtime.tasks import Tasks
+
+COUNT = 200
+HOSTS = [Host(f"h{n}", Simulated()) for n in range(COUNT)]
+
+
+class Begun:
+    """Notes in which turn each call begins, of which none goes on before all have begun."""
+
+    def __init__(self) -> None:
+        self.turns, self.noted, self.all = Turns(), list[int](), asyncio.Event()
+
+    async def note(self) -> None:
+        self.noted.append(self.turns.number)
+        if len(self.noted) == COUNT:
+            self.all.set()
+        await self.all.wait()
+
+    def end(self) -> int:
+        """The most calls of one turn."""
+        self.turns.end()
+        return max(self.noted.count(turn) for turn in set(self.noted))
+
+
+class NotingDriver:
+    kind = Kind.POOL
+
+    def __init__(self, begun: Begun) -> None:
+        self._begun = begun
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        del cluster
+        await self._begun.note()
+        return []
+
+
+async def _all(begun: Begun) -> None:
+    async def ask(item: int) -> int:
+        await begun.note()
+        if item % 2:
+            raise HostUnreachable(str(item))
+        return -item
+
+    answers = await all_begun(range(COUNT), ask)
+    assert answers[0::2] == [-n for n in range(0, COUNT, 2)]
+    assert [str(each) for each in answers[1::2]] == [str(n) for n in range(1, COUNT, 2)]
+
+
+async def _look(begun: Begun) -> None:
+    drivers = {(each.name, Kind.POOL): cast("Driver", NotingDriver(begun)) for each in HOSTS}
+    async with Tasks("test") as tasks:
+        assert await observe_reachable(drivers, None, Looks(tasks)) == ([], {})
+
+
+async def _survey(begun: Begun) -> None:
+    async def ask(host: Host) -> tuple[Capabilities, HostFacts]:
+        await begun.note()
+        raise HostUnreachable(host.name)
+
+    assert len((await survey(HOSTS, ask)).away) == COUNT
+
+
+@pytest.mark.parametrize("work", [_all, _look, _survey])
+async def test_few_of_many_hosts_are_begun_in_one_turn(
+    work: Callable[[Begun], Awaitable[None]],
+) -> None:
+    begun = Begun()
+    async with asyncio.timeout(20):
+        await work(begun)
+    assert begun.end() <= BEGUN
+
+
+async def test_each_host_of_a_list_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, away = list[str](), host_list._away
+
+    async def noted(hosts: Any, host: Host, **more: Any) -> str:
+        asked.append(host.name)
+        return await away(hosts, host, **more)
+
+    monkeypatch.setattr(host_list, "_away", noted)
+    async with a_daemon(tmp_path) as daemon:
+        for name in ("one", "two"):
+            text = (
+                f"cluster: {name}\nhosts: {{a: simulated, b: simulated}}\nnodes: [{{count: 1}}]\n"
+            )
+            assert (await daemon.up(OWNER, text)).status == 202
+        answer = await daemon.ask(OWNER, "GET", "/v1/hosts")
+    rows = [(row["cluster"], row["host"], row["away"]) for row in answer.json]
+    assert rows == [("one", "a", ""), ("one", "b", ""), ("two", "a", ""), ("two", "b", "")]
+    assert sorted(asked) == ["a", "b"]
