@@ -78,16 +78,16 @@ flavors:
   instance:
     kind: container
     memory: 512MiB
-    disks: [{{image: '{image}', size: 1GiB}}, {{size: 32MiB, mount: {data}}}]
     ssh_keys: ['{key}']
     user_data: {{file: user-data}}
 nodes:
 - {{name: metal, flavor: metal, boot: pings, boot_order: [network], nics: [lan, one]}}
 - {{name: vm, flavor: instance, kind: vm, memory: 768MiB, disks: [{{image: '{disk}', size: 4GiB}}],
    nics: [lan, {{network: one, address: {vm}/24}}]}}
-- {{name: box, flavor: instance, host: 'here:lxc',
+- {{name: box, flavor: instance, host: 'here:lxc', disks: &disks
+   [{{image: '{image}', size: 1GiB}}, {{size: 32MiB, mount: {data}}}],
    nics: [lan, {{network: one, address: {box}/24}}]}}
-- {{name: pod, flavor: instance, host: 'here:docker',
+- {{name: pod, flavor: instance, host: 'here:docker', disks: *disks,
    nics: [lan, {{network: one, address: {pod}/24}}]}}
 - {{name: apart, flavor: instance, host: 'here:lxc', memory: 32MiB,
    disks: [{{image: busybox.tar, size: 16MiB}}], nics: [other]}}
