@@ -148,6 +148,8 @@ async def test_libvirt_is_asked_as_the_user_who_wants_to_adopt(
 
 
 POLKIT = """
+set -e
+mkdir -p /run/dbus /etc/polkit-1/rules.d
 mount -t tmpfs -o mode=755 tmpfs /run/dbus
 mount -t tmpfs -o mode=755 tmpfs /etc/polkit-1/rules.d
 cat >/etc/polkit-1/rules.d/10-test.rules <<END
