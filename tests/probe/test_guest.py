@@ -90,7 +90,8 @@ async def test_a_machine_with_every_bus_and_nic_is_found_as_declared(
     wanted = machine(256)
     serial = ["-smbios", f"type=1,serial={wanted.serial_number}"]
     more = [*kernel(probe, after="poweroff"), *serial, *disks(tmp_path), *nics()]
-    async with running(Hardware(Firmware.BIOS, wanted.uuid, tmp_path, 256, more)) as guest:
+    hardware = Hardware(Firmware.BIOS, wanted.uuid, tmp_path, 256, more, cpus=wanted.cpus)
+    async with running(hardware) as guest:
         record = await guest.record()
         await guest.until(b"Power down")
     sizes = {serial: size for _, size, serial in DISKS}
