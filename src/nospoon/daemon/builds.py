@@ -22,12 +22,15 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Builds:
-    """One at a time. `boot_port`: where boot scripts are served."""
+    """One at a time; images of members' installers have a turn of their own, for these may be as
+    large as they like. `boot_port`: where boot scripts are served.
+    """
 
     cache: Path
     iso: Path
     boot_port: Callable[[], int]
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _one_installer: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def probe(self, arch: Arch) -> Probe:
         async with self._one_at_a_time:
@@ -44,7 +47,7 @@ class Builds:
 
     async def installer(self, kernel: Path, initrd: Path, image: Path) -> None:
         """The image of machines that boot an installer. Raises `MissingTool`."""
-        async with self._one_at_a_time:
+        async with self._one_installer:
             await installer_image.make(self.cache, kernel, initrd, image)
 
     async def boot_iso(self) -> Path | None:
