@@ -169,11 +169,12 @@ class Racks:
         if not any(run.size is not None for run in found.runs):
             return ""
         async with self._places[known.owner]:
+            name = cluster_name(known.lab.name, found.id)
+            row = await self.database.read(stored.find, owner=known.owner, name=name)
+            if row is not None and row.file != file_of(found, known):
+                return ""  # its own was never made, or taken down before another had the name
             try:
-                await self._require_own(found, known)
-                return await self._down(
-                    self._owner_of(known), cluster_name(known.lab.name, found.id)
-                )
+                return await self._down(self._owner_of(known), name)
             except NospoonError as error:
                 return str(error)
 
