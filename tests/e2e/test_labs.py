@@ -351,6 +351,30 @@ def test_a_lab_follows_its_file(lab: Lab) -> None:
     assert "~ failures of lab dev: 7 -> 8" in plan
 
 
+def test_a_set_ends_whose_owner_gave_its_name_to_another_cluster(lab: Lab) -> None:
+    lab.up()
+    set_id = lab.submit(SMALL)
+    lab.running(set_id)
+    name = f"lab-dev-{set_id.replace('.', '-')}"
+    lab.rack.run("down", "--yes", name)
+    text = f"cluster: {name}\nhosts: {{here: simulated}}\nnodes: [{{}}]\n{lab.rack.bmc()}"
+    lab.rack.run("up", "--yes", lab.rack.file(text, "other.yaml"))
+    lab.rack.run("request", "release", set_id)
+    assert lab.ended(set_id)["result"] == "completed"
+    assert [each["node"] for each in lab.rack.json("node", "list")] == ["node-0"], "it stays"
+    lab.rack.run("down", "--yes", "--purge", name)
+
+
+def test_people_see_where_there_is_no_limit(lab: Lab) -> None:
+    lab.up(lab="limits: {machines: 1}")
+    lab.running(lab.submit(SMALL))
+    shown = lab.rack.run("lab", "show", "dev").stdout
+    limits, free = (row for row in shown.splitlines() if row.startswith(("limits", "free")))
+    assert limits.split(maxsplit=1)[1].startswith("machines 1, cpus no limit, memory_mib no limit")
+    assert free.split(maxsplit=1)[1].startswith("machines 0, cpus no limit, memory_mib no limit")
+    assert "cpus no limit" in lab.rack.run("lab", "check", "dev").stdout
+
+
 def test_a_set_whose_distribution_left_the_file_fails_at_once_and_says_so(lab: Lab) -> None:
     lab.up()
     lab.rack.run("lab", "drain", "dev")

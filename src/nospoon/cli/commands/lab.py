@@ -47,7 +47,9 @@ def show(lab: str, format_: str, columns: tuple[str, ...]) -> None:
     if format_ != "table":
         print_record(record, format_=format_, columns=columns)
         return
-    short = {key: _short(value) for key, value in row_of(record).items() if key != "machines"}
+    limits = {name: most or None for name, most in row_of(record.limits).items()}
+    row = {**row_of(record), "limits": limits}
+    short = {key: _short(value) for key, value in row.items() if key != "machines"}
     print_record(short, format_=format_, columns=columns)
 
 
@@ -144,7 +146,8 @@ def _changed(lab: str, machine: str, body: Mapping[str, object]) -> MachineStatu
 
 def _short(value: object) -> object:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
+        named = ((key, "no limit" if each is None else each) for key, each in value.items())
+        return ", ".join(f"{key} {each}" for key, each in named)
     if isinstance(value, list):
         return ", ".join(str(each.get("name", each)) if isinstance(each, dict) else str(each)
                          for each in value)  # fmt: skip
