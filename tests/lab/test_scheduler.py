@@ -251,6 +251,25 @@ def test_what_cannot_be_made_is_tried_again_with_another_size_and_then_fails() -
     assert (ended.state, ended.result, ended.why) == (SetState.ENDED, "failed", "no valid host")
 
 
+def test_what_one_lab_cannot_make_another_makes_of_its_smallest_size() -> None:
+    labs = scheduler()
+    labs.put_lab("west", replace(LAB, name="west"))
+    options = Options((SMALL, LARGE))
+    found = recipe_set(options)
+    run = replace(found.runs[0], options={"east": options, "west": options})
+    found = replace(found, runs=(run,), labs=("east", "west"))
+    labs.submit(found, 0)
+    places, now = [], 0
+    for _ in range(ATTEMPTS):
+        made = labs.sets[found.id]
+        places.append((made.lab, made.runs[0].size))
+        labs.not_started(found.id, "its region does not answer", now, again=True)
+        labs.removed(found.id, now)
+        now += 100
+        labs.decide(now)
+    assert places == [("east", SMALL), ("west", SMALL), ("east", LARGE)]
+
+
 def test_what_is_wrong_for_good_is_not_tried_again() -> None:
     labs = scheduler()
     found = recipe_set(ONE)

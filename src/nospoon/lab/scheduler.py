@@ -416,8 +416,9 @@ class Scheduler:
                 for run in found.runs
             )
             found = replace(
-                found, state=SetState.QUEUED, runs=runs, lab="", requeue=False, result=""
-            )
+                found, state=SetState.QUEUED, runs=runs, failed_in=(*found.failed_in, found.lab),
+                lab="", requeue=False, result="",
+            )  # fmt: skip
             self._save(found)
             self._enqueue(found)
             heapq.heappush(self._deadlines, (found.not_before, set_id))
@@ -497,7 +498,7 @@ class Scheduler:
         `held`.
         """
         why, first = "no lab has such machines now", ""
-        for key in labs:
+        for key in sorted(labs, key=found.failed_in.count):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
@@ -512,7 +513,7 @@ class Scheduler:
                 continue
             grants = assign(
                 options, held.free[key], held.machines[key],
-                prefer=lab.prefer, attempt=found.attempts,
+                prefer=lab.prefer, attempt=found.failed_in.count(key),
             )  # fmt: skip
             if grants is not None:
                 return key, grants

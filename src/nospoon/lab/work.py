@@ -137,7 +137,8 @@ class Run:
 class RecipeSet:
     """`number`: in the order of submission. `submitter`: who did that; `owner`: who gets
     the machines. `lab`: where it has machines, "" while it has none; `labs`: where it may have
-    them. `attempts`: how often it was started. `not_before`: Unix seconds until which it is not
+    them. `attempts`: how often it was started. `failed_in`: the lab of each start that failed.
+    `not_before`: Unix seconds until which it is not
     started again. `result`: what it ended with.
     """
 
@@ -153,6 +154,7 @@ class RecipeSet:
     key: str = ""
     whiteboard: str = ""
     attempts: int = 0
+    failed_in: tuple[str, ...] = ()
     not_before: float = 0
     started: float = 0
     ended: float = 0
