@@ -69,6 +69,9 @@ def _around(value: Value, parts: Iterable[_Built]) -> _Built:
 class Document:
     """A parsed file: its value, and where each part of it stands."""
 
+    freed_in_parts = True
+    """By `nospoon.runtime.freeing`: it may have 600,000 values."""
+
     def __init__(self, text: str, file: str) -> None:
         self.file, self._text = file, text
         self.problems: list[Problem] = []

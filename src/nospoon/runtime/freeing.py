@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from traceback import walk_tb
+from types import FrameType
 from typing import TypeVar
+
+from yaml import Node
 
 from nospoon.runtime.paced import paced
 
 T = TypeVar("T")
 LONG = 500
 """Entries of what is not freed at once."""
-BATCH = 64
+BATCH = 16
 DEEPEST = 5
 """Levels in which long collections are looked for."""
+DEEPEST_READ = 16
+"""The same of what was read of a file, whose machines of a lab are twelve levels down."""
 
 
-async def free(held: list[T]) -> None:
+async def free(held: list[T], *, deepest: int = DEEPEST) -> None:
     """Free what is `held` there, and nowhere else: take care to keep no name for it. Others have
     their turns meanwhile; `held` is empty then.
     """
-    long, parts = await _long_in(held)
+    long, parts = await _long_in(held, deepest)
     held.clear()
     async for _ in paced(_popped(long)):
         pass
@@ -32,25 +38,57 @@ async def free(held: list[T]) -> None:
         batch.clear()
 
 
-async def _long_in(held: Sequence[object]) -> tuple[list[object], list[list[object]]]:
+async def free_frames(error: BaseException) -> None:
+    """Free what the frames of an error hold, its causes' too: what refuses a file has all that was
+    read of it there. Where it was raised stays known.
+    """
+    held = list[object]()
+    for frame in _frames(error):
+        known = frame.f_locals
+        try:
+            frame.clear()
+        except RuntimeError:  # it runs
+            continue
+        held += known.values()
+        known.clear()
+    await free(held, deepest=DEEPEST_READ)
+
+
+def _frames(error: BaseException | None) -> Iterator[FrameType]:
+    seen = set[int]()
+    todo = [error]
+    while todo:
+        each = todo.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        todo += (each.__cause__, each.__context__)
+        yield from (frame for frame, _ in walk_tb(each.__traceback__))
+
+
+async def _long_in(held: Sequence[object], deepest: int) -> tuple[list[object], list[list[object]]]:
     """The long collections in these, and the entries of each."""
     long: list[object] = []
     parts: list[list[object]] = []
-    async for value, inside in paced(_visited(held)):
+    async for value, inside in paced(_visited(held, deepest)):
         if len(inside) > LONG:
             long.append(value)
             parts.append(inside)
     return long, parts
 
 
-def _visited(held: Sequence[object]) -> Iterator[tuple[object, list[object]]]:
+def _visited(held: Sequence[object], deepest: int) -> Iterator[tuple[object, list[object]]]:
     """Whatever is in these, to some depth, with what it holds in turn."""
-    todo = [(each, 0) for each in held]
+    todo, seen = [(each, 0) for each in held], set[int]()
     while todo:
         value, depth = todo.pop()
+        if id(value) in seen:
+            continue
         inside = _inside(value)
+        if inside:
+            seen.add(id(value))
         yield value, inside
-        if len(inside) <= LONG and depth < DEEPEST:
+        if len(inside) <= LONG and depth < deepest:
             todo += ((each, depth + 1) for each in inside)
 
 
@@ -68,6 +106,9 @@ def _inside(value: object) -> list[object]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = [getattr(value, each.name) for each in dataclasses.fields(value)]
         return own + list(getattr(value, "__dict__", {}).values())  # cached properties, too
+    is_read = isinstance(value, Node) or hasattr(value, "__pydantic_fields_set__")
+    if is_read or getattr(type(value), "freed_in_parts", False):
+        return list(vars(value).values())
     return []
 
 

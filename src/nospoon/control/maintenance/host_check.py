@@ -15,6 +15,7 @@ from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.placement.hosts import against_network
 from nospoon.plan.words import counted, size
 from nospoon.runtime.clock import Clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner
 
 SKEW = 5.0
@@ -99,7 +100,9 @@ class HostChecker:
 
     async def check(self, cluster: Cluster) -> Sequence[Finding]:
         """Every finding of every host, in the order of the file."""
-        return [each for host in cluster.hosts async for each in self._host(cluster, host)]
+        return [
+            each async for host in paced(cluster.hosts) async for each in self._host(cluster, host)
+        ]
 
     async def _host(self, cluster: Cluster, host: Host) -> AsyncIterator[Finding]:
         def said(what: str, verdict: Verdict, detail: str) -> Finding:
