@@ -17,7 +17,7 @@ from nospoon.runtime.tasks import Tasks
 async def test_a_large_installer_keeps_no_probe_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its image takes as long as it is large: several minutes."""
+    """Its image takes as long as it is large: up to a minute for each command."""
     begun, probe = asyncio.Event(), Probe(Arch.X86_64, tmp_path / "kernel", tmp_path / "initrd")
 
     async def make(*given: Path) -> None:

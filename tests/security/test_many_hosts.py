@@ -1,6 +1,6 @@
 """A member's file names a thousand hosts, each of which has ten drivers: few of them begin in one
 turn of the loop. A plan stopped all BMCs for 0.1 s, several times; `host list` of twelve such
-clusters for 0.13 s, of a hundred for more than a second.
+clusters for 0.13 s, and a member may have a hundred.
 """
 
 from __future__ import annotations

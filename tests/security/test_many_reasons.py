@@ -1,6 +1,6 @@
 """A member's file may adopt 20,000 machines by each of 20,000 patterns, and each machine was in the
-plan once for each: 4 · 10⁸ lines, for which the daemon had not the memory. 2,000 machines and 300
-patterns took 400 MB, and an answer of 112 MB.
+plan once for each: that would be 4 · 10⁸ lines. 2,000 machines and 300 patterns took 360 MB, and an
+answer of 112 MB.
 """
 
 from __future__ import annotations
