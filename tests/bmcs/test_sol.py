@@ -138,9 +138,9 @@ async def test_ipmitool_types_and_reads_and_lets_go() -> None:
 async def test_a_second_session_is_refused_and_takes_over_after_a_deactivation() -> None:
     async with bench(1) as b, terminal(tool(b.first, "sol", "activate")) as first:
         await first.until(b"SOL Session operational")
-        refused = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=20)
+        refused = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=60)
         assert "SOL payload already active on another session" in refused.stdout + refused.stderr
-        await process.run(tool(b.first, "sol", "deactivate"), timeout=20)
+        await process.run(tool(b.first, "sol", "deactivate"), timeout=60)
         await until(lambda: is_free(b))
         async with terminal(tool(b.first, "sol", "activate")) as second:
             await second.until(b"SOL Session operational")
@@ -226,7 +226,7 @@ async def test_pyghmi_types_and_reads(tmp_path: Path) -> None:
     async with bench(1) as b:
         bmc = b.first.bmc
         argv = [sys.executable, str(script), bmc.address, str(bmc.ipmi_port), b.first.password]
-        done = await process.run(argv, check=False, timeout=30)
+        done = await process.run(argv, check=False, timeout=60)
         assert "heard" in done.stdout, done.stdout + done.stderr
         await until(lambda: is_free(b))
 
@@ -234,7 +234,7 @@ async def test_pyghmi_types_and_reads(tmp_path: Path) -> None:
 async def test_a_console_that_somebody_else_has_is_refused() -> None:
     async with bench(1) as b:
         b.consoles.error = Conflict("virsh console has it")
-        done = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=20)
+        done = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=60)
         assert done.status != 0
         assert is_free(b)
 
@@ -242,7 +242,7 @@ async def test_a_console_that_somebody_else_has_is_refused() -> None:
 async def test_a_user_of_low_privilege_does_not_type() -> None:
     async with bench(1) as b:
         argv = tool(b.first, "-L", "USER", "sol", "activate")
-        done = await process.run(argv, check=False, timeout=20)
+        done = await process.run(argv, check=False, timeout=60)
         assert done.status != 0
         assert b.consoles.lines == []
 
@@ -271,11 +271,11 @@ async def test_an_activation_that_somebody_ends_before_its_console_comes_is_refu
     async with bench(1) as b, Tasks("test") as tasks:
         b.consoles.gate = asyncio.Event()
         wanted = tool(b.first, "-N", "15", "-R", "1", *activate)
-        waiting = tasks.start(process.run(wanted, check=False, timeout=30), name="activate")
+        waiting = tasks.start(process.run(wanted, check=False, timeout=60), name="activate")
         served = b.service.status(b.first.bmc.uuid)
         assert served is not None
         await until(lambda: served.endpoint.sol is not None)
-        await process.run(tool(b.first, "sol", "deactivate"), timeout=20)
+        await process.run(tool(b.first, "sol", "deactivate"), timeout=60)
         b.consoles.gate.set()
         assert "rsp=0xd3" in (await waiting).stderr
         assert is_free(b)
@@ -283,18 +283,18 @@ async def test_an_activation_that_somebody_ends_before_its_console_comes_is_refu
 
 async def test_sol_parameters_are_told() -> None:
     async with bench(1) as b:
-        told = await process.run(tool(b.first, "sol", "info", "1"), timeout=20)
+        told = await process.run(tool(b.first, "sol", "info", "1"), timeout=60)
         assert "Enabled                         : true" in told.stdout
         assert "Volatile Bit Rate (kbps)        : 115.2" in told.stdout
 
 
 async def test_serial_over_lan_that_is_off_activates_for_nobody() -> None:
     async with bench(1) as b:
-        await process.run(tool(b.first, "sol", "set", "enabled", "false", "1"), timeout=20)
-        refused = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=20)
+        await process.run(tool(b.first, "sol", "set", "enabled", "false", "1"), timeout=60)
+        refused = await process.run(tool(b.first, "sol", "activate"), check=False, timeout=60)
         assert refused.status != 0
         assert is_free(b)
-        await process.run(tool(b.first, "sol", "set", "enabled", "true", "1"), timeout=20)
+        await process.run(tool(b.first, "sol", "set", "enabled", "true", "1"), timeout=60)
         async with terminal(tool(b.first, "sol", "activate")):
             served = b.service.status(b.first.bmc.uuid)
             assert served is not None

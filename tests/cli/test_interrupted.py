@@ -79,7 +79,7 @@ class SilentDaemon:
                 with self.asked(wanted):
                     until_it_waits(running.pid)
                     running.send_signal(signal.SIGINT)
-                    _, messages = running.communicate(timeout=60)
+                    _, messages = running.communicate(timeout=240)
             finally:
                 running.kill()
         return running.returncode, messages
@@ -117,7 +117,7 @@ def test_a_question_may_be_interrupted(daemon: SilentDaemon) -> None:
             asked += os.read(running.stderr.fileno(), 4096)
         until_it_waits(running.pid)
         running.send_signal(signal.SIGINT)
-        _, rest = running.communicate(timeout=60)
+        _, rest = running.communicate(timeout=240)
     os.close(terminal)
     os.close(stdin)
     assert running.returncode == 130

@@ -230,7 +230,7 @@ def test_a_build_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     ) as running:  # fmt: skip
         until(lambda: any(work.glob("mmdebstrap.*/var/lib/apt/lists/*_Packages")), 300)
         os.kill(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=120)
+        _, said = running.communicate(timeout=240)
     assert running.returncode == 130, said
     assert "Interrupted: removing what was made so far" in said
     assert said.rstrip().endswith("Aborted.")

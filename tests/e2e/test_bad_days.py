@@ -330,7 +330,7 @@ def test_clusters_that_come_up_at_once_do_not_take_one_anothers_ports(shared: Ra
         )
         for file in files.values()
     ]  # fmt: skip
-    assert [(run.communicate(timeout=60)[1][-400:], run.returncode)[1] for run in runs] == [0] * 4
+    assert [(run.communicate(timeout=240)[1][-400:], run.returncode)[1] for run in runs] == [0] * 4
     ports = [bmc["ipmi"] for name in files for bmc in shared.bmcs(name).values()]
     assert len(set(ports)) == 80
 
@@ -392,7 +392,7 @@ def test_a_verify_during_which_the_daemon_is_stopped_leaves_nodes_as_it_found_th
         while "is on" not in rack.ipmitool(bmc, "power", "status"):
             assert verifying.poll() is None
         os.kill(rack.daemon_pid(), signal.SIGTERM)
-        _, said = verifying.communicate(timeout=60)
+        _, said = verifying.communicate(timeout=240)
     assert b"the daemon ended before the operation did" in said
     shown = rack.json("operation", "list")[0]  # by the next daemon, which waits for this one
     assert (shown["kind"], shown["state"]) == ("verify", "cancelled")

@@ -87,7 +87,7 @@ def test_a_cancelled_download_ends_its_plan_and_leaves_nothing(rack: Rack) -> No
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         rack.run("operation", "cancel", begun(rack, name))
-        assert "cancelled" in planning.communicate(timeout=60)[1]
+        assert "cancelled" in planning.communicate(timeout=240)[1]
         assert planning.returncode == 1
         deadline = time.monotonic() + 60
         partial = rack.directory / "state" / "files" / ".partial"

@@ -52,7 +52,7 @@ def address_of(place: Place, network: str) -> str:
 
 def seen_as(place: Place, address: str) -> str:
     asked = place.python(ASK, address)
-    return asked.communicate(timeout=60)[0].strip()
+    return asked.communicate(timeout=240)[0].strip()
 
 
 @pytest.fixture

@@ -569,7 +569,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
             assert lab.post(f"lab/{secret}/inventory", b"{}") == 404
             assert lab.post(f"lab/{secret}/inventory", found(uuid)) == 200
             assert lab.post(f"lab/{secret}/inventory", found(uuid)) == 404
-            said, errors = taking.communicate(timeout=60)
+            said, errors = taking.communicate(timeout=240)
             assert taking.returncode == 0, errors
         shown = json.loads(said)
         assert (shown["cpus"], shown["memory_mib"], shown["disks_gib"]) == (6, 8192, [100])

@@ -133,7 +133,7 @@ def test_a_daemon_that_slept_past_its_lease_does_nothing_more_when_it_wakes(
         finally:
             os.kill(pid, signal.SIGCONT)
         assert ended(pid, 60)
-        up.communicate(timeout=60)
+        up.communicate(timeout=240)
         assert up.returncode != 0
     assert "has taken over these hosts" in first.log()
     assert second.json("orphans", file) == [], "the one that woke made something"
@@ -165,7 +165,7 @@ def test_a_power_command_that_waited_for_a_sleeping_daemon_is_not_carried_out(
     finally:
         os.kill(pid, signal.SIGCONT)
     assert ended(pid, 60)
-    power.communicate(timeout=60)
+    power.communicate(timeout=240)
     assert power.returncode != 0
     second.run("daemon", "stop")
     (row,) = second.json("node", "list")

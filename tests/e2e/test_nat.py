@@ -64,7 +64,7 @@ class Place:
     def seen_as(self, address: str) -> str:
         """The address from which a server there sees us, "unreachable" if we cannot ask it."""
         asked = self.python(ASK, address)
-        answer = asked.communicate(timeout=60)[0].strip()
+        answer = asked.communicate(timeout=240)[0].strip()
         assert asked.returncode == 0
         return answer
 

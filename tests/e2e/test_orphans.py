@@ -118,6 +118,6 @@ def test_a_daemon_killed_while_it_reaps_reaps_the_rest_when_asked_again(rack: Ra
         assert reap.stderr is not None
         next(line for line in reap.stderr if line.startswith("[1"))
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(rack.daemon_pid())], check=True)
-        reap.communicate(timeout=60)
+        reap.communicate(timeout=240)
     rack.run("orphans", "--reap", "--yes", "--grace", "0", file)
     assert rack.json("orphans", file) == []

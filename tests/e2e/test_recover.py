@@ -90,7 +90,7 @@ def test_up_and_recover_at_once_end_or_say_who_was_first(rack: Rack) -> None:
     rack.run("daemon", "start")
     argv = [[*rack.prefix, "nospoon", *words, file] for words in (("up", "--yes"), ("recover",))]
     both = [subprocess.Popen(each, env=rack.environment, stderr=subprocess.PIPE) for each in argv]
-    said = [each.communicate(timeout=60)[1].decode() for each in both]
+    said = [each.communicate(timeout=240)[1].decode() for each in both]
     for each, told in zip(both, said, strict=True):
         refused = "under way" in told or "Run `nospoon recover`" in told
         assert each.returncode == 0 or refused, told
@@ -305,7 +305,7 @@ def test_a_database_without_its_key_is_refused_until_the_key_is_back(rack: Rack)
 
 def started(name: str) -> list[str]:
     """The pids of its QEMUs, once there are some: a BMC acknowledges power-on before it is done."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (pids := qemu(name)):
         assert time.monotonic() < deadline
         time.sleep(0.1)

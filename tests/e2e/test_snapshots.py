@@ -228,7 +228,7 @@ def killed_after(rack: Rack, word: str, *command: str) -> None:
         assert client.stderr is not None
         next(line for line in client.stderr if word in line)
         os.kill(rack.daemon_pid(), signal.SIGKILL)
-        client.communicate(timeout=60)
+        client.communicate(timeout=240)
 
 
 def wait_for_no_half(rack: Rack, name: str) -> None:

@@ -37,7 +37,7 @@ def under_way(farm: Farm, *command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ended(run: subprocess.Popen[str]) -> tuple[int, str]:
-    said = run.communicate(timeout=120)[1]
+    said = run.communicate(timeout=240)[1]
     return run.returncode, said
 
 

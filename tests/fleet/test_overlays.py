@@ -68,7 +68,7 @@ class Plugged:
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.run(*python(SEND, address, str(size)))
-        said, _ = listening.communicate(timeout=60)
+        said, _ = listening.communicate(timeout=240)
         return said.strip() == str(size)
 
     def close(self) -> None:

@@ -118,16 +118,14 @@ def test_six_nodes_are_inspected_cleaned_deployed_and_undeployed(
 def slow(rack: Rack, scale: Scale, name: str) -> None:
     """Until its agent writes the image, which it does not soon end."""
     uuid = rack.bmcs(scale.name)[name]["uuid"]
-    until(
-        lambda: "begins deploy.execute_deploy_step write_image" in scale.record({"uuid": uuid}), 90
-    )
+    until(lambda: "begins deploy.execute_deploy_step write_image" in scale.record({"uuid": uuid}))
 
 
 BAD = {
     "sim": {},
     "mute": {"silent": 1.0},
     "torn": {"failing": {"write_image": "no space left on device"}},
-    "slow": {"commands": {"write_image": "10s"}},
+    "slow": {"commands": {"write_image": "20s"}},
 }
 FOUR = (
     "[{name: fine, host: sim}, {name: mute, host: mute}, {name: torn, host: torn},"
@@ -157,7 +155,7 @@ def test_nodes_that_fail_say_why_and_are_mended_by_a_second_up(
     until(lambda: "hung" in states(api, scale))
     slow(rack, scale, "hung")
     rack.run("node", "fault", f"{scale.name}/hung", "drop")
-    _, said = up.communicate(timeout=240)
+    _, said = up.communicate(timeout=500)
     assert up.returncode == 3, said
     assert states(api, scale) == {
         "fine": "active", "mute": "deploy failed", "torn": "deploy failed", "hung": "deploy failed",
@@ -328,7 +326,7 @@ async def test_an_ironic_that_is_restarted_while_agents_work_is_waited_for_and_t
     until(lambda: states(api, scale) == {"n0": "wait call-back"})
     kill(running_ironic)
     await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)
-    _, said = up.communicate(timeout=240)
+    _, said = up.communicate(timeout=500)
     assert up.returncode == 0, said
     assert states(api, scale) == {"n0": "active"}
     rack.run("up", "--yes", scale.write(two % "{network: lan, pxe: false}", hosts=hosts, **deploy))
@@ -347,7 +345,7 @@ async def test_a_conductor_that_dies_while_it_deploys_is_mended_and_another_imag
     until(lambda: "n0" in states(api, scale))
     slow(rack, scale, "n0")
     kill(running_ironic)
-    _, said = up.communicate(timeout=100)
+    _, said = up.communicate(timeout=500)
     assert up.returncode == 3, said
     assert "does not answer" in said
     await ironic.up(running_ironic.wanted, state=running_ironic.state, cache=cache)

@@ -222,7 +222,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_that_runs(rack: Rack, free_port: 
     with subprocess.Popen(up, env=rack.environment, stderr=subprocess.PIPE, text=True) as starting:
         until((state / "ironic.json").exists)
         starting.send_signal(signal.SIGINT)
-        _, told = starting.communicate(timeout=60)
+        _, told = starting.communicate(timeout=240)
     assert starting.returncode == 130
     assert "Aborted." in told
     assert "Traceback" not in told

@@ -49,7 +49,7 @@ async def test_rows_of_ipmi_without_a_name_leave_their_numbers_free() -> None:
         line = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-p", str(bmc.ipmi_port)]
         line += ["-U", "admin", "-P", b.first.password, "raw", "6", "0x43", "0x91"]
         for number in range(OWNER + 1, LAST + 1):
-            await process.run([*line, hex(number), "4"], timeout=20)
+            await process.run([*line, hex(number), "4"], timeout=60)
         made = await create(b)
         assert (made.status, made.headers["location"]) == (201, f"{ACCOUNTS}/3")
         assert (await bob(b).get(system_of(b.first))).status == 200
@@ -73,10 +73,10 @@ async def test_a_password_of_redfish_has_the_size_that_it_needs_whatever_ipmitoo
         bmc = b.first.bmc
         line = ["ipmitool", "-I", "lanplus", "-H", bmc.address, "-p", str(bmc.ipmi_port)]
         line += ["-U", "admin", "-P", b.first.password, "user"]
-        await process.run([*line, "set", "password", "3", "hunter2222", "20"], timeout=20)
-        await process.run([*line, "test", "3", "20", "hunter2222"], timeout=20)
+        await process.run([*line, "set", "password", "3", "hunter2222", "20"], timeout=60)
+        await process.run([*line, "test", "3", "20", "hunter2222"], timeout=60)
         await client(b.first).ask("PATCH", f"{ACCOUNTS}/3", {"Password": "another one"})
-        await process.run([*line, "test", "3", "16", "another one"], timeout=20)
+        await process.run([*line, "test", "3", "16", "another one"], timeout=60)
 
 
 @pytest.mark.tools

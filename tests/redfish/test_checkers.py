@@ -42,7 +42,7 @@ async def ironic_profile(place: Path) -> Path:
         download = ["pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         from_source = ["--no-binary", ":all:", "--require-hashes", "--requirement", str(wanted)]
         argv = [sys.executable, "-m", *download, *from_source, "--dest", str(place)]
-        await process.run(argv, timeout=120)
+        await process.run(argv, timeout=400)
         (archive,) = place.glob("ironic-*.tar.gz")
         with tarfile.open(archive) as opened:
             (member,) = (each for each in opened.getmembers() if each.name.endswith(PROFILE))
@@ -81,7 +81,7 @@ async def test_dmtfs_use_cases_work(tmp_path: Path) -> None:
     async with bench(1) as b:
         command = [sys.executable, "-c", WITHOUT_PAUSES, *dmtf_tools.login(b)]
         done = await process.run(
-            [*command, "--report-dir", str(tmp_path)], env=environment(), timeout=120, check=False
+            [*command, "--report-dir", str(tmp_path)], env=environment(), timeout=400, check=False
         )
     passed, wrong = failures(done.stdout + done.stderr, tmp_path)
     assert wrong == ""

@@ -25,7 +25,7 @@ from nospoon.testing.redfish import client
 from nospoon.testing.trees import remove_tree
 from nospoon.testing.validated import Found, Target, check_service
 
-pytestmark = [pytest.mark.tools]
+pytestmark = [pytest.mark.tools, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 EXPLAINED = {
@@ -92,7 +92,7 @@ def alone(*argv: object) -> dict[str, Found]:
     words = " ".join(map(str, (sys.executable, "-m", "nospoon.testing.validated", *argv)))
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", f"ip link set lo up && exec {words}"], text=True,
-        capture_output=True, timeout=500, check=False,
+        capture_output=True, timeout=1700, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

@@ -51,5 +51,5 @@ while time.monotonic() < end:
 
 def test_who_asks_from_an_address_of_a_link_is_answered_there() -> None:
     line = ["unshare", "--net", "sh", "-c", NAMESPACES, sys.executable, SERVES, ASKS]
-    told = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    told = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
     assert told.stdout == "PING\n", told.stderr

@@ -43,7 +43,7 @@ def test_who_is_refused_before_the_request_was_sent_is_shown_why(tmp_path: Path)
         server.start()
         done = subprocess.run(
             [*COMMAND, "plan", str(file)],
-            env=environment, text=True, capture_output=True, timeout=20, check=False,
+            env=environment, text=True, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         listener.shutdown(socket.SHUT_RDWR)
         server.join()
@@ -56,7 +56,7 @@ def test_output_that_is_no_longer_read_ends_a_command_without_a_traceback() -> N
     os.close(reader)
     with os.fdopen(writer, "wb") as output:
         done = subprocess.run(
-            [*COMMAND, "schema"], stdout=output, stderr=subprocess.PIPE, timeout=20, check=False
+            [*COMMAND, "schema"], stdout=output, stderr=subprocess.PIPE, timeout=60, check=False
         )
     assert (done.returncode, done.stderr) == (1, b"")
 
@@ -65,7 +65,7 @@ def test_output_that_is_no_longer_read_ends_a_command_without_a_traceback() -> N
 def test_output_to_a_full_disk_is_an_error_without_a_traceback(argv: str) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [*COMMAND, *argv.split()], stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
+            [*COMMAND, *argv.split()], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
         )
     expected = b"Error: cannot write the output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, expected)
@@ -75,7 +75,7 @@ def test_output_to_a_full_disk_is_an_error_without_a_traceback(argv: str) -> Non
 def test_an_error_that_a_full_disk_does_not_take_keeps_its_exit_code(argv: str) -> None:
     with Path("/dev/full").open("wb") as full:
         words = [*COMMAND, *argv.split()]
-        done = subprocess.run(words, stdout=full, stderr=full, timeout=20, check=False)
+        done = subprocess.run(words, stdout=full, stderr=full, timeout=60, check=False)
     assert done.returncode == 2
 
 
@@ -84,11 +84,11 @@ def test_an_error_that_is_no_longer_read_keeps_its_exit_code() -> None:
     os.close(reader)
     with os.fdopen(writer, "wb") as output:
         argv = [*COMMAND, "no-such-command"]
-        done = subprocess.run(argv, stderr=output, timeout=20, check=False)
+        done = subprocess.run(argv, stderr=output, timeout=60, check=False)
     assert done.returncode == 2
 
 
 def test_a_command_without_standard_output_does_its_work() -> None:
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "--version"]
-    done = subprocess.run(closed, stderr=subprocess.PIPE, timeout=20, check=False)
+    done = subprocess.run(closed, stderr=subprocess.PIPE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -60,7 +60,7 @@ def check_service(target: Target, place: Path, schemas: Path) -> Found:
         *("--schema_directory", str(schemas), "--logdir", str(place)),
     ]
     done = subprocess.run(
-        argv, text=True, capture_output=True, env=environment(), timeout=240, check=False
+        argv, text=True, capture_output=True, env=environment(), timeout=800, check=False
     )
     table = re.search(r"\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|", done.stdout)
     assert table is not None, done.stdout[-2000:] + done.stderr[-2000:]
@@ -78,7 +78,7 @@ def check_protocol(target: Target, place: Path) -> Found:
         *("--user", target.username, "--password", target.password),
         *("--no-cert-check", "--report-dir", str(place)),
     ]
-    subprocess.run(argv, env=environment(), capture_output=True, timeout=240, check=False)
+    subprocess.run(argv, env=environment(), capture_output=True, timeout=800, check=False)
     (report,) = place.glob("*.tsv")
     lines = report.read_text().splitlines()
     rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
