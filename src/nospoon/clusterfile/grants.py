@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.fields import Address, parse_libvirt, parse_network, parse_ports, parse_ssh
-from nospoon.clusterfile.section import Section, Text
+from nospoon.clusterfile.section import Section, Text, no_items
 from nospoon.clusterfile.sections import translated
 from nospoon.errors import SpecError
 from nospoon.model.destinations import LibvirtUri, SshDestination
@@ -43,19 +43,19 @@ class GrantedHostSection(Section):
 class GrantsFile(Section):
     """What members may use beyond the defaults."""
 
-    hosts: list[GrantedHostSection] = Field(default_factory=list, description="Hosts.")
+    hosts: list[GrantedHostSection] = Field(default_factory=no_items, description="Hosts.")
     networks: list[Annotated[Network, BeforeValidator(parse_network)]] = Field(
-        default_factory=list, description="Networks of BMCs and guests."
+        default_factory=no_items, description="Networks of BMCs and guests."
     )
     ports: list[Annotated[Any, BeforeValidator(_ports)]] = Field(
-        default_factory=list, description="Ports below 1024."
+        default_factory=no_items, description="Ports below 1024."
     )
     bridges: list[Annotated[Text, Field(min_length=1)]] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Bridges and interfaces of hosts, as `bridge` and `physnets` name them.",
     )
     machines: list[Annotated[Text, Field(min_length=1)]] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Machines that others made and members may adopt: names, or patterns of them.",
     )
 

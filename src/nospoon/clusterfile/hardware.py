@@ -21,7 +21,7 @@ from nospoon.clusterfile.fields import (
     VolumeName,
 )
 from nospoon.clusterfile.ironic import EnrolmentSection
-from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed
+from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed, no_items
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerPolicy
@@ -109,7 +109,7 @@ class NicSection(Section):
         "virtio", description="What the guest sees."
     )
     trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
-        default_factory=list, description="VLANs that reach it tagged (needs `switch: ovs`)."
+        default_factory=no_items, description="VLANs that reach it tagged (needs `switch: ovs`)."
     )
     pxe: Flag | None = Field(
         None,

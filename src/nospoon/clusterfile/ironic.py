@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Url
-from nospoon.clusterfile.section import Flag, Section, Text, Whole
+from nospoon.clusterfile.section import Flag, Section, Text, Whole, no_items
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrollment.enrol import settings
 
@@ -73,10 +73,10 @@ class VolumesSection(Section):
     """Volumes to boot from."""
 
     connectors: list[ConnectorSection] = Field(
-        default_factory=list, description="By what the node is known to the storage system."
+        default_factory=no_items, description="By what the node is known to the storage system."
     )
     targets: list[TargetSection] = Field(
-        default_factory=list, description="Its volumes, each with a `boot_index` of its own."
+        default_factory=no_items, description="Its volumes, each with a `boot_index` of its own."
     )
 
     @model_validator(mode="after")

@@ -29,6 +29,7 @@ from nospoon.clusterfile.section import (
     Whole,
     each_once,
     listed,
+    no_items,
 )
 from nospoon.lab.grammar import ROWS, Means
 from nospoon.model.cluster import Node
@@ -199,12 +200,12 @@ class LabMachineSection(Section):
         None, description="Memory with unit; default: what was found, else none."
     )
     disks: list[Size] = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=64,
         description="Sizes of disks; default: what was found.",
     )
     macs: list[Mac] = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=64,
         description="MAC addresses of its NICs; default: what was found.",
     )
@@ -242,7 +243,7 @@ class LabSection(Section):
     flavors: Annotated[
         list[Name], BeforeValidator(listed), AfterValidator(each_once), OneOrMore(), Unique()
     ] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Flavors of dynamic machines; default: all of the file.",
     )
     disks: Disks = Field(
@@ -279,13 +280,13 @@ class LabSection(Section):
         description="What installs machines, by name; without any, machines are only started.",
     )
     users: Several = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=1000,
         description="Users who may submit requests, besides the owner of the cluster; `*`: all who "
         "may use the daemon.",
     )
     operators: Several = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=1000,
         description="Users who may submit and end requests for others, such as Beaker's.",
     )
@@ -296,13 +297,13 @@ class LabSection(Section):
         3, description="Failures in a row after which a registered machine is broken; default 3."
     )
     panic: list[Annotated[Text, Field(min_length=3, max_length=MOST_PATTERN)]] = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=32,
         description="Texts of a kernel's panic in a line of its console, in which `*` is any text; "
         "default: Beaker's patterns.",
     )
     webhooks: list[WebhookSection] = Field(
-        default_factory=list, max_length=8, description="Where its events are sent."
+        default_factory=no_items, max_length=8, description="Where its events are sent."
     )
 
 

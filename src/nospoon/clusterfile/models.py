@@ -42,6 +42,7 @@ from nospoon.clusterfile.section import (
     Whole,
     each_once,
     listed,
+    no_items,
 )
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
@@ -170,7 +171,7 @@ class NetworkSection(Section):
         "filter nothing. Default no.",
     )
     virtual_ips: Annotated[list[Address], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=10,
         description="Virtual IPs, at most 10, which nodes move between each other as keepalived "
         "does: no node is given one, and `anti_spoofing` and a cloud's port security let each "
@@ -219,11 +220,11 @@ class PlacementSection(Section):
         "used with enough capacity).",
     )
     affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Keys, `flavor` or a label's: nodes of equal value share a host.",
     )
     anti_affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Keys, `flavor` or a label's: no two nodes of equal value share a host.",
     )
 
@@ -313,7 +314,7 @@ class BootProfileSection(Section):
         None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
     )
     initrd: Annotated[list[Text], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=list, description="Initial ramdisk, or a list of them: paths or URLs."
+        default_factory=no_items, description="Initial ramdisk, or a list of them: paths or URLs."
     )
     cmdline: CommandLine = Field(
         "",

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.fields import Duration, Name
-from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, listed
+from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, listed, no_items
 
 PATTERN = r"^[a-z0-9*?\[\]!-]{1,63}$"
 """Of names of nodes; `*`, `?` and `[…]` as a shell's."""
@@ -64,7 +64,7 @@ class ServiceSection(Section):
         None, description="Unit of systemd on its nodes; default: the service's name."
     )
     after: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=list,
+        default_factory=no_items,
         max_length=64,
         description="Services that `up` sees healthy before it starts nodes of this one.",
     )

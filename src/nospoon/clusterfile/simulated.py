@@ -19,6 +19,7 @@ from nospoon.clusterfile.section import (
     Unique,
     Whole,
     each_once,
+    no_items,
     parse_text,
 )
 from nospoon.protocols.agent.commands import NAMES, TIMED
@@ -127,7 +128,7 @@ class SimulatedSection(Section):
     machines: Annotated[
         list[Label], Field(max_length=10_000), AfterValidator(each_once), Unique()
     ] = Field(
-        default_factory=list,
+        default_factory=no_items,
         description="Names of machines there that are not nospoon's, for `adopt`; default none.",
     )
     agents: Annotated[AgentsSection | None, BeforeValidator(switched), OrSwitch()] = Field(
