@@ -61,6 +61,54 @@ async def test_a_clouds_lab_makes_the_root_volume_that_a_recipe_asks_for() -> No
         assert not cloud.servers
 
 
+REGIONS = """
+cluster: regions
+hosts:
+  one: {{openstack: {{cloud: {one}, boot_address: 127.0.0.1}}, physnets: {{external: external}}}}
+  two: {{openstack: {{cloud: {two}, boot_address: 127.0.0.1}}, physnets: {{external: external}}}}
+networks: {{external: {{physnet: external}}}}
+flavors:
+  small: {{memory: 512MiB, firmware: bios, disks: [2GiB], nics: [{{network: external}}]}}
+labs:
+  first: {{host: one, minimum_disk: 1GiB}}
+  second: {{host: two, minimum_disk: 1GiB}}
+nodes: []
+"""
+IN_SECOND = "<hostRequires><labcontroller op='=' value='second'/></hostRequires>"
+
+
+@pytest.mark.timeout(240)
+async def test_each_lab_has_its_region_and_one_that_fails_is_passed_over() -> None:
+    async with fake_cloud() as one, fake_cloud() as two:
+        for cloud in (one, two):
+            cloud.networks["n0"]["project_id"] = "0" * 32
+        with private_rack() as rack:
+            await asyncio.to_thread(_in_regions, rack, one, two)
+        assert not one.servers
+        assert not two.servers
+
+
+def _in_regions(rack: Rack, one: FakeCloud, two: FakeCloud) -> None:
+    settings = (json.dumps({"name": "mine", **each.settings}) for each in (one, two))
+    text = REGIONS.format(one=next(settings), two=next(settings)) + rack.bmc()
+    rack.run("up", "--yes", rack.file(text, "regions.yaml"))
+    named = rack.file(IN_SECOND, "named.xml")
+    (set_id,) = (each["set"] for each in rack.json("request", "submit", named))
+    shown = until(rack, set_id, lambda found: found["state"] == "running")
+    assert shown["lab"] == "regions/second"
+    assert (len(one.servers), len(two.servers)) == (0, 1)
+    one.fail("POST /compute/v2.1/servers$", 500, times=1000)
+    anywhere = rack.file("<hostRequires/>", "any.xml")
+    (other,) = (each["set"] for each in rack.json("request", "submit", anywhere))
+    shown = until(rack, other, lambda found: found["state"] == "running")
+    assert (shown["lab"], shown["attempts"]) == ("regions/second", 2)
+    assert (len(one.servers), len(two.servers)) == (0, 2)
+    for each in (set_id, other):
+        rack.run("request", "release", each)
+        until(rack, each, lambda found: found["state"] == "ended")
+    rack.run("down", "--yes", "--purge", "regions")
+
+
 def _asked(rack: Rack, cloud: FakeCloud) -> None:
     (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
     text = lab(cloud, "2GiB").replace("boot_address", "volumes: true, boot_address")
