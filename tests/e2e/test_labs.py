@@ -365,6 +365,20 @@ def test_a_set_ends_whose_owner_gave_its_name_to_another_cluster(lab: Lab) -> No
     lab.rack.run("down", "--yes", "--purge", name)
 
 
+def test_leases_are_listed_while_there_are_machines(lab: Lab) -> None:
+    lab.up()
+    set_id = lab.submit(SMALL, SMALL)
+    lab.running(set_id)
+    found = lab.client.get("/v1/leases")
+    assert [each["lease"] for each in found] == [f"{set_id}.0", f"{set_id}.1"]
+    assert {each["stage"] for each in found} == {"booting"}
+    lab.client.post(f"/v1/leases/{set_id}.0/release")
+    assert [each["stage"] for each in lab.client.get("/v1/leases")] == ["released", "booting"]
+    lab.rack.run("request", "release", set_id)
+    lab.ended(set_id)
+    assert lab.client.get("/v1/leases") == []
+
+
 def test_people_see_where_there_is_no_limit(lab: Lab) -> None:
     lab.up(lab="limits: {machines: 1}")
     lab.running(lab.submit(SMALL))

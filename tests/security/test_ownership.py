@@ -130,6 +130,7 @@ ROUTES: Mapping[tuple[str, str], Row] = {
     ("GET", "/requests/{set_id}"): Row(SET, Gets.NOT_FOUND),
     ("POST", "/leases/{lease}/extend"): Row(f"{LEASE}/extend", Gets.NOT_FOUND, {"seconds": 9}),
     ("POST", "/requests/{set_id}/extend"): Row(f"{SET}/extend", Gets.NOT_FOUND, {"seconds": 9}),
+    ("GET", "/leases"): Row("/v1/leases", Gets.OWN),
     ("GET", "/leases/{lease}"): Row(LEASE, Gets.NOT_FOUND),
     ("GET", "/leases/{lease}/console"): Row(f"{LEASE}/console", Gets.NOT_FOUND, owner=(404,)),
     ("POST", "/leases/{lease}/power"): Row(

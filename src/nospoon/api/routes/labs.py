@@ -161,6 +161,14 @@ async def extend(
     return record(await controller.labs.extend(caller, set_id, None, body.seconds, add=body.add))
 
 
+@router.get("/leases")
+async def leases(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
+    """The caller's leases while their sets have machines, a row each; `everyone`: all of labs that
+    the caller operates.
+    """
+    return _json(await controller.labs.leases(caller, everyone=everyone))
+
+
 @router.get("/leases/{lease}")
 async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lease: a recipe's machine. `uuid`: of a dynamic one while it is there, as SMBIOS has it;

@@ -27,7 +27,7 @@ from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.scheduler import Effect
-from nospoon.lab.work import RecipeSet, SetState
+from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
 from nospoon.model.rest.labs import (
@@ -47,6 +47,7 @@ from nospoon.store.operations import OperationRow
 
 MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
 """Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
+MOST_LEASES = 10_000
 NORMAL_PRIORITY = PRIORITIES[NORMAL]
 """The highest of users who are no operators: others would wait for theirs."""
 encode = msgspec.json.encode
@@ -253,6 +254,22 @@ class Labs:
         for found, request in rows:
             await turn.rest()
             parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
+        return _listed(parts)
+
+    async def leases(self, caller: Principal, *, everyone: bool = False) -> bytes:
+        """JSON with the leases of the caller's sets that have machines now, in the order of their
+        sets; of those who operate a lab, all of it with `everyone`.
+        """
+        person = await self.people.of(caller)
+        async with self.lists.of(str(caller.uid)):
+            turn, parts = self.board.slices.begin(caller.uid), list[bytes]()
+            for found in list(self.board.scheduler.sets.values()):
+                await turn.rest()
+                if found.state not in HOLDING or len(parts) >= MOST_LEASES:
+                    continue
+                if found.submitter == caller.uid or (everyone and self._may_see(person, found)):
+                    numbers = range(len(found.runs))
+                    parts += (encode(views.lease_row(self.board, found, n)) for n in numbers)
         return _listed(parts)
 
     async def request(self, caller: Principal, set_id: str) -> SetDetails:
