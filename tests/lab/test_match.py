@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nospoon.clusterfile.requests import read_element
@@ -94,3 +96,12 @@ def test_reasons_name_the_element_and_what_there_is() -> None:
         (2, "it has 65536 MiB of memory: expected > 99999"),
         (3, "its pool is 'gpu' or 'fast': expected = 'x'"),
     ]
+
+
+def test_a_machine_whose_disks_are_not_known_says_what_helps() -> None:
+    text = "<hostRequires><disk><size op='&gt;' value='1'/></disk></hostRequires>"
+    bare = replace(MACHINE, disks=())
+    (why,) = mismatches(read_element(text.encode(), file="f"), bare, "dev")
+    assert (
+        why.why == "no disk of it is known: name them in the file (`disks`), or take its inventory"
+    )

@@ -12,6 +12,7 @@ from nospoon.model.lab import Registered
 
 MOST_LISTED, MOST_SHOWN = 8, 60
 """Values that a reason lists, and characters of each."""
+NO_DISKS = "no disk of it is known: name them in the file (`disks`), or take its inventory"
 _OTHER_NAMES: Mapping[str, str] = {
     "host/hostname": "hostname",
     "host/host": "hostname",
@@ -85,9 +86,10 @@ class _Matcher:
         if any(each.name == "size" for each in asked) and not any(
             _disk_holds(element, row.within, size) for size in sizes
         ):
-            yield Reason(element, f"none of {len(sizes)} disks is such a one")
+            why = f"none of {len(sizes)} disks is such a one" if sizes else NO_DISKS
+            yield Reason(element, why)
         elif not sizes:
-            yield Reason(element, "it has no disk")
+            yield Reason(element, NO_DISKS)
 
     def _attribute(self, element: Element, group: str, row: Row) -> Iterator[Reason]:
         machine, name = self._machine, element.name
