@@ -122,6 +122,19 @@ class VolumePromises:
         assert str(place / "data") not in Path("/proc/mounts").read_text()
         await machines.power(machine.shape.uuid, PowerCommand.OFF, PLAN)
 
+    async def test_no_link_of_the_kernel_leads_to_what_its_starter_has_open(
+        self, bench: Bench, place: Path, images: dict[str, Path]
+    ) -> None:
+        """liblxc's process has its host's control groups open, above which is the host's root."""
+        root = with_data(busybox_root(), link("var/out", "/proc/1/root/tmp"))
+        bench = replace(bench, image=image_of(root, place, images))
+        everything = rack_with_data(bench, "/var/out/data")
+        await make(bench, *everything)
+        machine = everything[-1]
+        assert isinstance(machine.shape, Machine)
+        with pytest.raises(ProviderError, match=r"m0-1 at /var/out/data: .*: 'out'"):
+            await bench.connection.machine_driver.power(machine.shape.uuid, PowerCommand.ON, PLAN)
+
     async def test_content_that_was_not_wholly_copied_is_copied_again(
         self, bench: Bench, place: Path, images: dict[str, Path], run: Run
     ) -> None:

@@ -15,6 +15,7 @@ Docker do; that is read and written by such a process as well.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -26,14 +27,14 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
 """Numbers of system calls, the same on every architecture (syscall.tbl)."""
 AT_FDCWD, AT_EMPTY_PATH, CLONE_TREE, CLOEXEC = -100, 0x1000, 1, 0o2000000
 FROM_AND_TO_EMPTY_PATH = 0x04 | 0x40
 NOSUID, NODEV, IDMAP = 0x2, 0x4, 0x00100000
+NO_MAGICLINKS = 0x02
 NEWNS, NEWUSER = 0x00020000, 0x10000000
 REC_PRIVATE, DETACH = 0x4000 | 0x40000, 2
 MEMORY, SECONDS = 1 << 30, 600
@@ -74,6 +75,16 @@ class Attributes(ctypes.Structure):
     )
 
 
+class How(ctypes.Structure):
+    """struct open_how of openat2(2)."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
 def call(what: str, number: int, *words: object) -> int:
     return done(what, LIBC.syscall(number, *words))
 
@@ -103,6 +114,25 @@ def apart(work: Callable[[], None]) -> None:
         raise Failure(why or "it was killed")
 
 
+def directory(place: str) -> int:
+    """Descriptor of a directory, made where it is not there. It follows no link of /proc to a file
+    of another process (RESOLVE_NO_MAGICLINKS): liblxc's has its host's directories open, and is as
+    much the container's user as this one.
+    """
+    found = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    how = How(os.O_DIRECTORY | os.O_CLOEXEC, 0, NO_MAGICLINKS)
+    for name in Path(place).parts[1:]:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=found)
+        words = (found, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how))
+        below = LIBC.syscall(OPENAT2, *words)
+        if below < 0:
+            raise Failure(f"{os.strerror(ctypes.get_errno())}: {name!r}")
+        os.close(found)
+        found = below
+    return found
+
+
 class Inside:
     """A process that is root in a container alone; it sees its root."""
 
@@ -125,9 +155,7 @@ class Inside:
 
         def work() -> None:
             self.enter()
-            Path(place).mkdir(mode=0o755, parents=True, exist_ok=True)
-            found = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            socket.send_fds(far, [b"."], [found])
+            socket.send_fds(far, [b"."], [directory(place)])
 
         with near, far:
             apart(work)
@@ -139,7 +167,7 @@ class Inside:
 
         def work() -> None:
             self.enter()
-            os.chdir(place)
+            os.fchdir(directory(place))
             has = list(Path().iterdir())
             names, begun = {each.name for each in has}, Path(BEGUN)
             if names - {"lost+found"} and BEGUN not in names:
@@ -194,7 +222,7 @@ def copied(before: int) -> None:
         raise Failure("what its image has there cannot be read")
 
 
-@contextmanager
+@contextlib.contextmanager
 def mounted(file: str, user: int) -> Iterator[int]:
     """A volume as a mount that is at no place yet, with the container's ids."""
     with tempfile.TemporaryDirectory(prefix="nospoon-volume-") as place:
