@@ -152,6 +152,23 @@ class VolumePromises:
         assert run("cat", f"{DATA}/sub/first") == "image\n"
         await machines.power(machine.shape.uuid, PowerCommand.OFF, PLAN)
 
+    async def test_what_a_guest_writes_is_not_taken_for_another_kind_of_file_system(
+        self, bench: Bench
+    ) -> None:
+        everything = rack_with_data(bench)
+        await make(bench, *everything)
+        machine = everything[-1]
+        assert isinstance(machine.shape, Machine)
+        files = list(Path(bench.pool_root).glob("*/*.volume"))
+        assert len(files) == 2
+        for each in files:
+            with each.open("r+b") as file:
+                file.seek(-1024, io.SEEK_END)
+                file.write(b"Intel Raid ISM Cfg Sig. 1.0.00")
+        power = bench.connection.machine_driver.power
+        await power(machine.shape.uuid, PowerCommand.ON, PLAN)
+        await power(machine.shape.uuid, PowerCommand.OFF, PLAN)
+
     async def test_a_volume_that_is_lost_or_too_small_is_said_at_the_start(
         self, bench: Bench, place: Path, images: dict[str, Path]
     ) -> None:

@@ -53,10 +53,11 @@ blocks=$(dumpe2fs -h "$1" 2>/dev/null |
   e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
   resize2fs "$1" >/dev/null 2>&1
 }
-mount -o loop,nodev,nosuid,noatime "$1" "$2"
+mount -t ext4 -o loop,nodev,nosuid,noatime "$1" "$2"
 """
 """Shell: mount a file system that has ended elsewhere: the mounts of a container do so a moment
-after its processes. It becomes as large as its file before.
+after its processes. It becomes as large as its file before. Its type is named, for a guest could
+write what mount(8) takes for another one, such as the end of a disk of a RAID.
 """
 
 

@@ -489,7 +489,7 @@ def make_volume(volume: Path, content: Path, size: int) -> None:
     mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1"
     mkdir -p -m 700 "$2"
     unshare --mount --propagation private sh -ec '
-      mount -o loop,nodev,noatime "$1" "$2"
+      mount -t ext4 -o loop,nodev,noatime "$1" "$2"
       rmdir "$2/lost+found"
       chmod 700 "$2"
       mkdir "$2/work"
@@ -531,7 +531,7 @@ def mount_root(engine: Engine, given: Start) -> None:
         raise EngineError(f"its root {volume} is gone")
     place.mkdir(mode=0o700, exist_ok=True)
     run("sh", "-ec", GROW, "sh", str(volume))
-    run("mount", "-o", "loop,nodev,noatime", str(volume), str(place))
+    run("mount", "-t", "ext4", "-o", "loop,nodev,noatime", str(volume), str(place))
 
 
 def unmount_root(volume: Path) -> None:

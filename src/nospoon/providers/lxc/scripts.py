@@ -98,7 +98,7 @@ truncate -s "$size" "$work/root"
 mkfs.ext4 -q -F -m 0 -O ^resize_inode -E "root_owner=$ids:$ids,nodiscard" "$work/root"
 mkdir "$work/mounted"
 unshare --mount --ipc --net --propagation private sh -ec '
-  mount -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
+  mount -t ext4 -o loop,nodev,nosuid,noexec "$1/root" "$1/mounted"
   cd "$1/mounted"
   exec lxc-usernsexec -m "u:0:$2:$3" -m "g:0:$2:$3" -- python3 -I -S -c "$5" <"$4"
 ' sh "$work" "$ids" "$count" "$image" "$6"
@@ -172,7 +172,7 @@ if [ "$blocks" -lt "$(($(stat -c %s "$volume") - 4096))" ]; then
   resize2fs "$volume" >/dev/null 2>&1
 fi
 exec unshare --mount --propagation private sh -ec '
-  mount -o loop,nodev,noatime "$2" "$1/rootfs"
+  mount -t ext4 -o loop,nodev,noatime "$2" "$1/rootfs"
   if [ -e "$1/seed.json" ]; then (
     cd "$1/rootfs"
     exec unshare --ipc --net lxc-usernsexec -m "u:0:$3:$4" -m "g:0:$3:$4" -- \\
@@ -186,9 +186,10 @@ exec unshare --mount --propagation private sh -ec '
   exit 1
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
 """
-"""Shell: start a container on its root. The monitor keeps the mount namespace alive. Its log
-is kept where a start fails. After that it is a megabyte in that namespace: a guest that reboots on
-and on, and users of the host who ask the monitor for what it refuses them, add a line each time.
+"""Shell: start a container on its root, of which a guest does not choose the type (`attaching`).
+The monitor keeps the mount namespace alive. Its log is kept where a start fails. After that it is a
+megabyte in that namespace: a guest that reboots on and on, and users of the host who ask the
+monitor for what it refuses them, add a line each time.
 """
 
 KILL = """
