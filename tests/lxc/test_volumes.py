@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +59,22 @@ def rack_with_data(bench: Bench, mount: str = DATA) -> tuple[Resource, ...]:
     disks = (*rack.machine.shape.disks, MachineDisk("m0-1", "virtio", "", mount=mount))
     machine = replace(rack.machine, shape=replace(rack.machine.shape, disks=disks))
     return rack.pool, rack.image, rack.blank, data, machine
+
+
+@contextlib.contextmanager
+def attached(file: Path) -> Iterator[None]:
+    """As a file system is that has not ended yet."""
+    attach = ["losetup", "--find", "--show", str(file)]
+    loop = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        yield
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=True)
+
+
+def superblock(file: Path) -> bytes:
+    """Of ext4 (ext4(5), disk layout: 1,024 bytes at 1,024)."""
+    return file.read_bytes()[1024:2048]
 
 
 async def upgrade(bench: Bench, machine: Resource, place: Path, images: dict[str, Path]) -> None:
@@ -167,6 +184,28 @@ class VolumePromises:
                 file.write(b"Intel Raid ISM Cfg Sig. 1.0.00")
         power = bench.connection.machine_driver.power
         await power(machine.shape.uuid, PowerCommand.ON, PLAN)
+        await power(machine.shape.uuid, PowerCommand.OFF, PLAN)
+
+    async def test_a_root_that_grows_is_not_repaired_before_it_has_ended_elsewhere(
+        self, bench: Bench
+    ) -> None:
+        everything = rack_with_data(bench)
+        await make(bench, *everything)
+        root, machine = everything[2], everything[-1]
+        assert isinstance(root.shape, Volume)
+        assert isinstance(machine.shape, Machine)
+        (file,) = Path(bench.pool_root).glob(f"*/{root.key.name}.volume")
+        power = bench.connection.machine_driver.power
+        with attached(file):
+            before = superblock(file)
+            larger = replace(root, shape=replace(root.shape, size=root.shape.size + 8 * MEBI))
+            driver = bench.connection.drivers[Kind.VOLUME]
+            await driver.change(await found(bench, root), larger, bench.tag)
+            with pytest.raises(ProviderError, match="mounted elsewhere"):
+                await power(machine.shape.uuid, PowerCommand.ON, PLAN)
+            assert superblock(file) == before
+        await power(machine.shape.uuid, PowerCommand.ON, PLAN)
+        assert superblock(file) != before
         await power(machine.shape.uuid, PowerCommand.OFF, PLAN)
 
     async def test_a_volume_that_is_lost_or_too_small_is_said_at_the_start(

@@ -73,11 +73,18 @@ GROW = """
 blocks=$(dumpe2fs -h "$1" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
 [ "$blocks" -ge "$(($(stat -c %s "$1") - 4096))" ] || {
+  for turn in $(seq 100); do
+    [ -n "$(losetup -j "$1")" ] || break
+    sleep 0.1
+  done
+  [ -z "$(losetup -j "$1")" ] || { echo "its root is mounted elsewhere" >&2; exit 1; }
   e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
   resize2fs "$1" >/dev/null 2>&1
 }
 """
-"""Shell: a file system becomes as large as its file."""
+"""Shell: a file system becomes as large as its file, when its mount before has ended: that does so
+a moment after the processes of its container.
+"""
 
 
 class Nic(TypedDict):

@@ -149,14 +149,6 @@ Devices and FIFOs are left out: a container gets its /dev by liblxc. Of extended
 capabilities are set.
 """
 
-GROW_ROOT = """
-truncate -s "$2" "$1"
-[ -z "$3" ] || exit 0
-e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
-resize2fs "$1" >/dev/null 2>&1
-"""
-"""Shell: a root that is larger. That of a container that runs ("$3") gets it at its next start."""
-
 START = """
 directory=$1 volume=$2 ids=$3 count=$4 seed=$5 records=$6
 pool=$(dirname "$directory") name=$(basename "$directory")
@@ -168,6 +160,11 @@ mkdir -p -m 700 "$directory/said"
 blocks=$(dumpe2fs -h "$volume" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
 if [ "$blocks" -lt "$(($(stat -c %s "$volume") - 4096))" ]; then
+  for turn in $(seq 100); do
+    [ -n "$(losetup -j "$volume")" ] || break
+    sleep 0.1
+  done
+  [ -z "$(losetup -j "$volume")" ] || { echo "its root is mounted elsewhere" >&2; exit 1; }
   e2fsck -f -p "$volume" >/dev/null || [ $? -le 1 ]
   resize2fs "$volume" >/dev/null 2>&1
 fi
@@ -187,7 +184,8 @@ exec unshare --mount --propagation private sh -ec '
 ' sh "$directory" "$volume" "$ids" "$count" "$seed" "$pool" "$name"
 """
 """Shell: start a container on its root, of which a guest does not choose the type (`attaching`).
-The monitor keeps the mount namespace alive. Its log is kept where a start fails. After that it is a
+One whose file has grown grows when its mount before has ended, a moment after its processes. The
+monitor keeps the mount namespace alive. Its log is kept where a start fails. After that it is a
 megabyte in that namespace: a guest that reboots on and on, and users of the host who ask the
 monitor for what it refuses them, add a line each time.
 """

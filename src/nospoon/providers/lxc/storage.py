@@ -12,7 +12,7 @@ from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, V
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers import volumes
-from nospoon.providers.containers.records import Seen, record
+from nospoon.providers.containers.records import record
 from nospoon.providers.containers.storage import Files, there, user_of
 from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Ids
@@ -97,7 +97,7 @@ class VolumeDriver(Files):
             else:
                 ids = Ids(*found.ids)
             if found is not None and size is not None and size != volume.size:
-                await self._resize(seen, resource, path, size)
+                await self._resize(resource, path, size)
             text = record(name, tag, volume, ids=(ids.first, ids.count))
             await self.host.write(f"{path}.json", text)
 
@@ -113,15 +113,15 @@ class VolumeDriver(Files):
                 "`size` large enough for it.",
             ) from error
 
-    async def _resize(self, seen: Seen, resource: Resource, path: str, before: int) -> None:
+    async def _resize(self, resource: Resource, path: str, before: int) -> None:
+        """The file; what is in it grows at the container's next start."""
         assert isinstance(resource.shape, Volume)
         if resource.shape.size < before:
             raise ProviderError(
                 f"{resource.key} cannot shrink from {before} to {resource.shape.size} bytes",
                 hint="Remove the node and make it again.",
             )
-        user = user_of(seen, path)
-        await self.host.sh(scripts.GROW_ROOT, path, str(resource.shape.size), user)
+        await self.host.sh('truncate -s "$2" "$1"', path, str(resource.shape.size))
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
