@@ -149,6 +149,10 @@ def test_what_comes_from_the_flavor_is_refused_there() -> None:
             "nodes[0].disks[1].mount: /sys/a is filled by the kernel",
         ),
         (
+            "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /var/lib}]}",
+            "nodes[0].disks[1].mount: /var/lib has what cloud-init is given at each start",
+        ),
+        (
             "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /a/../b}]}",
             "nodes[0].disks[1].mount: ",
         ),

@@ -25,6 +25,8 @@ _NO_DISK = "its root is a directory of its host, not a disk"
 _NO_MOUNT = "its guest mounts its disks"
 KERNELS = ("/proc", "/sys", "/dev", "/run")
 """Directories of a container that its kernel and its init fill."""
+SEED = PurePosixPath("/var/lib/cloud/seed/nocloud")
+"""It is in a container's root, where a volume would hide what changes in it."""
 REFUSED: Mapping[NodeKind, Reasons] = {
     NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys", "rollback"), _DEPLOYED),
     NodeKind.VM: {
@@ -154,6 +156,9 @@ def _volumes(path: Path, disks: Sequence[DiskSection]) -> Iterator[Complaint]:
                for each in KERNELS):  # fmt: skip
             message = f"{disk.mount} is filled by the kernel and the init of a container"
             yield Complaint((*at, "mount"), message, "Name a directory of its root")
+        if place == SEED or place in SEED.parents:
+            message = f"{disk.mount} has what cloud-init is given at each start ({SEED})"
+            yield Complaint((*at, "mount"), message, "Name directories in it, without that one")
         for other, which in places.items():
             if place == other or place in other.parents or other in place.parents:
                 message = f"{disk.mount} and {other} (disk {which}) are in one another"
