@@ -153,6 +153,14 @@ def test_what_comes_from_the_flavor_is_refused_there() -> None:
             "nodes[0].disks[1].mount: /var/lib has what cloud-init is given at each start",
         ),
         (
+            "{kind: container, disks: [{image: r}, {size: 1KiB, mount: /a}]}",
+            "nodes[0].disks[1].size: expected at least 1MiB, got 1024 bytes",
+        ),
+        (
+            "{kind: container, disks: [{image: r, size: 1KiB}]}",
+            "nodes[0].disks[0].size: expected at least 1MiB, got 1024 bytes",
+        ),
+        (
             "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /a/../b}]}",
             "nodes[0].disks[1].mount: ",
         ),

@@ -25,6 +25,8 @@ _NO_DISK = "its root is a directory of its host, not a disk"
 _NO_MOUNT = "its guest mounts its disks"
 KERNELS = ("/proc", "/sys", "/dev", "/run")
 """Directories of a container that its kernel and its init fill."""
+SMALLEST = 1 << 20
+"""Bytes of a file system: mkfs.ext4 makes none of less than a tenth of that."""
 SEED = PurePosixPath("/var/lib/cloud/seed/nocloud")
 """It is in a container's root, where a volume would hide what changes in it."""
 REFUSED: Mapping[NodeKind, Reasons] = {
@@ -141,6 +143,9 @@ def _volumes(path: Path, disks: Sequence[DiskSection]) -> Iterator[Complaint]:
     places: dict[PurePosixPath, int] = {}
     for number, disk in enumerate(disks):
         at, place = (*path, "disks", number), PurePosixPath(disk.mount)
+        if disk.size is not None and disk.size < SMALLEST:
+            message = f"expected at least 1MiB, got {disk.size} bytes"
+            yield Complaint((*at, "size"), message, "A file system needs room")
         if number == 0 and disk.mount:
             yield Complaint((*at, "mount"), "the first disk of a container is its root", "Drop it")
         if number == 0:
