@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -427,6 +428,15 @@ def test_orphans_that_were_adopted_are_released_and_not_removed(rack: Rack, doma
     rack.names.remove(name)
 
 
+@contextlib.contextmanager
+def logged_in(url: str, password: str) -> Iterator[sushy.Sushy]:
+    """Its session ends here: sushy would end it when Python looks for garbage, in the midst of any
+    later test, for which it asks a server that is gone ten times.
+    """
+    with sushy.auth.SessionOrBasicAuth(username="admin", password=password) as login:
+        yield sushy.Sushy(url, auth=login)
+
+
 @pytest.mark.libvirt
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside sushy-emulator"])
 def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account(
@@ -462,10 +472,9 @@ def test_what_virtualbmc_served_is_served_at_the_same_port_with_the_same_account
     until(lambda: "Power is on" in rack.ipmitool(bmc, "chassis", "power", "status"))
     if beside:
         root = f"http://127.0.0.1:{redfish}"
-        system = sushy.Sushy(root, username="admin", password="secret").get_system(
-            f"/redfish/v1/Systems/{domain.uuid}"
-        )
-        system.reset_system(sushy.RESET_FORCE_OFF)
+        with logged_in(root, "secret") as client:
+            system = client.get_system(f"/redfish/v1/Systems/{domain.uuid}")
+            system.reset_system(sushy.RESET_FORCE_OFF)
         until(lambda: domain.state == "shut off")
 
 
@@ -645,13 +654,12 @@ def test_scripts_that_give_machines_to_bare_metal_operators_run_as_they_are(
     rack.run("import", "--from", "sushy-tools", "--name", name, "-o", file, str(config))
     rack.run("up", "--yes", file)
     root = f"http://127.0.0.1:{redfish}"
-    system = sushy.Sushy(root, username="admin", password="password").get_system(
-        f"/redfish/v1/Systems/{domain.uuid}"
-    )
-    system.reset_system(sushy.RESET_FORCE_OFF)
+    with logged_in(root, "password") as client:
+        system = client.get_system(f"/redfish/v1/Systems/{domain.uuid}")
+        system.reset_system(sushy.RESET_FORCE_OFF)
     until(lambda: domain.state == "shut off")
-    with pytest.raises(sushy.exceptions.AccessError):
-        sushy.Sushy(root, username="admin", password="guess").get_system_collection()
+    with pytest.raises(sushy.exceptions.AccessError), logged_in(root, "guess") as client:
+        client.get_system_collection()
 
 
 @pytest.mark.libvirt
