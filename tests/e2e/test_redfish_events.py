@@ -77,7 +77,7 @@ def test_a_subscription_survives_the_sudden_end_of_the_daemon(rack: Rack) -> Non
         kill(rack.daemon_pid(), SIGKILL)
         rack.run("node", "power", "node-1", "on")
         rack.run("node", "power", "node-0", "on")
-        token, event = told.get(timeout=20)
+        token, event = told.get(timeout=240)
         assert (token, event["Context"]) == ("s3cret-token", "after")
         (record, *_) = event["Events"]
         assert record["MessageId"] == "ResourceEvent.1.3.ResourcePoweredOn"
