@@ -37,7 +37,7 @@ COMMANDS = {
     "host": "Hosts: check what they have of what is needed there, and prepare them.",
     "orphans": "List what nospoon made and no cluster knows any more; remove it.",
     "recover": "Rebuild a lost store from what is on the hosts.",
-    "service": "Services of VMs and containers: list, logs, restart, upgrade.",
+    "service": "Services of VMs and containers: list, logs, upgrade, rollback.",
     "image": "Images: build, load into nospoon or Glance, list, show, remove.",
     "snapshot": "Snapshots of a whole cluster: create, list, restore, delete.",
     "operation": "Long work: list, show, watch, cancel.",
