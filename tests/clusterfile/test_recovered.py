@@ -11,6 +11,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file, with_more
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Key, Kind, MachineDisk, Observed, OwnerTag, Volume
 from nospoon.testing.probed import MACHINE
 
@@ -44,6 +45,19 @@ def test_disks_of_a_recovered_file_are_what_they_were() -> None:
     ]
     assert [each.size for each in node.disks] == [1 << 30, 1 << 30, 1 << 30, 0]
     assert (node.disks[3].volume, node.disks[3].format) == ("pool/theirs", "raw")
+
+
+def test_a_recovered_file_of_a_container_with_a_volume_can_be_read() -> None:
+    """Its image is not seen, without which it is of no kind."""
+    disks = (MachineDisk("n-0", "virtio", "A"), MachineDisk("n-1", "virtio", "", mount="/srv"))
+    shape = replace(MACHINE, kind=NodeKind.CONTAINER, disks=disks)
+    machine = Observed(Key(Kind.MACHINE, "h", "n"), shape, TAG)
+    volumes = [
+        Observed(Key(Kind.VOLUME, "h", disk.volume), Volume("pool", 1 << 30), TAG) for disk in disks
+    ]
+    text = cluster_file("c", ID, [Host("h")], [machine, *volumes], no_login)
+    (node,) = load(text, file="c.yaml").nodes
+    assert [each.size for each in node.disks] == [1 << 30, 1 << 30]
 
 
 def test_a_recovered_file_takes_in_what_another_look_found() -> None:

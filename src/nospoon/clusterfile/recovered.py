@@ -233,8 +233,8 @@ def _disk(disk: MachineDisk, size: int) -> str | dict[str, object]:
     """What it is: its size alone, where the rest is the usual."""
     written = f"{size}B" if size % 1024 else f"{size >> 10}KiB"
     what = {"volume": disk.volume, "format": disk.format} if disk.existing else {"size": written}
-    if disk.mount:
-        return {**what, "mount": disk.mount}
+    if disk.mount:  # of a container, which a node is only with its image
+        return written
     rotational = {"rotational": disk.rotation_rate > 1} if disk.rotation_rate else {}
     usual = DiskSection(image="any")
     unusual = {
