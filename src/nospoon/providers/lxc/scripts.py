@@ -200,21 +200,27 @@ runs() {
 ! runs || lxc-stop -P "$pool" -n "$name" -k || :
 for turn in $(seq 200); do runs || break; sleep 0.05; done
 ! runs || { echo "it does not end" >&2; exit 1; }
+base=$(sed -n 's/^0:://p' /proc/1/cgroup)
+base=${base%/init.scope} base=${base%/}
+groups() {
+  for group in lxc.payload.$name lxc.monitor.$name; do
+    for each in "/sys/fs/cgroup/$group" /sys/fs/cgroup/*/"$group" \\
+      "/sys/fs/cgroup$base/$group" /sys/fs/cgroup/*"$base/$group"; do
+      [ ! -d "$each" ] || echo "$each"
+    done
+  done
+}
 for turn in $(seq 100); do
-  left=$(find /sys/fs/cgroup/lxc.monitor.$name /sys/fs/cgroup/*/lxc.monitor.$name \\
-    /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
-    -name cgroup.procs -exec cat {} + 2>/dev/null | grep -vx 0 | sort -u) || :
+  left=$(for each in $(groups); do
+    find "$each" -name cgroup.procs -exec cat {} + 2>/dev/null || :
+  done | grep -vx 0 | sort -u) || :
   [ -n "$left" ] || break
   [ "$turn" -lt 20 ] || kill -9 $left 2>/dev/null || :
   sleep 0.05
 done
 for turn in $(seq 100); do
-  left=
-  for each in /sys/fs/cgroup/lxc.payload.$name /sys/fs/cgroup/*/lxc.payload.$name \\
-    /sys/fs/cgroup/lxc.monitor.$name /sys/fs/cgroup/*/lxc.monitor.$name; do
-    [ ! -d "$each" ] || find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || left=$each
-  done
-  [ -n "$left" ] || break
+  for each in $(groups); do find "$each" -depth -type d -exec rmdir {} + 2>/dev/null || :; done
+  [ -n "$(groups)" ] || break
   sleep 0.05
 done
 rm -f "$directory/pid" "$directory/live.json"
@@ -222,7 +228,8 @@ rm -f "$directory/pid" "$directory/live.json"
 """Shell: end a container, and return when its monitor has ended, and with it mounts and links. Of
 one whose monitor was killed, control groups are left, which go as well, with the processes in them:
 init can take back that it is to end with its monitor (PR_SET_PDEATHSIG), and a container that no
-one sees would go on. A group is busy until its last process has wholly ended, some time after it is
-not listed there any more. A monitor whose start failed, or was not seen, gets a second to end by
-itself.
+one sees would go on. They are below the group of the host's first process, as liblxc has it,
+without systemd's init.scope. A group is busy until its last process has wholly ended, some time
+after it is not listed there any more. A monitor whose start failed, or was not seen, gets a second
+to end by itself.
 """
