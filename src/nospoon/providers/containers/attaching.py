@@ -169,11 +169,10 @@ class Inside:
         def work() -> None:
             self.enter()
             os.fchdir(directory(place))
-            has = list(Path().iterdir())
-            names, begun = {each.name for each in has}, Path(BEGUN)
-            if names - {"lost+found"} and BEGUN not in names:
+            begun = Path(BEGUN)
+            if not begun.exists() and has_content(each.name for each in os.scandir()):
                 return
-            for each in has:
+            for each in list(Path().iterdir()):
                 if each != begun:
                     remove(each)
             begun.touch(mode=0o600)
@@ -181,6 +180,11 @@ class Inside:
             begun.unlink()
 
         apart(work)
+
+
+def has_content(names: Iterator[str]) -> bool:
+    """Of a volume. It may have millions of files, of which no more are read than are needed."""
+    return any(name not in ("lost+found", BEGUN) for name in names)
 
 
 def remove(path: Path) -> None:
