@@ -138,6 +138,13 @@ def test_one_former_root_is_kept_a_node() -> None:
     assert gone == {"n-0", "a"}
 
 
+def test_what_stays_as_it_is_in_an_up_of_other_nodes_is_not_said() -> None:
+    roots = with_roots(desired("a"), upgraded(), [NODE], targets=("m",))
+    assert (root_of(roots), roots.notes) == ("n-0", ())
+    named = with_roots(desired("a"), upgraded(), [NODE], targets=("m", "n"))
+    assert len(named.notes) == 2
+
+
 def test_who_wants_none_keeps_none() -> None:
     bare = replace(NODE, keeps_root=False)
     roots = with_roots(desired("b"), upgraded(), [bare])

@@ -11,7 +11,7 @@ which no disk has.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nospoon.model.cluster import Node
@@ -34,9 +34,15 @@ class Roots:
 
 
 def with_roots(
-    desired: Mapping[Key, Resource], observed: Iterable[Observed], nodes: Iterable[Node]
+    desired: Mapping[Key, Resource],
+    observed: Iterable[Observed],
+    nodes: Iterable[Node],
+    *,
+    targets: Collection[str] = (),
 ) -> Roots:
-    """Machines on the root of their image, be it a former one, and the former ones that stay."""
+    """Machines on the root of their image, be it a former one, and the former ones that stay.
+    `targets`: nodes of which something is said, where not of all.
+    """
     rooted = {node.name: node for node in nodes if node.kind is not NodeKind.BAREMETAL}
     if not rooted:
         return Roots(desired)
@@ -49,7 +55,7 @@ def with_roots(
     ]
     for key, node in machines:
         said, is_former = _settle(result, key, node, there)
-        notes += said
+        notes += said if not targets or node.name in targets else []
         returns += [node.name] if is_former else []
     return Roots(result, tuple(notes), tuple(returns))
 

@@ -340,7 +340,11 @@ class Planner:
             seen.owner, resolve, cluster, seen.id, allocations, around
         )
         roots = await self.workers.run(
-            seen.owner, with_roots, resolved, seen.observed, cluster.nodes
+            seen.owner,
+            partial(with_roots, targets=request.targets),
+            resolved,
+            seen.observed,
+            cluster.nodes,
         )
         desired = roots.desired
         neighbours = await self._neighbours(seen.id, request.caller.uid)
