@@ -126,9 +126,9 @@ def judge(requires: Element, offer: Offer) -> Verdict:
     return Verdict(Answer.NO_FLAVOR, reasons=reasons)
 
 
-def _other_disks(requires: Element, offer: Offer) -> Iterator[SizeOffered]:
-    """Flavors with disks of other sizes, of which one may be what a filter asks for: those around
-    each size in it, in whole GiB.
+def sizes_tried(requires: Element) -> list[int]:
+    """Bytes of disks, of which one may be what a filter asks for: those around each size in it, in
+    whole GiB.
     """
     wanted = set[int]()
     for element in requires.walk():
@@ -137,8 +137,14 @@ def _other_disks(requires: Element, offer: Offer) -> Iterator[SizeOffered]:
             factor = UNITS.get(element.attributes.get("units", "bytes"), 1)
             whole = int(value) * factor // GIB * GIB if value.isdecimal() else 0
             wanted |= {whole - GIB, whole, whole + GIB}
+    return sorted(wanted)
+
+
+def _other_disks(requires: Element, offer: Offer) -> Iterator[SizeOffered]:
+    """Flavors with disks of other sizes."""
+    wanted = sizes_tried(requires)
     for each in offer.flavors:
-        for size in sorted(wanted):
+        for size in wanted:
             if offer.minimum_disk <= size <= offer.largest_disk and size != each.disk:
                 yield replace(each, id=f"{each.id}{OTHER_DISK}{size:020}", disk=size)
 

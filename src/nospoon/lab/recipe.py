@@ -119,8 +119,9 @@ def _of_its_arch(recipe: Recipe, offer: Offer) -> Offer:
     usual = [each for each in offer.flavors if each.arch == USUAL_ARCH]
     if not named and usual:
         return replace(offer, flavors=tuple(usual))
-    fit = (each for each in offer.flavors if not any(wrong_arch(recipe.at, each.arch)))
-    return replace(offer, flavors=tuple(fit))
+    arches = {each.arch for each in offer.flavors}
+    fit = {each for each in arches if not any(wrong_arch(recipe.at, each))}
+    return replace(offer, flavors=tuple(each for each in offer.flavors if each.arch in fit))
 
 
 def wrong_arch(recipe: Element, arch: str) -> Iterator[Reason]:

@@ -12,16 +12,18 @@ from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.compare import Op
 from nospoon.lab.element import Element
-from nospoon.lab.filter import GIB, MOST_REASONS, Offer, Reason, Verdict
+from nospoon.lab.filter import GIB, MOST_REASONS, Offer, Reason, Verdict, sizes_tried
 from nospoon.lab.match import mismatches
-from nospoon.lab.recipe import Recipe, verdict, wrong_arch
+from nospoon.lab.recipe import DISTRO, Recipe, verdict, wrong_arch
 from nospoon.lab.scheduler import fits_ever
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.host_facts import SizeOffered
-from nospoon.model.lab import Lab
+from nospoon.model.lab import Disks, Lab
 
 MOST_COMPARED = 4_000_000
-"""Elements of filters, times machines and flavors: some ten seconds of a thread."""
+"""Elements of filters, times machines and flavors, each with all disks that are tried: some ten
+seconds of a thread.
+"""
 MOST_ANSWERS = 20_000
 """Recipes times labs: each has an answer. So many reasons they have together, or one each."""
 
@@ -55,7 +57,6 @@ def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
     it in a thread: a request may be long.
     """
     sets = read_asked(data, file=file)
-    each = sum(len(known.lab.machines) + len(known.lab.flavors) + 1 for known in labs)
     recipes = [recipe for asked in sets for recipe in asked.recipes]
     if len(recipes) * len(labs) > MOST_ANSWERS:
         raise TooLarge(
@@ -63,15 +64,46 @@ def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:
             "comparisons may be made",
             hint="Submit fewer recipes at a time, or name one lab (`--lab`).",
         )
-    elements = sum(_cost(element) for recipe in recipes for element in recipe.requires.walk())
-    if elements * each > MOST_COMPARED:
+    offered = [_offered(known.lab) for known in labs]
+    compared = sum(_comparisons(recipe, offered) for recipe in recipes)
+    if compared > MOST_COMPARED:
         raise TooLarge(
-            f"{elements} elements of filters would be compared with {each} machines and flavors: "
-            f"{MOST_COMPARED} comparisons may be made",
+            f"elements of filters would be compared {compared} times with machines, flavors and "
+            f"distributions: {MOST_COMPARED} comparisons may be made",
             hint="Submit fewer recipe sets at a time, or name one lab (`--lab`).",
         )
     most = max(1, min(MOST_REASONS, MOST_ANSWERS // max(1, len(recipes) * len(labs))))
     return [_judged(asked, labs, most) for asked in sets]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """With how much of a lab each element of a filter is compared, with how many flavors of each
+    size that is tried, and with how much each element of `distroRequires`.
+    """
+
+    machines: int
+    sized: int
+    distros: int
+
+
+def _offered(lab: Lab) -> _Offered:
+    arches = {each.arch for each in lab.flavors} | {each.arch for each in lab.machines}
+    return _Offered(
+        machines=len(lab.machines) + len(lab.flavors) + 1,
+        sized=len(lab.flavors) if lab.disks is Disks.ASKED else 0,
+        distros=len(lab.distros) + len(arches),
+    )
+
+
+def _comparisons(recipe: Recipe, offered: Sequence[_Offered]) -> int:
+    elements = sum(_cost(element) for element in recipe.requires.walk())
+    distro, sizes = recipe.at.find(DISTRO), len(sizes_tried(recipe.requires))
+    of_distro = sum(_cost(element) for element in distro.walk()) if distro is not None else 0
+    return sum(
+        elements * (each.machines + sizes * each.sized) + of_distro * each.distros
+        for each in offered
+    )
 
 
 def _cost(element: Element) -> int:
@@ -161,8 +193,9 @@ def _why_no_image(asked: Asked, distro: str) -> str:
 
 def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
     names, reasons = [], list[Reason]()
+    of_arch = {arch: [*wrong_arch(recipe.at, arch)] for arch in {m.arch for m in lab.machines}}
     for each in lab.machines:
-        wrong = [*wrong_arch(recipe.at, each.arch), *mismatches(recipe.requires, each, lab.name)]
+        wrong = [*of_arch[each.arch], *mismatches(recipe.requires, each, lab.name)]
         if not wrong:
             names.append(each.name)
         elif len(reasons) < MOST_REASONS:
