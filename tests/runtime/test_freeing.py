@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 
-from nospoon.runtime.freeing import BATCH, LONG, free
+from nospoon.runtime.freeing import BATCH, LONG, free, taken
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 
@@ -135,3 +136,51 @@ async def test_what_frames_of_an_error_hold_is_freed_while_others_have_their_tur
         gc.enable()
         workers.close()
     assert len(set(seen)) > len(entries) // BATCH, "a batch in each turn"
+
+
+class View(Mapping[str, object]):
+    """As `f_locals` from Python 3.13 on (PEP 667): no copy, and nothing is removed by it."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def __getitem__(self, name: str) -> object:
+        return self._frame.known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame.known)
+
+    def __len__(self) -> int:
+        return len(self._frame.known)
+
+
+class Frame:
+    """Of Python 3.13."""
+
+    def __init__(self, **known: object) -> None:
+        self.known = known
+        self.f_globals: dict[str, object] = {}
+
+    @property
+    def f_locals(self) -> View:
+        return View(self)
+
+    def clear(self) -> None:
+        self.known.clear()
+
+
+def test_what_frames_hold_is_taken_of_views_too() -> None:
+    frame = Frame(a=1, b=[2])
+    assert taken(cast("FrameType", frame)) == [1, [2]]
+    assert not frame.known
+
+
+def test_names_of_modules_stay() -> None:
+    """What is imported late may fail: the frame of its module is among those of the error."""
+    known: dict[str, object] = {}
+    source = "import sys\nframe = sys._getframe()\n"
+    exec(compile(source, "late", "exec"), known)
+    frame = known["frame"]
+    assert isinstance(frame, FrameType)
+    assert frame in taken(frame)
+    assert "sys" in known

@@ -44,14 +44,21 @@ async def free_frames(error: BaseException) -> None:
     """
     held = list[object]()
     for frame in _frames(error):
-        known = frame.f_locals
-        try:
-            frame.clear()
-        except RuntimeError:  # it runs
-            continue
-        held += known.values()
-        known.clear()
+        held += taken(frame)
     await free(held, deepest=DEEPEST_READ)
+
+
+def taken(frame: FrameType) -> list[object]:
+    """What a frame has names for, which it has no more then; [] of one that runs."""
+    known = frame.f_locals
+    values = list(known.values())
+    try:
+        frame.clear()
+    except RuntimeError:  # it runs
+        return []
+    if isinstance(known, dict) and known is not frame.f_globals:  # a copy, until Python 3.13
+        known.clear()
+    return values
 
 
 def _frames(error: BaseException | None) -> Iterator[FrameType]:
