@@ -279,6 +279,25 @@ def test_what_is_wrong_for_good_is_not_tried_again() -> None:
     assert labs.sets[found.id].result == "failed"
 
 
+def test_what_is_wrong_for_good_in_one_lab_is_tried_in_others_alone() -> None:
+    """A plan is refused where a region lacks what another has, or a distribution left the file."""
+    labs = scheduler()
+    labs.put_lab("west", replace(LAB, name="west"))
+    found = recipe_set(ONE)
+    run = replace(found.runs[0], options={"east": ONE, "west": ONE})
+    found = replace(found, runs=(run,), labs=("east", "west"))
+    labs.submit(found, 0)
+    places, now = list[str](), 0
+    while (made := labs.sets[found.id]).state is SetState.STARTING:
+        places.append(made.lab)
+        labs.not_started(found.id, "refused", now, again=False)
+        labs.removed(found.id, now)
+        now += 100
+        labs.decide(now)
+    assert places == ["east", "west"]
+    assert (made.state, made.result, made.why) == (SetState.ENDED, "failed", "refused")
+
+
 @pytest.mark.parametrize("when", ["queued", "starting", "running", "ending", "requeued"])
 def test_a_set_can_be_cancelled_at_any_moment(when: str) -> None:
     labs = scheduler(replace(LAB, limits=Limits(machines=1)))

@@ -291,15 +291,20 @@ class Scheduler:
                 return self.install_failed(set_id, recipe, report.why, now)
 
     def not_started(self, set_id: str, why: str, now: float, *, again: bool) -> list[Effect]:
-        """Its machines could not be made; `again`: they may be the next time."""
+        """Its machines could not be made; `again`: they may be there the next time, else in another
+        lab alone.
+        """
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
-        requeue = again and found.attempts < ATTEMPTS
+        labs = found.labs if again else tuple(key for key in found.labs if key != found.lab)
+        requeue = bool(labs) and found.attempts < ATTEMPTS
         runs = found.runs
         if not requeue:
             runs = tuple(replace(run, stage=Stage.FAILED, why=why, since=now) for run in runs)
         wait = BACKOFF * 2 ** (found.attempts - 1)
+        if requeue:
+            found = replace(found, labs=labs)
         found = replace(found, runs=runs, why=why, requeue=requeue, not_before=now + wait)
         return [Happened(set_id, -1, "not started", why), *self._end(found, "failed")]
 
