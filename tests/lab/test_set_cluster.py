@@ -105,6 +105,24 @@ def test_the_first_disk_has_the_size_that_was_asked_for() -> None:
         assert node.disks[0].bus == "sata"
 
 
+def test_texts_that_become_longer_than_a_file_may_have_them_are_refused() -> None:
+    """A tree's URL of 8,000 characters made two megabytes of user data for each recipe."""
+    base = file()
+    image = replace(IMAGE, tree=f"http://m/{'t' * 8000}", user_data="#!/bin/sh\n" + "{{tree}}" * 9)
+    long = replace(DEBIAN, cmdline="{{kickstart}} " * 120)
+    lab = lab_of(base, image, long, replace(long, name="ipxe", script="http://m/s"))
+    found = recipe_set(*(Asked("r", distro=each) for each in ("cloud", "debian", "ipxe")))
+    image_why, kernel_why = violations(found, lab, base)
+    assert image_why == (
+        "at most 65536 characters of user data are taken, and recipe 0 has 72091 of distribution "
+        "cloud"
+    )
+    assert kernel_why == (
+        "Linux takes at most 2048 characters of a command line, and recipe 1 has 2316 of "
+        "distribution debian"
+    )
+
+
 def test_a_recipes_own_text_is_the_user_data_of_an_image() -> None:
     own = "#cloud-config\nhostname: {{recipe}}\n"
     base = file("cluster: e\nflavors: {small: {}}\nlabs: {dev: {}}\nnodes: []\n")

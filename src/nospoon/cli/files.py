@@ -122,7 +122,7 @@ def _with_user_data(text: str, name: str, base: Path) -> str:
 
 def _content(path: Path) -> tuple[str, str]:
     """The text of a file of user data, or why there is none."""
-    from nospoon.clusterfile.fields import MOST_USER_DATA  # noqa: PLC0415  (imports pydantic)
+    from nospoon.model.cluster import MOST_USER_DATA  # noqa: PLC0415  (few commands need it)
 
     try:
         if path.stat().st_size > MOST_USER_DATA:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from nospoon.clusterfile.section import Text, parse_text, shown
+from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.destinations import LibvirtUri, SshDestination
 from nospoon.model.names import NAME_PATTERN
 from nospoon.protocols import checksums
@@ -324,8 +325,6 @@ def _text_like(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
-MOST_USER_DATA = 65536
-"""Characters of it."""
 USER_DATA_PATTERN = r"^(#|Content-Type:|MIME-Version:)"
 USER_DATA = re.compile(USER_DATA_PATTERN)
 """What cloud-init knows by its first line

@@ -18,6 +18,7 @@ from nospoon.lab.provision import (
 from nospoon.lab.work import RecipeSet, Run
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import (
+    MOST_USER_DATA,
     USUAL_NETWORK,
     Arch,
     BootProfile,
@@ -33,6 +34,8 @@ from nospoon.model.lab import Distro, Lab
 from nospoon.model.node_kind import NodeKind
 
 USUAL_DISK = Disk(size=10 << 30)
+MOST_WORDS = 2048
+"""Characters of a kernel's command line (COMMAND_LINE_SIZE): it does not see the rest."""
 
 
 def cluster_of(found: RecipeSet, lab: Lab, base: Cluster) -> Cluster:
@@ -67,11 +70,13 @@ def cluster_of(found: RecipeSet, lab: Lab, base: Cluster) -> Cluster:
 
 
 def violations(found: RecipeSet, lab: Lab, base: Cluster) -> Iterator[str]:
-    """Why a set has no such cluster: a flavor that is gone, or of which none or one can be made."""
+    """Why a set has no such cluster: a flavor that is gone, or of which none or one can be made, or
+    a text that has become too long.
+    """
     templates = {each.flavor: each for each in base.templates}
     unfit = {each.name: each.unfit for each in lab.flavors}
     macs = Counter[str]()
-    for run in found.runs:
+    for number, run in enumerate(found.runs):
         if run.size is None:
             continue
         flavor = run.size.flavor
@@ -84,10 +89,28 @@ def violations(found: RecipeSet, lab: Lab, base: Cluster) -> Iterator[str]:
         signed = template.arch is Arch.AARCH64 or template.firmware is Firmware.UEFI_SECURE
         if signed and distro is not None and distro.script:
             yield f"flavor {flavor} boots by signed GRUB, which runs no script ({distro.name})"
+        if distro is not None:
+            yield from _too_long(found, number, lab, distro, arch=str(template.arch))
         macs.update(nic.mac for nic in template.nics if nic.mac)
     for mac, count in macs.items():
         if count > 1:
             yield f"{count} machines of the set would have the MAC address {mac} of their flavor"
+
+
+def _too_long(
+    found: RecipeSet, number: int, lab: Lab, distro: Distro, *, arch: str
+) -> Iterator[str]:
+    """What a file may not have as long. A tree's URL may be filled in 256 times."""
+    if distro.image:
+        given = len(_given(found, number, lab, distro))
+        if given > MOST_USER_DATA:
+            most = f"at most {MOST_USER_DATA} characters of user data are taken"
+            yield f"{most}, and recipe {number} has {given} of distribution {distro.name}"
+    elif not distro.script:
+        given = len(cmdline(distro, found.runs[number], arch=arch))
+        if given > MOST_WORDS:
+            most = f"Linux takes at most {MOST_WORDS} characters of a command line"
+            yield f"{most}, and recipe {number} has {given} of distribution {distro.name}"
 
 
 def _with_disk(node: Node, size: int) -> Node:

@@ -350,6 +350,10 @@ class Credentials:
     pdu_secret: str = field(default="", repr=False)
 
 
+MOST_USER_DATA = 65536
+"""Characters of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CloudInit:
     """What cloud-init is given in a VM or container besides its name and addresses. `user_data` ""

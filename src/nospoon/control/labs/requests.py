@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nospoon.clusterfile.fields import MOST_USER_DATA, USER_DATA
+from nospoon.clusterfile.fields import USER_DATA
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import TooLarge
@@ -17,6 +17,7 @@ from nospoon.lab.match import mismatches
 from nospoon.lab.recipe import DISTRO, Recipe, verdict, wrong_arch
 from nospoon.lab.scheduler import fits_ever
 from nospoon.lab.work import Asked, Options, Run, Size
+from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks, Lab
 
