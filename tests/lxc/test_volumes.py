@@ -239,6 +239,10 @@ class VolumePromises:
         assert (await found(bench, data)).fault
         with pytest.raises(ProviderError, match=r"volume m0-1 at .*: the file .* is gone"):
             await power(machine.shape.uuid, PowerCommand.ON, PLAN)
+        gone = await found(bench, data)
+        await bench.connection.drivers[Kind.VOLUME].change(gone, data, bench.tag)
+        assert not (await found(bench, data)).fault
+        await power(machine.shape.uuid, PowerCommand.ON, PLAN)
         await remove_all(bench)
         assert left(place, bench) == []
 

@@ -129,6 +129,27 @@ def test_after_an_upgrade_and_a_rollback_there_is_nothing_to_do() -> None:
     assert planned(roots, upgraded()).empty
 
 
+def lost(there: list[Observed], name: str) -> list[Observed]:
+    return [replace(e, fault="its file is gone") if e.key.name == name else e for e in there]
+
+
+def test_a_root_or_volume_that_is_lost_is_made_again() -> None:
+    for name in ("n-1000", "n-1"):
+        there = lost(upgraded(), name)
+        roots = with_roots(desired("b"), there, [NODE])
+        (step,) = planned(roots, there).steps
+        assert (step.key.name, step.action, step.why) == (name, Action.CHANGE, "its file is gone")
+
+
+def test_no_node_returns_to_a_root_that_is_lost() -> None:
+    there = lost(upgraded(), "n-0")
+    roots = with_roots(desired("a"), there, [NODE])
+    assert (root_of(roots), roots.returns) == ("n-0", ())
+    assert actions(planned(roots, there)) == {("n-0", "change"), ("n", "replace")}
+    kept = with_roots(desired("b"), there, [NODE])
+    assert actions(planned(kept, there)) == {("n-0", "delete"), ("a", "delete")}
+
+
 def test_one_former_root_is_kept_a_node() -> None:
     roots = with_roots(desired("c"), upgraded(), [NODE])
     assert root_of(roots) == "n-2000"

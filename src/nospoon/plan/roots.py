@@ -62,8 +62,8 @@ def with_roots(
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """What is found: node -> its roots, those of one host before others; node -> the root that its
-    machine has; images.
+    """What is found: node -> its roots, those of one host before others, but for those that are
+    lost; node -> the root that its machine has; images.
     """
 
     roots: Mapping[str, list[Observed]]
@@ -77,7 +77,7 @@ class _There:
         images: dict[Key, Observed] = {}
         for each in observed:
             match each.shape:
-                case Volume(image=image) if image and number(each.key) % STRIDE == 0:
+                case Volume(image=i) if i and not each.fault and number(each.key) % STRIDE == 0:
                     if (node := whose(each.key)) in rooted:
                         roots[node].append(each)
                 case Machine(disks=(root, *_)) if each.key.name in rooted:

@@ -75,12 +75,13 @@ class Row:
 
 KINDS: Mapping[Kind, Row] = {
     Kind.POOL: Row(shape=Pool, repaired=True),
-    Kind.IMAGE: Row(shape=Image),
+    Kind.IMAGE: Row(shape=Image, repaired=True),
     Kind.NETWORK: Row(shape=Link, repaired=True, after_users=True),
     Kind.VOLUME: Row(
         shape=Volume,
         named=Named.NUMBERED,
         moves=True,
+        repaired=True,
         after_ironic=True,
         after_release=True,
         after_users=True,
