@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from nospoon.control.operations.work import Removal
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
-from nospoon.errors import Conflict, NotFound, Stale
+from nospoon.errors import Conflict, NotFound, Problem, SpecError, Stale
 from nospoon.model.cluster import Cluster
 from nospoon.model.principal import Principal
 from nospoon.model.resources import OwnerTag, Resource
+from nospoon.model.service import Service
 from nospoon.providers.simulated.drivers import SimulatedDriver
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.operations import OperationState
 
 STRANGE = 12345
@@ -36,6 +39,28 @@ async def test_nothing_is_begun_where_nothing_is_to_be_done(tmp_path: Path) -> N
         assert plan.empty
         assert operation is None
         assert len(await asking.daemon.operations.list(OWNER)) == 1
+
+
+async def test_a_cluster_whose_file_is_not_read_hides_the_services_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Planner.kept
+
+    def unreadable(planner: Planner, row: ClusterRow) -> Cluster:
+        if row.name == "c":
+            raise SpecError([Problem("c.yaml", 1, 1, "nodes", "it is of a later version")])
+        return replace(kept(planner, row), services=(Service("db", ("db",), unit="db"),))
+
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(file_of("a"))
+        await asking.up(file_of("db", cluster="d"))
+        monkeypatch.setattr(Planner, "kept", unreadable)
+        rows = await asking.controller.services.rows(Principal(OWNER), "")
+        assert sorted((each.cluster, each.service) for each in rows) == [("c", ""), ("d", "db")]
+        (why,) = (each.why for each in rows if not each.service)
+        assert "it is of a later version" in why
+        with pytest.raises(SpecError):
+            await asking.controller.services.rows(Principal(OWNER), "c")
 
 
 async def test_one_operation_of_a_cluster_at_a_time(

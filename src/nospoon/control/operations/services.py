@@ -7,6 +7,7 @@ from nospoon.control.fleet.owned import each_cluster, owned
 from nospoon.control.operations.health import AT_ONCE, HealthChecks
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.planning.planner import Planner
+from nospoon.errors import SpecError
 from nospoon.model.machine import PowerState
 from nospoon.model.principal import Principal
 from nospoon.model.rest.services import ServiceStatus
@@ -36,14 +37,18 @@ class Services:
 
     async def rows(self, caller: Principal, cluster: str) -> list[ServiceStatus]:
         """A row for each service on each of its nodes, of all of a user's clusters or of one. Who
-        lists them twice at a time waits: each is looked at. Raises `NotFound` and `SpecError`.
+        lists them twice at a time waits: each is looked at. Raises `NotFound`, and `SpecError` for
+        one whose file cannot be read; among all of them it has a row that says so.
         """
         async with self._turns.of(str(caller.uid)):
             if cluster:
                 return await self._of(await owned(self._database, owner=caller.uid, name=cluster))
             found: list[ServiceStatus] = []
             async for row in each_cluster(self._database, owner=caller.uid):
-                found += await self._of(row)
+                try:
+                    found += await self._of(row)
+                except SpecError as error:
+                    found.append(_unreadable(row, error))
             return found
 
     async def _of(self, row: ClusterRow) -> list[ServiceStatus]:
@@ -80,3 +85,11 @@ class Services:
             address=there.address if there is not None else "",
             after=list(service.after),
         )
+
+
+def _unreadable(row: ClusterRow, error: SpecError) -> ServiceStatus:
+    why = f"its file cannot be read: {error.problems[0]}"
+    return ServiceStatus(
+        service="", cluster=row.name, node="", kind="", power="", health="", why=why, unit="",
+        address="", after=(),
+    )  # fmt: skip

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """On one of its nodes. `health`: healthy, unhealthy, "" where nothing is looked at."""
+    """On one of its nodes. `health`: healthy, unhealthy, "" where nothing is looked at. `service`
+    "": the cluster's file cannot be read, and `why`.
+    """
 
     service: str
     cluster: str
