@@ -149,16 +149,23 @@ def test_what_comes_from_the_flavor_is_refused_there() -> None:
             "nodes[0].disks[1].mount: /sys/a is filled by the kernel",
         ),
         (
-            "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /var/lib}]}",
-            "nodes[0].disks[1].mount: /var/lib has what cloud-init is given at each start",
-        ),
-        (
             "{kind: container, disks: [{image: r}, {size: 1KiB, mount: /a}]}",
             "nodes[0].disks[1].size: expected at least 1MiB, got 1024 bytes",
         ),
         (
             "{kind: container, disks: [{image: r, size: 1KiB}]}",
             "nodes[0].disks[0].size: expected at least 1MiB, got 1024 bytes",
+        ),
+        (
+            "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /var/run/mysqld}]}",
+            "nodes[0].disks[1].mount: /var/run/mysqld is filled by the kernel",
+        ),
+        *(
+            (
+                f"{{kind: container, disks: [{{image: r}}, {{size: 1GiB, mount: {place}}}]}}",
+                f"nodes[0].disks[1].mount: {place} has what cloud-init is given",
+            )
+            for place in ("/var", "/var/lib", "/var/lib/cloud", "/var/lib/cloud/seed")
         ),
         (
             "{kind: container, disks: [{image: r}, {size: 1GiB, mount: /a/../b}]}",

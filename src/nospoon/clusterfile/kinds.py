@@ -23,12 +23,12 @@ _NO_IRONIC = "Ironic deploys bare metal alone"
 _NO_FIRMWARE = "it runs on the kernel of its host, without firmware"
 _NO_DISK = "its root is a directory of its host, not a disk"
 _NO_MOUNT = "its guest mounts its disks"
-KERNELS = ("/proc", "/sys", "/dev", "/run")
-"""Directories of a container that its kernel and its init fill."""
+KERNELS = ("/proc", "/sys", "/dev", "/run", "/var/run")
+"""What the kernel and the init of a container fill. The last one is a link to `/run`."""
 SMALLEST = 1 << 20
 """Bytes of a file system: mkfs.ext4 makes none of less than a tenth of that."""
-SEED = PurePosixPath("/var/lib/cloud/seed/nocloud")
-"""It is in a container's root, where a volume would hide what changes in it."""
+SEED = PurePosixPath("/var/lib/cloud")
+"""What nospoon writes there is of a root: a volume that is kept has what was written first."""
 REFUSED: Mapping[NodeKind, Reasons] = {
     NodeKind.BAREMETAL: dict.fromkeys(("image", "user_data", "ssh_keys", "rollback"), _DEPLOYED),
     NodeKind.VM: {
@@ -161,9 +161,9 @@ def _volumes(path: Path, disks: Sequence[DiskSection]) -> Iterator[Complaint]:
                for each in KERNELS):  # fmt: skip
             message = f"{disk.mount} is filled by the kernel and the init of a container"
             yield Complaint((*at, "mount"), message, "Name a directory of its root")
-        if place == SEED or place in SEED.parents:
-            message = f"{disk.mount} has what cloud-init is given at each start ({SEED})"
-            yield Complaint((*at, "mount"), message, "Name directories in it, without that one")
+        if place == SEED or place in SEED.parents or SEED in place.parents:
+            message = f"{disk.mount} has what cloud-init is given, which is written to each root"
+            yield Complaint((*at, "mount"), message, f"Name a directory beside {SEED}")
         for other, which in places.items():
             if place == other or place in other.parents or other in place.parents:
                 message = f"{disk.mount} and {other} (disk {which}) are in one another"
