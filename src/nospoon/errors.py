@@ -74,8 +74,8 @@ class SpecError(NospoonError):
 
 
 class PlanRefused(NospoonError):
-    """These hosts cannot provide what the file asks for. Of tens of thousands of reasons, the first
-    `MOST_REASONS` are kept, and how many more there are.
+    """These hosts cannot provide what the file asks for. The first 200 reasons are kept, and how
+    many more there are.
     """
 
     def __init__(self, reasons: Sequence[str]) -> None:

@@ -65,3 +65,11 @@ def test_no_text_is_a_code_block_by_its_indentation() -> None:
     """CommonMark §4.4: four blanks after an empty line."""
     lines = (ROOT / "docs/reference/file.md").read_text().splitlines()
     assert not [line for line in lines if line.startswith("    ")]
+
+
+@pytest.mark.parametrize("page", ["errors_page", "settings_page", "file_page", "rest_page"])
+def test_rows_of_tables_are_lines(page: str) -> None:
+    """The text of an error that has two lines ended its table."""
+    rows = [part for part in SCRIPT[page]() if part.startswith("|")]
+    assert rows
+    assert not [row for row in rows if "\n" in row]
