@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Node
 from nospoon.model.node_kind import NodeKind
@@ -209,3 +211,35 @@ def test_disks_of_other_numbers_and_blank_ones_are_no_roots() -> None:
     strange = found(volume("n-2", "b"), volume("n-1000", ""), volume("other-0", "b"))
     roots = with_roots(desired("b"), before() + strange, [NODE])
     assert root_of(roots) == "n-1000"
+
+
+def in_a_cloud(image: str, type_: str) -> dict[Key, Resource]:
+    """As the resolver says it: a server names its image."""
+    key = Key(Kind.IMAGE, "h", image)
+    shape = Image("", "a" * 64, "raw", 1 << 20, Firmware.BIOS, type_)
+    server = replace(machine(image), needs=(key,))
+    return {each.key: each for each in (Resource(key, shape), server)}
+
+
+@pytest.mark.parametrize("types", [("", "qemu"), ("qemu", "")])
+def test_a_server_in_a_cloud_stays_where_its_image_got_another_machine_type(
+    types: tuple[str, str],
+) -> None:
+    """Those of versions that sent none of it were to be made again, without what was on them."""
+    first, second = types
+    there, wanted = in_a_cloud("i", first), in_a_cloud("i-2", second)
+    roots = with_roots(wanted, found(*there.values()), [NODE])
+    assert roots.desired == there
+    needs = (Key(Kind.IMAGE, "h", "i-2"),)
+    beside = replace(machine("i-2"), key=Key(Kind.MACHINE, "h", "m"), needs=needs)
+    roots = with_roots({**wanted, beside.key: beside}, found(*there.values()), [NODE])
+    assert set(roots.desired) == {*there, *wanted, beside.key}, "others are made of it"
+
+
+def test_a_server_in_a_cloud_is_made_again_of_another_image() -> None:
+    there, wanted = in_a_cloud("i", ""), in_a_cloud("i-2", "")
+    key = Key(Kind.IMAGE, "h", "i-2")
+    shape = wanted[key].shape
+    assert isinstance(shape, Image)
+    wanted[key] = Resource(key, replace(shape, sha256="b" * 64))
+    assert with_roots(wanted, found(*there.values()), [NODE]).desired == wanted

@@ -6,6 +6,8 @@ the machine returns to it, with all that was on it. One former root is kept a no
 
 The first root of a node has the number 0, as its first disk has; others have multiples of `STRIDE`,
 which no disk has.
+
+In a cloud a root is no volume: its server is made of an image there, and names it.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ def with_roots(
         said, is_former = _settle(result, key, node, there)
         notes += said if not targets or node.name in targets else []
         returns += [node.name] if is_former else []
+    _keep_images(result, [key for key, _ in machines], there)
     return Roots(result, tuple(notes), tuple(returns))
 
 
@@ -166,6 +169,40 @@ def _rename(desired: dict[Key, Resource], machine: Key, before: Key, after: Key)
     shape = replace(user.shape, disks=(replace(root, volume=after.name), *others))
     needs = tuple(after if need == before else need for need in user.needs)
     desired[machine] = replace(user, shape=shape, needs=needs)
+
+
+def _keep_images(desired: dict[Key, Resource], machines: Iterable[Key], there: _There) -> None:
+    """In a cloud, the image of which a server was made, where another differs only in what chooses
+    the server's host: it has one, and all that is on its disks would be lost.
+    """
+    left = set[Key]()
+    for machine in machines:
+        resource = desired[machine]
+        assert isinstance(resource.shape, Machine), "keys of machines have their shapes"
+        if not resource.shape.disks:
+            continue
+        root, *others = resource.shape.disks
+        wanted = Key(Kind.IMAGE, machine.host, root.volume)
+        used = replace(wanted, name=there.used.get(machine.name, ""))
+        found, image = there.images.get(used), desired.get(wanted)
+        if found is None or image is None or used == wanted or not _are_alike(found, image):
+            continue
+        disks = (replace(root, volume=used.name), *others)
+        needs = tuple(used if each == wanted else each for each in resource.needs)
+        shape = replace(resource.shape, disks=disks)
+        desired[machine] = replace(resource, shape=shape, needs=needs)
+        desired.setdefault(used, replace(image, key=used, shape=found.shape))
+        left.add(wanted)
+    if left:
+        for key in left - {need for each in desired.values() for need in each.needs}:
+            del desired[key]
+
+
+def _are_alike(found: Observed, wanted: Resource) -> bool:
+    """Whether images are the same but for the type of the machines that they were loaded for."""
+    shapes = (found.shape, wanted.shape)
+    some = [replace(each, hypervisor_type="") for each in shapes if isinstance(each, Image)]
+    return some == [some[0]] * 2
 
 
 def _keep(
