@@ -163,8 +163,8 @@ async def extend(
 
 @router.get("/leases")
 async def leases(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
-    """The caller's leases while their sets have machines, a row each; `everyone`: all of labs that
-    the caller operates.
+    """The caller's leases while their sets have machines, a row each, the first 50,000; `everyone`:
+    all of labs that the caller operates.
     """
     return _json(await controller.labs.leases(caller, everyone=everyone))
 

@@ -47,7 +47,8 @@ from nospoon.store.operations import OperationRow
 
 MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
 """Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
-MOST_LEASES = 10_000
+MOST_LEASES = 50_000
+"""Of a list, which says nothing of more: a scheduler would take them for ended."""
 NORMAL_PRIORITY = PRIORITIES[NORMAL]
 """The highest of users who are no operators: others would wait for theirs."""
 encode = msgspec.json.encode
