@@ -69,6 +69,8 @@ def test_a_distribution_of_an_architecture_gets_a_flavor_of_it() -> None:
         ('<or><distro_arch value="s390x"/><distro_arch value="x86_64"/></or>', True),
         ('<or><distro_arch value="s390x"/><distro_arch value="ppc64"/></or>', False),
         ('<not><distro_arch value="s390x"/></not>', True),
+        ('<not><distro_arch value="i386"/></not>', True),  # x86_64 is left
+        ('<not><distro_arch op="like" value="%"/></not>', False),
         ('<not><distro_family value="F"/></not>', True),
         ("", True),
     ],

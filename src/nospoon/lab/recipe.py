@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nospoon.lab import grammar
@@ -127,7 +127,7 @@ def _of_its_arch(recipe: Recipe, offer: Offer) -> Offer:
 def wrong_arch(recipe: Element, arch: str) -> Iterator[Reason]:
     """Why a machine of this architecture does not run what a recipe has installed."""
     distro = recipe.find(DISTRO)
-    if distro is not None and not _runs(distro, runs_on(arch)):
+    if distro is not None and not any(_runs(distro, each) for each in runs_on(arch)):
         yield Reason(distro, f"it runs {' and '.join(runs_on(arch))}, which this does not allow")
 
 
@@ -136,17 +136,17 @@ def _of_recipe(recipe: Element, offer: Offer) -> Iterator[Reason]:
     if guest is not None:
         yield Reason(guest, "guest recipes need a physical machine to run on")
     distro = recipe.find(DISTRO)
-    if distro is not None and not any(_runs(distro, (each,)) for each in offer.arches):
+    if distro is not None and not any(_runs(distro, each) for each in offer.arches):
         why = f"dynamic machines run {' and '.join(offer.arches)}, which it does not allow"
         yield Reason(distro, why)
 
 
-def _runs(distro: Element, arches: Sequence[str]) -> bool:
-    """Whether a distribution may be for one of the architectures, whatever else it must be."""
-    inner = [_runs(each, arches) for each in distro.children]
+def _runs(distro: Element, arch: str) -> bool:
+    """Whether a distribution may be for an architecture, whatever else it must be."""
+    inner = [_runs(each, arch) for each in distro.children]
     match distro.name:
         case "distro_arch":
-            return _of_an_arch_here(distro, arches)
+            return _is_of(distro, arch)
         case "or":
             return any(inner) or not inner
         case "not":
@@ -156,10 +156,9 @@ def _runs(distro: Element, arches: Sequence[str]) -> bool:
             return all(inner)
 
 
-def _of_an_arch_here(arch: Element, arches: Sequence[str]) -> bool:
+def _is_of(element: Element, arch: str) -> bool:
     try:
-        op = Op.read(arch.attributes.get("op", "="))
+        op = Op.read(element.attributes.get("op", "="))
     except ValueError:
         return False
-    wanted = arch.attributes.get("value", "")
-    return any(holds(op, (each,), wanted) for each in arches)
+    return holds(op, (arch,), element.attributes.get("value", ""))
