@@ -187,6 +187,14 @@ def test_a_lab_may_take_the_size_of_a_disk_as_its_flavors(inner: str, left: str)
     assert names(inner, BY_DISK) == left.split()
 
 
+def test_a_reason_names_a_flavor_once_whatever_disks_are_tried() -> None:
+    inner = (
+        '<memory value="2048"/><cpu_count value="4"/><disk><size value="30" units="GiB"/></disk>'
+    )
+    (reason,) = judged(inner, replace(LAB, disks=Disks.ASKED)).reasons
+    assert "<memory> small; <cpu_count> large; <disk> tiny, small, medium, large" in reason.why
+
+
 ARM = replace(flavor("arm", 1024, 1, 20), arch="aarch64")
 BOTH = replace(LAB, flavors=(*FLAVORS, ARM))
 

@@ -186,9 +186,13 @@ class _Judge:
         return _Left(capable, ids, reasons)
 
     def _apart(self, element: Element, parts: Sequence[_Left]) -> str:
+        names = (
+            list(dict.fromkeys(flavor.name for flavor in self._usable if flavor.id in each.ids))
+            for each in parts
+        )
         leave = (
-            f"<{child.name}> {_listed([f.name for f in self._usable if f.id in each.ids])}"
-            for child, each in zip(element.children[:MOST_LISTED], parts, strict=False)
+            f"<{child.name}> {_listed(each)}"
+            for child, each in zip(element.children[:MOST_LISTED], names, strict=False)
         )
         return f"each of these has a flavor, but none has all: {'; '.join(leave)}"
 
