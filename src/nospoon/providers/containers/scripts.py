@@ -48,13 +48,15 @@ mv "$1.part" "$1"
 
 MAKE_VOLUME = """
 umask 077
+[ ! -e "$1" ] || { truncate -s ">$2" "$1"; exit 0; }
 rm -f "$1.part"
 truncate -s "$2" "$1.part"
 mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1.part"
 mv "$1.part" "$1"
 """
 """Shell: a file system in a file of so many bytes. What is in it belongs to ids as a container has
-them (`attaching`).
+them (`attaching`). One that is there is whole, and a container's data, whatever became of its
+record; it grows at the next start.
 """
 
 REMOVE_POOL = """
