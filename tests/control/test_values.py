@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,3 +73,24 @@ async def test_one_that_another_version_stored_says_so(tmp_path: Path) -> None:
         assert row is not None
         with pytest.raises(SpecError, match=r"recipe set 1\.1:1:1: it is in no file"):
             await asking.planner.stored_cluster(replace(row, desired=b""))
+
+
+async def test_what_an_earlier_version_stored_holds_where_its_file_is_refused(
+    tmp_path: Path,
+) -> None:
+    """Its labs were gone, and with them all of their leases."""
+    async with a_control_plane(tmp_path) as asking:
+        await up(asking, await value_of(asking, "n1"))
+        row = await asking.row()
+        assert row is not None
+        cipher = asking.daemon.cipher
+        text = zlib.decompress(cipher.decrypt_bytes(row.desired))
+        older = cipher.encrypt_bytes(zlib.compress(text.replace(b'"format": 3', b'"format": 2', 1)))
+        refused = cipher.encrypt("cluster: c\nodd: 1\n").decode()
+        found = asking.planner.kept(replace(row, desired=older, text=refused))
+        assert [node.name for node in found.nodes] == ["n1"]
+        accepted = cipher.encrypt(file_of("n2")).decode()
+        found = asking.planner.kept(replace(row, desired=older, text=accepted))
+        assert [node.name for node in found.nodes] == ["n2"], "the file says more"
+        with pytest.raises(SpecError, match="odd"):
+            asking.planner.kept(replace(row, desired=b"", text=refused))

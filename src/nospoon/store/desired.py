@@ -26,6 +26,10 @@ FORMAT = 3
 before are then made again from their files. Sets of labs have none since 3: what comes after has
 to read it.
 """
+OLDEST = 2
+"""What can be read where a file cannot be: sets of labs are made of no such value, which has no
+`templates`, and all else of it holds.
+"""
 LONG, MARK = 32, "~"
 """Characters of a text that is kept once, and what begins its place among those."""
 PIECE = 16 << 10
@@ -46,13 +50,15 @@ def packed(cluster: Cluster) -> bytes:
     return b"".join((*pieces, packer.flush()))
 
 
-def unpacked(kept: bytes) -> Cluster | None:
-    """None for b"", and for what a version with another format has packed."""
+def unpacked(kept: bytes, *, oldest: int = FORMAT) -> Cluster | None:
+    """None for b"", and for what a version with an older format than `oldest`, or with a newer one
+    than this has packed.
+    """
     if not kept:
         return None
     lines = map(json.loads, _lines(kept))
     form = next(lines)
-    if form["format"] != FORMAT:
+    if not oldest <= form["format"] <= FORMAT:
         return None
     texts = [next(lines) for _ in range(form["texts"])]
     head, hosts, *nodes = map(partial(_whole, texts=texts), lines)

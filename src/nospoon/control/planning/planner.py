@@ -94,7 +94,7 @@ from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-from nospoon.store.desired import unpacked
+from nospoon.store.desired import OLDEST, unpacked
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
@@ -165,18 +165,25 @@ class Planner:
         return self.logins.taken(load(text, file=file, default_uri=self._default_uri), owner)
 
     def kept(self, row: ClusterRow) -> Cluster:
-        """What the store keeps of a cluster; its file is read only where there is nothing else.
-        Run it in a worker. Raises `SpecError` for a file that an earlier version took.
+        """What the store keeps of a cluster; its file is read only where there is nothing else, or
+        what an earlier version kept, which is better than nothing where the file is refused now.
+        Run it in a worker. Raises `SpecError`.
         """
-        if row.desired:
-            found = unpacked(self._cipher.decrypt_bytes(row.desired))
-            if found is not None:
-                return found
+        kept = self._cipher.decrypt_bytes(row.desired) if row.desired else b""
+        found = unpacked(kept)
+        if found is not None:
+            return found
         text = self._cipher.decrypt(row.text.encode())
         if not text:
             message = "it is in no file, and stored in a form of another version of nospoon"
             raise SpecError([Problem(row.file, 1, 1, "", message)])
-        return self.read(row.file, text, row.owner)
+        try:
+            return self.read(row.file, text, row.owner)
+        except SpecError:
+            older = unpacked(kept, oldest=OLDEST)
+            if older is None:
+                raise
+            return older
 
     async def request_of(self, row: ClusterRow) -> Request:
         """What was asked for last, as its owner would ask for it again. Raises `SpecError`."""
