@@ -175,6 +175,38 @@ def test_extending_sets_or_adds_and_zero_ends() -> None:
     assert removals(labs.extend(found.id, 0, 70, add=False)) == [found.id]
 
 
+def test_a_lease_is_extended_and_ended_before_it_begins() -> None:
+    """While its set waits, is started, or is removed to be started again."""
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    first, second = (recipe_set(ONE, distro="debian") for _ in range(2))
+    for each in (first, second):
+        labs.submit(each, 0)
+    labs.extend(first.id, 50, 1, add=False)  # it is being started
+    labs.extend(second.id, 50, 1, add=True)
+    labs.started(first.id, 2)
+    labs.installed(first.id, 0, 3)
+    assert labs.sets[first.id].runs[0].expires == 3 + 50
+    labs.expire(53)
+    labs.removed(first.id, 54)
+    labs.not_started(second.id, "no host", 55, again=True)
+    labs.extend(second.id, 7, 56, add=True)
+    labs.removed(second.id, 57)
+    labs.expire(1000)
+    labs.started(second.id, 1001)
+    labs.installed(second.id, 0, 1002)
+    assert labs.sets[second.id].runs[0].expires == 1002 + 3600 + 50 + 7, "the lab's, and more"
+
+
+def test_an_extension_by_zero_ends_a_set_that_waits_or_is_started() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    first, second = recipe_set(ONE), recipe_set(ONE)
+    for each in (first, second):
+        labs.submit(each, 0)
+    assert events(labs.extend(second.id, 0, 1, add=False))[-1] == (-1, "ended")
+    assert removals(labs.extend(first.id, 0, 2, add=False)) == [first.id]
+    assert {each.result for each in labs.sets.values()} == {"expired"}
+
+
 def test_what_waits_in_one_lab_holds_up_no_other() -> None:
     """Any user may make a lab, and have sets wait there, in front of all others."""
     labs = scheduler()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from nospoon.lab.assign import Free, Grant, assign
 from nospoon.lab.work import (
     OVER,
+    UNLEASED,
     Options,
     RecipeSet,
     Report,
@@ -360,23 +361,36 @@ class Scheduler:
     def extend(
         self, set_id: str, seconds: float, now: float, *, add: bool, recipe: int | None = None
     ) -> list[Effect]:
-        """Leases end so many seconds from now, or later by them (`add`); 0 ends them now."""
+        """Leases end so many seconds from now, or later by them (`add`); 0 ends them now. A lease
+        that did not begin will be so long.
+        """
         found = self.sets.get(set_id)
-        if found is None or found.state in (SetState.ENDING, SetState.ENDED):
+        if found is None or found.over:
             return []
-        runs = []
         for number, run in enumerate(found.runs):
             if (recipe is not None and number != recipe) or run.over:
-                runs.append(run)
                 continue
-            if found.state is SetState.QUEUED:
-                asked = replace(run.asked, seconds=seconds + (run.asked.seconds if add else 0))
-                runs.append(replace(run, asked=asked))
-                continue
-            runs.append(replace(run, expires=(run.expires if add else now) + seconds))
-        self._save(replace(found, runs=tuple(runs)))
-        self._remember_deadlines(self.sets[set_id])
-        return [Happened(set_id, -1 if recipe is None else recipe, "extended"), *self.expire(now)]
+            if run.stage not in UNLEASED:
+                changed = replace(run, expires=(run.expires if add else now) + seconds)
+            elif seconds or add:
+                length = seconds + (self.seconds_of(found, run) if add else 0)
+                changed = replace(run, asked=replace(run.asked, seconds=length))
+            else:
+                changed = replace(run, stage=Stage.EXPIRED, since=now)
+            found = found.with_run(number, changed)
+        self._save(found)
+        self._remember_deadlines(found)
+        effects: list[Effect] = [Happened(set_id, -1 if recipe is None else recipe, "extended")]
+        if found.state is not SetState.RUNNING:
+            effects += self._end_if_over(set_id, "expired", now)
+        return [*effects, *self.expire(now)]
+
+    def seconds_of(self, found: RecipeSet, run: Run) -> float:
+        """Of a lease that did not begin: what was asked for, or what the lab has; of several that
+        may serve it, the first.
+        """
+        labs = (self.labs[key] for key in (found.lab, *found.labs) if key in self.labs)
+        return run.asked.seconds or next(labs, _GONE).lease
 
     def release(self, set_id: str, recipe: int | None, now: float) -> list[Effect]:
         """A lease, or all of a set, is over; the set ends with the last of them."""
@@ -617,7 +631,10 @@ class Scheduler:
             self._dequeue(found)
             self._save(replace(found, state=SetState.ENDED, result=result, ended=now))
             self._why.pop(set_id, None)
-            return [Happened(set_id, -1, "ended", result)]
+            return [Happened(set_id, -1, "ended", result), *self._decide(now)]
+        if found.state is SetState.ENDING:  # it would have been started again
+            self._save(replace(found, requeue=False, result=result, why=""))
+            return []
         worst = "failed" if any(run.stage is Stage.FAILED for run in found.runs) else result
         return self._end(found, worst)
 

@@ -42,6 +42,8 @@ class Stage(StrEnum):
 
 
 OVER = frozenset({Stage.RELEASED, Stage.FAILED, Stage.EXPIRED, Stage.CANCELLED})
+UNLEASED = frozenset({Stage.QUEUED, Stage.BUILDING})
+"""Stages before there is a lease, or a watchdog."""
 HOLDING = frozenset({SetState.STARTING, SetState.RUNNING, SetState.ENDING})
 """States in which a set has machines."""
 
@@ -166,6 +168,12 @@ class RecipeSet:
     @property
     def order(self) -> tuple[int, int]:
         return (-self.priority, self.number)
+
+    @property
+    def over(self) -> bool:
+        """Nothing is started of it any more."""
+        ending = self.state is SetState.ENDING and not self.requeue
+        return ending or self.state is SetState.ENDED
 
     def with_run(self, index: int, run: Run) -> RecipeSet:
         runs = (*self.runs[:index], run, *self.runs[index + 1 :])

@@ -27,7 +27,7 @@ from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.scheduler import Effect
-from nospoon.lab.work import HOLDING, RecipeSet, SetState
+from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
 from nospoon.model.rest.labs import (
@@ -313,17 +313,16 @@ class Labs:
         """Leases end so many seconds from now, or later by them."""
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
-        if found.state in (SetState.ENDING, SetState.ENDED):
+        if found.over:
             raise UsageError(f"recipe set {set_id} has ended: {found.result}")
-        now = self.clock()
-        latest = now
-        if add and found.state is SetState.QUEUED:
-            latest += max(run.asked.seconds for run in found.runs)
-        elif add:
-            latest = max(run.expires for run in found.runs)
-        if seconds < 0 or max(latest, now) + seconds > now + MOST_SECONDS:
+        scheduler, now = self.board.scheduler, self.clock()
+        ends = [
+            now + scheduler.seconds_of(found, run) if run.stage in UNLEASED else run.expires
+            for run in found.runs
+        ]
+        latest = max(now, *ends) if add else now
+        if seconds < 0 or latest + seconds > now + MOST_SECONDS:
             raise UsageError(f"a lease ends within {MOST_SECONDS / 86400:.0f} days from now")
-        scheduler = self.board.scheduler
         await self.board.do(lambda: scheduler.extend(set_id, seconds, now, add=add, recipe=recipe))
         return await self._details(set_id)
 
