@@ -207,6 +207,37 @@ def test_an_extension_by_zero_ends_a_set_that_waits_or_is_started() -> None:
     assert {each.result for each in labs.sets.values()} == {"expired"}
 
 
+def test_a_lease_that_was_released_before_its_set_started_gets_no_machine() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=2, per_owner=2)))
+    first, second = recipe_set(ONE), recipe_set(ONE, ONE)
+    for each in (first, second):
+        labs.submit(each, 0)
+    labs.release(second.id, 0, 1)
+    assert builds(labs.decide(2)) == [second.id], "one machine will do"
+    labs.not_started(second.id, "no host", 3, again=True)
+    labs.removed(second.id, 4)
+    assert builds(labs.expire(100)) == [second.id]
+    assert [run.size for run in labs.sets[second.id].runs] == [None, SMALL]
+    assert labs.has("east", "ada") == 2
+    labs.started(second.id, 101)
+    assert [run.stage for run in labs.sets[second.id].runs] == [Stage.RELEASED, Stage.READY]
+    labs.release(second.id, None, 102)
+    labs.removed(second.id, 103)
+    assert labs.has("east", "ada") == 1
+    assert labs.sets[second.id].result == "completed"
+
+
+def test_a_set_that_is_released_before_it_starts_again_does_not() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1)))
+    first, second = recipe_set(ONE), recipe_set(ONE)
+    for each in (first, second):
+        labs.submit(each, 0)
+    labs.not_started(first.id, "no host", 1, again=True)
+    assert events(labs.release(first.id, None, 2)) == [(0, "released")]
+    assert events(labs.removed(first.id, 3))[0] == (-1, "ended")
+    assert labs.sets[first.id].result == "completed"
+
+
 def test_what_waits_in_one_lab_holds_up_no_other() -> None:
     """Any user may make a lab, and have sets wait there, in front of all others."""
     labs = scheduler()

@@ -302,7 +302,10 @@ class Scheduler:
         requeue = bool(labs) and found.attempts < ATTEMPTS
         runs = found.runs
         if not requeue:
-            runs = tuple(replace(run, stage=Stage.FAILED, why=why, since=now) for run in runs)
+            runs = tuple(
+                run if run.over else replace(run, stage=Stage.FAILED, why=why, since=now)
+                for run in runs
+            )
         wait = BACKOFF * 2 ** (found.attempts - 1)
         if requeue:
             found = replace(found, labs=labs)
@@ -395,7 +398,7 @@ class Scheduler:
     def release(self, set_id: str, recipe: int | None, now: float) -> list[Effect]:
         """A lease, or all of a set, is over; the set ends with the last of them."""
         found = self.sets.get(set_id)
-        if found is None or found.state in (SetState.ENDING, SetState.ENDED):
+        if found is None or found.over:
             return []
         effects: list[Effect] = []
         for number, run in enumerate(found.runs):
@@ -431,9 +434,12 @@ class Scheduler:
         self._give_back(found)
         if found.requeue:
             runs = tuple(
-                replace(run, stage=Stage.QUEUED, size=None, machine="", node="", since=now)
+                replace(
+                    run, stage=run.stage if run.over else Stage.QUEUED, size=None, machine="",
+                    node="", since=now,
+                )
                 for run in found.runs
-            )
+            )  # fmt: skip
             found = replace(
                 found, state=SetState.QUEUED, runs=runs, failed_in=(*found.failed_in, found.lab),
                 lab="", requeue=False, result="",
@@ -523,11 +529,11 @@ class Scheduler:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
                 continue
             per_owner, has = lab.limits.per_owner, self.has(key, found.owner)
-            if per_owner and has + len(found.runs) > per_owner:
+            options = _wanted(found, key)
+            if per_owner and has + len(options) > per_owner:
                 why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
                 continue
             first = first or key
-            options = [run.options.get(key, Options()) for run in found.runs]
             if key not in held.free:  # a file brought it while others were looked at
                 continue
             grants = assign(
@@ -539,7 +545,7 @@ class Scheduler:
             why = key  # what is given away is listed for those who ask
         self._why[found.id] = why
         if first:
-            held.keep(first, [run.options.get(first, Options()) for run in found.runs])
+            held.keep(first, _wanted(found, first))
         return None
 
     def _short(self, key: str) -> str:
@@ -562,8 +568,12 @@ class Scheduler:
     def _start(
         self, found: RecipeSet, key: str, grants: list[Grant], now: float, held: _Held
     ) -> list[Effect]:
-        runs = []
-        for number, (run, grant) in enumerate(zip(found.runs, grants, strict=True)):
+        runs, left = list[Run](), iter(grants)
+        for number, run in enumerate(found.runs):
+            if run.over:
+                runs.append(run)
+                continue
+            grant = next(left)
             size = grant if isinstance(grant, Size) else None
             machine = grant if isinstance(grant, str) else ""
             node = f"recipe-{number}" if size is not None else ""
@@ -682,7 +692,7 @@ class Scheduler:
                 self._free[found.lab] = self._free[found.lab].without(run.size)
             if run.machine:
                 self._busy.setdefault(found.lab, {})[run.machine] = found.id
-        self._owned.setdefault(found.lab, Counter())[found.owner] += len(found.runs)
+        self._owned.setdefault(found.lab, Counter())[found.owner] += _granted(found)
 
     def _give_back(self, found: RecipeSet) -> None:
         self._holding[found.lab].discard(found.id)
@@ -692,7 +702,7 @@ class Scheduler:
                 self._free[found.lab] = self._free[found.lab].plus(run.size)
             if run.machine:
                 self._busy.get(found.lab, {}).pop(run.machine, None)
-        self._owned[found.lab][found.owner] -= len(found.runs)
+        self._owned[found.lab][found.owner] -= _granted(found)
         self._owned[found.lab] += Counter()  # owners without any are not kept
 
     def _idle(self, key: str) -> frozenset[str]:
@@ -782,6 +792,16 @@ _Queue = tuple[str, tuple[str, ...]]
 
 def _queue(found: RecipeSet) -> _Queue:
     return found.owner, found.labs
+
+
+def _wanted(found: RecipeSet, key: str) -> list[Options]:
+    """What its recipes may have in a lab, but those that were released before they had a machine."""
+    return [run.options.get(key, Options()) for run in found.runs if not run.over]
+
+
+def _granted(found: RecipeSet) -> int:
+    """Machines that it has."""
+    return sum(run.size is not None or bool(run.machine) for run in found.runs)
 
 
 def _all_over(found: RecipeSet, stage: Stage, now: float) -> RecipeSet:

@@ -306,6 +306,8 @@ class Racks:
         for number, run in enumerate(found.runs):
             if run.size is not None:
                 await self.power(self._owner_of(known), f"{cluster}/{run.node}", PowerCommand.ON)
+            elif not run.machine:  # released before the set had machines
+                continue
             elif run.machine in known.machines:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = known.machines[run.machine]
