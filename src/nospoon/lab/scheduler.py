@@ -795,7 +795,7 @@ def _queue(found: RecipeSet) -> _Queue:
 
 
 def _wanted(found: RecipeSet, key: str) -> list[Options]:
-    """What its recipes may have in a lab, but those that were released before they had a machine."""
+    """What its recipes may have in a lab, but those that were released before they had one."""
     return [run.options.get(key, Options()) for run in found.runs if not run.over]
 
 
