@@ -333,6 +333,36 @@ def test_what_one_lab_cannot_make_another_makes_of_its_smallest_size() -> None:
     assert places == [("east", SMALL), ("west", SMALL), ("east", LARGE)]
 
 
+def test_a_size_beyond_a_labs_limits_is_not_tried() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(memory=4 << 30)))
+    found = recipe_set(Options((LARGE, SMALL)))
+    assert builds(labs.submit(found, 0)) == [found.id]
+    labs.not_started(found.id, "no host", 1, again=True)
+    labs.removed(found.id, 2)
+    assert builds(labs.expire(100)) == [found.id]
+    (run,) = labs.sets[found.id].runs
+    assert run.size == SMALL
+    assert module.fits_ever(labs.labs["east"], [Options((LARGE, SMALL))])
+    assert not module.fits_ever(labs.labs["east"], [Options((LARGE,))])
+
+
+def test_a_set_that_its_changed_lab_can_never_serve_holds_up_no_other() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=2), machines=machines("m1")))
+    running = recipe_set(ONE, ONE)
+    large = [recipe_set(ONE, ONE) for _ in range(LOOKAHEAD + 1)]
+    loaned, small = recipe_set(Options((), ("m1",)), ONE), recipe_set(ONE)
+    for each in (running, *large, loaned, small):
+        labs.submit(each, 0)
+    labs.put_lab("east", replace(LAB, limits=Limits(machines=1)))
+    labs.started(running.id, 1)
+    labs.release(running.id, None, 2)
+    assert builds(labs.removed(running.id, 3)) == [small.id]
+    why = "lab east can never have all of its machines at once: its file changed"
+    assert {labs.reason(each.id) for each in (*large, loaned)} == {why}
+    labs.put_lab("east", LAB)
+    assert set(builds(labs.decide(4))) == {each.id for each in large}
+
+
 def test_what_is_wrong_for_good_is_not_tried_again() -> None:
     labs = scheduler()
     found = recipe_set(ONE)

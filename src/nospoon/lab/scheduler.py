@@ -114,6 +114,10 @@ class Scheduler:
         self._queued: Counter[str] = Counter()
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
+        self._fits: dict[tuple[str, str], bool] = {}
+        """(set, lab) -> whether it may ever start there, of those that could not when they were
+        looked at. Files change labs.
+        """
         self._deadlines: list[tuple[float, str]] = []
         self._most_deadlines = MOST_DEADLINES
 
@@ -122,6 +126,7 @@ class Scheduler:
     def put_lab(self, key: str, lab: Lab) -> None:
         """A new lab, or one whose file changed: what is leased stays."""
         self.labs[key] = lab
+        self._fits.clear()
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
         self._busy.setdefault(key, {})
@@ -241,7 +246,7 @@ class Scheduler:
             else:
                 place = self._place(found, labs, held)
             if place is None:
-                passed.update(labs)
+                passed.update(key for key in labs if self._fits.get((set_id, key), True))
                 left -= {key for key in labs if passed[key] >= LOOKAHEAD}
             else:
                 self._dequeue(found)
@@ -529,11 +534,10 @@ class Scheduler:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
                 continue
             per_owner, has = lab.limits.per_owner, self.has(key, found.owner)
-            options = _wanted(found, key)
+            options = _wanted(found, key, lab)
             if per_owner and has + len(options) > per_owner:
                 why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
                 continue
-            first = first or key
             if key not in held.free:  # a file brought it while others were looked at
                 continue
             grants = assign(
@@ -542,10 +546,15 @@ class Scheduler:
             )  # fmt: skip
             if grants is not None:
                 return key, grants
-            why = key  # what is given away is listed for those who ask
+            if (found.id, key) not in self._fits:
+                self._fits[found.id, key] = fits_ever(lab, options)
+            if self._fits[found.id, key]:
+                first, why = first or key, key  # what is given away is listed for those who ask
+            elif not first:
+                why = f"lab {lab.name} can never have all of its machines at once: its file changed"
         self._why[found.id] = why
         if first:
-            held.keep(first, _wanted(found, first))
+            held.keep(first, _wanted(found, first, self.labs[first]))
         return None
 
     def _short(self, key: str) -> str:
@@ -681,6 +690,7 @@ class Scheduler:
             del self._waiting[_queue(found)]
         self._queued.subtract(found.labs)
         for key in found.labs:
+            self._fits.pop((found.id, key), None)
             if not self._queued[key]:
                 del self._queued[key]
 
@@ -794,9 +804,17 @@ def _queue(found: RecipeSet) -> _Queue:
     return found.owner, found.labs
 
 
-def _wanted(found: RecipeSet, key: str) -> list[Options]:
+def _wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
     """What its recipes may have in a lab, but those that were released before they had one."""
-    return [run.options.get(key, Options()) for run in found.runs if not run.over]
+    return [_within(lab, run.options.get(key, Options())) for run in found.runs if not run.over]
+
+
+def _within(lab: Lab, options: Options) -> Options:
+    """Without sizes that are beyond a lab's limits, for none of them would ever be free."""
+    most = Free.of(lab.limits)
+    if all(map(most.holds, options.sizes)):
+        return options
+    return replace(options, sizes=tuple(filter(most.holds, options.sizes)))
 
 
 def _granted(found: RecipeSet) -> int:
@@ -817,4 +835,5 @@ def fits_ever(lab: Lab, recipes: list[Options]) -> bool:
     count = len(recipes)
     if lab.limits.per_owner and count > lab.limits.per_owner:
         return False
+    recipes = [_within(lab, each) for each in recipes]
     return assign(recipes, Free.of(lab.limits), machines, prefer=lab.prefer) is not None
