@@ -188,6 +188,20 @@ async def state(board: Board, set_id: str) -> SetState:
     return found[0].state
 
 
+async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place: Place) -> None:
+    async with place.daemon() as board:
+        board.labs.put(uuid4(), 7, "d", [Lab("other")])
+        here, other = board.known
+        for key in (here, other):
+            board.scheduler.drained.add(key)
+        options = {key: Options((Size("small", 1, 1),)) for key in (here, other)}
+        either = RecipeSet("", 0, 7, "ada", (Run(Asked("r"), options),), labs=(here, other))
+        first, second = replace(either, labs=(here,)), replace(either, labs=(other,))
+        await board.submit([first, first, second, either, second], "")
+        places = await board.places()
+        assert places == {"1.1": 1, "1.2": 3, "1.3": 1, "1.4": 2, "1.5": 3}
+
+
 async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> None:
     place.machines.hold.clear()
     async with place.daemon() as board:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
@@ -508,11 +508,16 @@ class Board:
         return sorted(found, key=lambda each: each[0].number)[-most:]
 
     async def places(self) -> dict[str, int]:
-        """Id of each set that waits -> its place, from 1 on."""
-        turn, found = self.slices.begin("places"), dict[str, int]()
+        """Id of each set that waits -> its place, from 1 on, among those that wait for the same
+        lab; of several labs, the best.
+        """
+        turn, found, before = self.slices.begin("places"), dict[str, int](), Counter[str]()
         await turn.rest()
         for number, set_id in enumerate(self.scheduler.in_order(), 1):
-            found[set_id] = number
+            waiting = self.scheduler.sets.get(set_id)
+            if waiting is not None:  # it may have ended meanwhile
+                found[set_id] = 1 + min(before[key] for key in waiting.labs)
+                before.update(waiting.labs)
             if not number % 64:
                 await turn.rest()
         return found
