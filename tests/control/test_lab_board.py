@@ -136,6 +136,8 @@ class Place:
     machines: Machines = field(default_factory=Machines)
     cluster: UUID = field(default_factory=uuid4)
     lab: Lab = field(default_factory=lambda: Lab("dev", limits=Limits(machines=1)))
+    heard: list[tuple[str, str]] = field(default_factory=list)
+    """Events that webhooks of labs get: of which set, and what."""
 
     @asynccontextmanager
     async def daemon(self) -> AsyncIterator[Board]:
@@ -149,6 +151,7 @@ class Place:
                     database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
                     workers=Workers("test", 1),
                     racks=self.machines,  # type: ignore[arg-type]  # a double of it
+                    notify=lambda _lab, found, event: self.heard.append((found.id, event.event)),
                 )  # fmt: skip
                 board.labs.put(self.cluster, 7, "c", [self.lab])
                 if isinstance(self.machines, Mortals):
@@ -186,6 +189,22 @@ async def state(board: Board, set_id: str) -> SetState:
     found = await board.find(set_id)
     assert found is not None
     return found[0].state
+
+
+async def test_a_labs_webhooks_get_the_events_of_sets_that_wait_for_it_alone(place: Place) -> None:
+    place.machines.hold.clear()
+    async with place.daemon() as board:
+        board.labs.put(uuid4(), 7, "d", [Lab("other", limits=Limits(machines=1))])
+        here, other = board.known
+        options = {key: Options((Size("small", 1, 1),)) for key in (here, other)}
+        several = RecipeSet("", 0, 7, "ada", (Run(Asked("r"), options),), labs=(here, other))
+        alone = replace(several, labs=(here,))
+        await board.submit([alone, alone, several, several], "")
+        for set_id in ("1.2", "1.4"):
+            await board.do(partial(board.scheduler.cancel, set_id, "", 2.0))
+        assert [event for each, event in place.heard if each == "1.2"] == ["queued", "cancelled"]
+        assert ("1.3", "starting") in place.heard
+        assert "1.4" not in dict(place.heard), "either lab could have served it"
 
 
 async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place: Place) -> None:

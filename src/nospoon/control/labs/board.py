@@ -18,7 +18,7 @@ import structlog
 
 from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
-from nospoon.control.labs.known import KnownLabs
+from nospoon.control.labs.known import KnownLabs, only_lab
 from nospoon.control.labs.measured import Measured
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import Conflict, NospoonError, NotFound
@@ -333,8 +333,9 @@ class Board:
                 if found is not None:
                     self._measure(found, event)
                     log.info("recipe set", set=set_id, recipe=event.recipe, what=event.event)
-                    if found.lab in self.known:  # no other lab learns of it
-                        self._send(self.known[found.lab], found, event)
+                    lab = only_lab(found)  # no other one learns of it
+                    if lab in self.known:
+                        self._send(self.known[lab], found, event)
             for waker in self._followers.get(set_id, ()):
                 waker.set()
             if found is not None and found.state is SetState.ENDED:

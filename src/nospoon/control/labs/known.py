@@ -175,7 +175,7 @@ class KnownLabs:
             return
         of_labs: dict[str, list[str]] = {}
         for each in self._scheduler.sets.values():  # of which there may be tens of thousands
-            of_labs.setdefault(_only_lab(each), []).append(each.id)
+            of_labs.setdefault(only_lab(each), []).append(each.id)
         for key in gone:
             if sets := of_labs.get(key):
                 raise Conflict(
@@ -185,7 +185,7 @@ class KnownLabs:
                 )
 
 
-def _only_lab(found: RecipeSet) -> str:
+def only_lab(found: RecipeSet) -> str:
     """The key of the lab that has it, or is the only one that may; "" for none."""
     return found.lab or (found.labs[0] if len(found.labs) == 1 else "")
 
