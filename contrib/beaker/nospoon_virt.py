@@ -58,9 +58,10 @@ class VirtManager:
 
     def create_vm(self, name: str, flavor: Flavor) -> Machine:
         """A machine of a flavor, which asks for its script from now on. `name` is one of a recipe:
-        a second call for it gets the same machine.
+        a second call for it gets the same machine. One that does not come in time is given up.
         """
         exactly = {
+            "hypervisor": {"op": "=", "value": "KVM"},  # no registered machine of that size
             "memory": {"op": "=", "value": flavor.ram},
             "cpu": {"processors": {"op": "=", "value": flavor.vcpus}},
         }
@@ -72,7 +73,11 @@ class VirtManager:
             "key": name,
         }
         (row,) = self._call("POST", "/v1/requests", body)
-        self._wait(row["set"], {"running"})
+        try:
+            self._wait(row["set"], {"running"})
+        except Refused:
+            self._call("POST", f"/v1/requests/{row['set']}/cancel", {})
+            raise
         lease = f"{row['set']}.0"
         return Machine(lease, uuid.UUID(self._call("GET", f"/v1/leases/{lease}")["uuid"]))
 

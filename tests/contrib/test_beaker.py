@@ -38,7 +38,12 @@ hosts: {{here: {{simulated: {{console: "one"}}}}}}
 flavors:
   m1-small: {{memory: 2GiB, disks: [20GiB], firmware: bios}}
   m1-large: {{memory: 8GiB, cpus: 4, disks: [80GiB], firmware: bios}}
-labs: {{beaker: {{distros: {{beaker: {{script: "{SCRIPT}"}}}}}}}}
+labs:
+  beaker:
+    limits: {{machines: 1}}
+    distros: {{beaker: {{script: "{SCRIPT}"}}}}
+    machines:
+      m1: {{bmc: {{address: 192.0.2.1, password: secret}}, memory: 2GiB, cpus: 1, disks: [20GiB]}}
 nodes: []
 {rack.bmc()}"""
     rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
@@ -73,6 +78,25 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
     assert "one" in virt.get_console_output(vm), "it is kept"
     with pytest.raises(adapter.Refused, match="no lab has a machine"):
         virt.create_vm("other", adapter.Flavor(f"{lab}/beaker", "none", 3000, 1, 20))
+
+
+def test_a_machine_that_does_not_come_is_given_up(
+    rack: Rack, lab: str, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beaker forgets it: nothing may wait for it, and a registered machine is not a substitute."""
+    virt = manager(adapter, rack, f"{lab}/beaker")
+    small = min(virt.available_flavors(), key=lambda each: each.ram)
+    vm = virt.create_vm("beaker-recipe-9", small)
+    why = "is still queued: lab beaker has given away 1 of 1"
+    with monkeypatch.context() as impatient:
+        impatient.setattr(adapter, "PATIENCE", 0)
+        with pytest.raises(adapter.Refused, match=why):
+            virt.create_vm("beaker-recipe-10", small)
+    states = {
+        each["state"] for each in rack.json("request", "list") if each["set"] != vm.lease[:-2]
+    }
+    assert states <= {"ended"}
+    virt.destroy_vm(vm)
 
 
 def test_the_power_script_and_netboot_command(rack: Rack, lab: str, adapter: ModuleType) -> None:
