@@ -35,6 +35,19 @@ async def test_sets_are_kept_changed_and_forgotten(database: Database) -> None:
     assert await database.read(labs.find, "1.2") == second
 
 
+async def test_sets_are_old_by_when_they_ended(database: Database) -> None:
+    """A lease may take longer than sets that ended are shown."""
+    history = [(10.0, -1, "queued", ""), (70.0, -1, "ended", "completed")]
+    long = replace(ROW, state="ended", history=history)
+    short = replace(ROW, id="2.1", request=2, number=2, key="", state="ended",
+                    history=[(20.0, -1, "ended", "failed")])  # fmt: skip
+    last = replace(ROW, id="3.1", request=3, number=3, key="")
+    await database.call(labs.put, [long, short, last])
+    assert await database.read(labs.ended_before, 70.0, most=1) == [short]
+    assert await database.read(labs.ended_before, 70.5, most=1) == [long]
+    assert await database.read(labs.ended_before, 70.5, most=9) == [long, short]
+
+
 async def test_states_of_labs_leave_with_their_cluster(database: Database) -> None:
     row = ClusterRow(uuid4(), "c", 1000, 1, "c.yaml", "", {}, Allocations(), 1.0)
     await database.call(clusters.save, row)

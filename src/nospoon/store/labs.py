@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from uuid import UUID
 
 import msgspec
@@ -83,18 +84,20 @@ def newest_ended(connection: Connection, *, most: int, submitter: OwnerId | None
     return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
 
 
-def ended_before(connection: Connection, created: float, *, most: int) -> list[SetRow]:
-    """Sets that ended, and were submitted before that, in Unix seconds; the oldest first. The last
-    one is not among them: the next ones are numbered after it.
+def ended_before(connection: Connection, time: float, *, most: int) -> list[SetRow]:
+    """Sets that ended before that, in Unix seconds; those that were submitted first come first. The
+    last one is not among them: the next ones are numbered after it.
     """
     last = connection.scalar(select(func.max(recipe_sets.c.number)))
     over = (
         recipe_sets.c.state == "ended",
-        recipe_sets.c.created < created,
+        recipe_sets.c.created < time,
         recipe_sets.c.number != last,
     )
-    query = select(recipe_sets).where(*over).order_by(recipe_sets.c.number).limit(most)
-    return _rows(connection, query, ordered=True)
+    columns = recipe_sets.c.id, recipe_sets.c.history
+    found = connection.execute(select(*columns).where(*over).order_by(recipe_sets.c.number))
+    old = (row.id for row in found if not row.history or row.history[-1][0] < time)
+    return _rows(connection, select(recipe_sets).where(recipe_sets.c.id.in_([*islice(old, most)])))
 
 
 def ended_beyond(connection: Connection, kept: int, *, most: int) -> list[SetRow]:

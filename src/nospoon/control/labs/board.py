@@ -183,8 +183,8 @@ class Board:
                     await self._many_ended.wait()
 
     async def forget_old(self, before: float) -> int:
-        """Some of those that were submitted before that and have ended, or are of a user who has
-        too many. Returns how many.
+        """Some of those that ended before that, or have ended and are of a user who has too many.
+        Returns how many.
         """
         rows = await self._database.read(stored.ended_before, before, most=FORGET_AT_ONCE)
         if not rows:
