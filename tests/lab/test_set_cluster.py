@@ -158,6 +158,7 @@ def test_a_boot_image_is_a_root_and_its_arguments_are_beside_it() -> None:
         ("{nics: [{network: lan, mac: '52:54:00:00:00:01'}]}", DEBIAN, "2 machines of the set"),
         ("{nics: [{network: lan, trunk: [7]}]}", DEBIAN, "a trunk needs Open vSwitch"),
         ("{nics: [{network: lan, portgroup: bond}]}", DEBIAN, "is in no known portgroup 'bond'"),
+        ("{nics: [{network: lan, address: 10.1.0.5/24}]}", IMAGE, "has the address 10.1.0.5/24"),
         ("{firmware: uefi-secure}", Distro("s", script="http://m/s"), "runs no script"),
     ],
 )

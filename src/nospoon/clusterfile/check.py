@@ -29,7 +29,7 @@ from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import Arch, BmcProtocol, Firmware, Node, Switch
+from nospoon.model.cluster import DHCP, Arch, BmcProtocol, Firmware, Node, Switch
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.node_kind import NodeKind
@@ -77,8 +77,16 @@ def unfit(sections: Sections, template: Node) -> str:
     """
     one = Expansion(nodes=[replace(template, name=template.flavor)], groups=[0])
     found = chain(_portgroups(one), _trunks(sections, one), _bmc_ports(sections, one))
-    found = chain(found, _password_hash(sections, one))
+    found = chain(found, _password_hash(sections, one), _own_addresses(template))
     return next((f"{each.message}. {each.hint}".rstrip(". ") for each in found), "")
+
+
+def _own_addresses(template: Node) -> Iterator[Complaint]:
+    for nic in template.nics:
+        if nic.address not in ("", DHCP):
+            message = f"a NIC on network {nic.network} has the address {nic.address}"
+            hint = "Labs make several machines of a flavor: write `address: dhcp`"
+            yield Complaint(("flavors", template.flavor, "nics"), message, hint)
 
 
 def _bmc_ports(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
