@@ -391,6 +391,18 @@ def test_what_is_wrong_for_good_in_one_lab_is_tried_in_others_alone() -> None:
     assert (made.state, made.result, made.why) == (SetState.ENDED, "failed", "refused")
 
 
+def test_a_set_waits_for_no_lab_that_is_gone_where_its_own_refuses_it() -> None:
+    labs = scheduler()
+    labs.put_lab("west", replace(LAB, name="west"))
+    found = replace(recipe_set(ONE), labs=("east", "west"))
+    labs.submit(found, 0)
+    labs.drop_lab("west")
+    assert not labs.orphaned()
+    labs.not_started(found.id, "refused", 1, again=False)
+    labs.removed(found.id, 2)
+    assert labs.sets[found.id].result == "failed"
+
+
 @pytest.mark.parametrize("when", ["queued", "starting", "running", "ending", "requeued"])
 def test_a_set_can_be_cancelled_at_any_moment(when: str) -> None:
     labs = scheduler(replace(LAB, limits=Limits(machines=1)))

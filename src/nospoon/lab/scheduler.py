@@ -303,7 +303,8 @@ class Scheduler:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
-        labs = found.labs if again else tuple(key for key in found.labs if key != found.lab)
+        others = tuple(key for key in found.labs if key != found.lab and key in self.labs)
+        labs = found.labs if again else others
         requeue = bool(labs) and found.attempts < ATTEMPTS
         runs = found.runs
         if not requeue:
