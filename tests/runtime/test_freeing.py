@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
 from typing import Any, cast
@@ -84,6 +84,25 @@ async def test_what_holds_itself_and_what_is_short_is_freed_at_once() -> None:
     looped: list[Any] = []
     looped.append(looped)
     await free([looped, None, 5, "text", {}, (), Whole((), {}, {})])
+
+
+@dataclass(slots=True)
+class Half:
+    """Whose making failed."""
+
+    late: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        raise ValueError("odd")
+
+
+async def test_what_is_half_made_hides_no_error() -> None:
+    workers = Workers("test", 1)
+    try:
+        with pytest.raises(ValueError, match="odd"):
+            await workers.run(0, Half)
+    finally:
+        workers.close()
 
 
 class Read:

@@ -111,7 +111,7 @@ def _inside(value: object) -> list[object]:
     if isinstance(value, tuple | list | frozenset | set):
         return list(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = [getattr(value, each.name) for each in dataclasses.fields(value)]
+        own = [getattr(value, each.name, None) for each in dataclasses.fields(value)]
         return own + list(getattr(value, "__dict__", {}).values())  # cached properties, too
     is_read = isinstance(value, Node) or hasattr(value, "__pydantic_fields_set__")
     if is_read or getattr(type(value), "freed_in_parts", False):
