@@ -25,7 +25,7 @@ from nospoon.model.resources import (
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.order import Half, moves
 from nospoon.plan.order.steps import Action, Plan
-from nospoon.plan.roots import Roots, with_roots
+from nospoon.plan.roots import Roots, among, with_roots
 
 ID = UUID(int=7)
 TAG = OwnerTag("d", ID, 1, "t")
@@ -243,3 +243,25 @@ def test_a_server_in_a_cloud_is_made_again_of_another_image() -> None:
     assert isinstance(shape, Image)
     wanted[key] = Resource(key, replace(shape, sha256="b" * 64))
     assert with_roots(wanted, found(*there.values()), [NODE]).desired == wanted
+
+
+class Compared(str):
+    """A name that counts with how many others it is compared."""
+
+    __slots__ = ()
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("targets", [0, 2000])
+def test_nodes_that_return_are_looked_up_and_not_compared_with_each_other(targets: int) -> None:
+    """A rollback of 20,000 containers stopped the event loop for seconds."""
+    names = [Compared(f"n{each}") for each in range(4000)]
+    assert among(names, [str(each) for each in names[:targets]]) == tuple(names[: targets or 4000])
+    assert Compared.count < 100 * len(names)
+    assert among(["a", "b"], ["b", "c"]) == ("b",)

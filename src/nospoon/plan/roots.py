@@ -63,6 +63,14 @@ def with_roots(
     return Roots(result, tuple(notes), tuple(returns))
 
 
+def among(returns: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
+    """Of nodes, of which there may be 20,000, those to which a plan is limited; all where it is
+    limited to none.
+    """
+    wanted = frozenset(targets)
+    return tuple(node for node in returns if not wanted or node in wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class _There:
     """What is found: node -> its roots, those of one host before others, but for those that are

@@ -135,8 +135,8 @@ def rollback(context: click.Context, service: str, file: str, *, yes: bool) -> N
     with report_if_long(PLANNING):
         body = {**read_request(client, file), "targets": nodes}
         plan = client.ask(ShownPlan, "POST", "/v1/plan", body).plan
-    changed = {step.node for step in plan.steps if step.kind == "machine"}
-    without = [node for node in nodes if node in changed and node not in plan.returns]
+    leaving = {step.node for step in plan.steps if step.kind == "machine"} - {*plan.returns}
+    without = [node for node in nodes if node in leaving]
     if without or not plan.returns:
         which = ", ".join(without or nodes)
         raise NospoonError(

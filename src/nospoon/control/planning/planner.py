@@ -81,7 +81,7 @@ from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.roots import with_roots
+from nospoon.plan.roots import among, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
@@ -465,9 +465,7 @@ class Planner:
             remembers=leaves or again or bool(owners),
             remembered=(*owners, *(await self._said_anew(seen) if again else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
-            returns=tuple(
-                node for node in wanted.returns if node in (request.targets or wanted.returns)
-            ),
+            returns=among(wanted.returns, request.targets),
             starts=tuple(
                 node.name
                 for node in (cluster.nodes if begun else ())
