@@ -130,7 +130,7 @@ def test_a_request_of_a_lab_that_is_watched_continues(daemon: SilentDaemon) -> N
     assert status == 130
     assert messages.splitlines()[-1] == (
         "The request continues. `nospoon request watch s-1` follows it, "
-        "`nospoon request end s-1` ends it."
+        "`nospoon request cancel s-1` ends it."
     )
 
 

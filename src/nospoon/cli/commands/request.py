@@ -291,7 +291,7 @@ def _follow(client: Client, set_id: str) -> str:
     except KeyboardInterrupt:
         echo(
             f"\nThe request continues. `nospoon request watch {set_id}` follows it, "
-            f"`nospoon request end {set_id}` ends it.",
+            f"`nospoon request cancel {set_id}` ends it.",
             err=True,
         )
         raise click.exceptions.Exit(INTERRUPTED) from None

@@ -499,7 +499,7 @@ class ServerDriver:
         raise ProviderError(
             f"the console of machine {machine} cannot be typed at: cloud {self._around.api.name} "
             "gives its log alone",
-            hint="`nospoon console --log` shows what it says.",
+            hint="`nospoon node console --log` shows what it says.",
         )
 
     def console_record(self, machine: UUID) -> str:
