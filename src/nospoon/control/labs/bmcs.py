@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+import structlog
+
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
 from nospoon.runtime import process
 from nospoon.runtime.http import request
 from nospoon.runtime.reach import Reach
 
+log = structlog.get_logger()
 WhileOff = Callable[[], Awaitable[None]]
 _PATH = re.compile(r"/[!-~]{0,1000}")
 """Of a System: what stands in a request line without escapes (RFC 9112 §3.2)."""
@@ -27,6 +30,8 @@ GET_SYSTEM_GUID = ("0x06", "0x37")
 """NetFn and command (IPMI 2.0 §22.14)."""
 TRIES = 3
 PAUSE = 2.0
+LOOKS = 30
+"""At a machine that is switched off, `PAUSE` apart, until it is off."""
 MOST, MOST_LISTED = 1 << 20, 64 << 10
 """Bytes of an answer; of the list of systems, which alone is decoded, on the event loop."""
 BAD_REQUEST = 400
@@ -63,7 +68,7 @@ class RegisteredBmcs:
             await _Redfish(machine, self.reach).start(installs=installs, while_off=while_off)
             return
         user = user_of(owner)
-        await _ipmi(machine, "chassis", "power", "off", user=user)
+        await _ipmi_off(machine, user=user)
         await while_off()
         if installs:
             await _ipmi(machine, "chassis", "bootdev", "pxe", user=user)
@@ -73,9 +78,9 @@ class RegisteredBmcs:
         """Off. Raises `ProviderError`."""
         require_reach(machine, self.reach)
         if machine.protocol == "redfish":
-            await _Redfish(machine, self.reach).reset("ForceOff")
+            await _Redfish(machine, self.reach).off()
         else:
-            await _ipmi(machine, "chassis", "power", "off", user=user_of(owner))
+            await _ipmi_off(machine, user=user_of(owner))
 
     async def uuids(self, machine: Registered, *, owner: int) -> frozenset[UUID]:
         """What the machine's UUID may be, as SMBIOS has it. Raises `ProviderError` for a BMC that
@@ -151,10 +156,44 @@ def ipmitool(machine: Registered, *command: str, user: str) -> tuple[list[str], 
     return argv, env
 
 
-async def _ipmi(machine: Registered, *command: str, user: str) -> str:
-    """What ipmitool prints."""
+async def _off(
+    machine: Registered,
+    switch: Callable[[], Awaitable[object]],
+    is_off: Callable[[], Awaitable[bool]],
+) -> None:
+    """A BMC answers before the machine is off (IPMI 2.0 §28.3), and what comes until then may be
+    ignored. Some refuse to switch off what is off. Raises `ProviderError`.
+    """
+    try:
+        await switch()
+    except ProviderError as refused:
+        try:
+            if await is_off():
+                return
+        except ProviderError:
+            log.info("the power of a machine is not known", machine=machine.name)
+        raise refused from None
+    for _ in range(LOOKS):
+        if await is_off():
+            return
+        await asyncio.sleep(PAUSE)
+    raise ProviderError(
+        f"BMC of {machine.name}: it is still on {LOOKS * PAUSE:.0f} s after it was switched off"
+    )
+
+
+async def _ipmi_off(machine: Registered, *, user: str) -> None:
+    async def is_off() -> bool:
+        said = await _ipmi(machine, "chassis", "power", "status", user=user, tries=1)
+        return said.strip().lower().endswith("off")
+
+    await _off(machine, lambda: _ipmi(machine, "chassis", "power", "off", user=user), is_off)
+
+
+async def _ipmi(machine: Registered, *command: str, user: str, tries: int | None = None) -> str:
+    """What ipmitool prints. `tries`: other than `TRIES`."""
     argv, env = ipmitool(machine, *command, user=user)
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(TRIES if tries is None else tries)):
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
             return done.stdout
@@ -177,18 +216,21 @@ class _Redfish:
         if installs:
             once = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}
             await self._call("PATCH", system, {"Boot": once})
-        await self.reset("ForceOff", missing_is_fine=True)
+        await self.off()
         await while_off()
-        await self.reset("On")
+        await self._reset(system, "On")
 
-    async def reset(self, kind: str, *, missing_is_fine: bool = False) -> None:
+    async def off(self) -> None:
         system = await self._system()
-        path = f"{system}/Actions/ComputerSystem.Reset"
-        try:
-            await self._call("POST", path, {"ResetType": kind})
-        except ProviderError:
-            if not missing_is_fine:
-                raise
+
+        async def is_off() -> bool:
+            shown = await self._read(system, "its System")
+            return shown.get("PowerState", "Off") == "Off"  # not every service has it
+
+        await _off(self.machine, lambda: self._reset(system, "ForceOff"), is_off)
+
+    async def _reset(self, system: str, kind: str) -> None:
+        await self._call("POST", f"{system}/Actions/ComputerSystem.Reset", {"ResetType": kind})
 
     async def uuid(self) -> frozenset[UUID]:
         """That of its System, if it has one."""
