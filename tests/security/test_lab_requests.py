@@ -87,6 +87,23 @@ async def test_the_loop_survives_every_error(
         assert await submitted(asked, OWNER)
 
 
+async def test_a_request_under_a_used_key_is_the_first_whatever_its_lab_is_by_now(
+    tmp_path: Path,
+) -> None:
+    """Who had no answer asks again, and has to hear of the set that waits."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        two = {"text": "<recipeSet><recipe><hostRequires><memory op='>' value='1'/></hostRequires>"
+                       "</recipe></recipeSet>", "key": "k", "lab": "dev"}  # fmt: skip
+        (first,) = await submitted(asked, OWNER, **two)
+        smaller = lab().replace("limits: {machines: 1}", "dynamic: false")
+        await asked.up(OWNER, smaller)
+        refused = await asked.ask(OWNER, "POST", "/v1/requests", {**two, "key": "other"})
+        assert refused.status == 422, "the lab has no such machines any more"
+        (again,) = await submitted(asked, OWNER, **two)
+        assert again["set"] == first["set"]
+
+
 async def test_sets_that_are_not_stored_keep_their_ids_and_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,7 +236,7 @@ class Board:
         """Sets of one request wait from now on, with ids and secrets."""
         async with self._turn:
             user = new[0].submitter
-            if request_key and (before := await self._submitted(user, request_key)):
+            if request_key and (before := await self.submitted(user, request_key)):
                 return before
             self._require_room(user, new)
             stored_last = await self._database.read(stored.next_numbers)
@@ -262,7 +262,7 @@ class Board:
                 raise
             return [self.scheduler.sets[each] for each in made if each in self.scheduler.sets]
 
-    async def _submitted(self, owner: OwnerId, key: str) -> list[RecipeSet]:
+    async def submitted(self, owner: OwnerId, key: str) -> list[RecipeSet]:
         """What a user submitted under a key, whether or not it is stored yet."""
         if ids := self._keys.get((owner, key)):
             found = [self.scheduler.sets[each] for each in ids if each in self.scheduler.sets]

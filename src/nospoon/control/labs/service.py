@@ -207,6 +207,10 @@ class Labs:
         """Its sets wait from now on; JSON with a record of each. Raises `PlanRefused` with why a
         set can never start.
         """
+        if key := submission.key:  # whatever its lab is by now
+            before = await self.board.submitted(caller.uid, key)
+            if before:
+                return await self._details_of([each.id for each in before], caller)
         judged, person = await self._judged(caller, submission)
         owner = (submission.owner or person.name or str(caller.uid))[:MOST_OWNER]
         if not owner.isprintable():
