@@ -363,6 +363,18 @@ def test_a_set_that_its_changed_lab_can_never_serve_holds_up_no_other() -> None:
     assert set(builds(labs.decide(4))) == {each.id for each in large}
 
 
+def test_a_lab_that_makes_no_machines_any_more_makes_none_for_those_who_wait() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=1), machines=machines("m1")))
+    running, waiting = recipe_set(ONE), recipe_set(ONE)
+    either = recipe_set(Options((SMALL,), ("m1",)))
+    for each in (running, waiting):
+        labs.submit(each, 0)
+    labs.put_lab("east", replace(LAB, dynamic=False, machines=machines("m1")))
+    assert builds(labs.submit(either, 1)) == [either.id]
+    assert labs.sets[either.id].runs[0].machine == "m1"
+    assert labs.reason(waiting.id).startswith("lab east can never have all of its machines")
+
+
 def test_what_is_wrong_for_good_is_not_tried_again() -> None:
     labs = scheduler()
     found = recipe_set(ONE)

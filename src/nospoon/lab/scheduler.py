@@ -811,11 +811,11 @@ def _wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
 
 
 def _within(lab: Lab, options: Options) -> Options:
-    """Without sizes that are beyond a lab's limits, for none of them would ever be free."""
+    """Without sizes that a lab never has: it makes no machines, or they are beyond its limits."""
     most = Free.of(lab.limits)
-    if all(map(most.holds, options.sizes)):
+    if lab.dynamic and all(map(most.holds, options.sizes)):
         return options
-    return replace(options, sizes=tuple(filter(most.holds, options.sizes)))
+    return replace(options, sizes=tuple(filter(most.holds, options.sizes)) if lab.dynamic else ())
 
 
 def _granted(found: RecipeSet) -> int:
