@@ -145,7 +145,7 @@ def _volumes(path: Path, disks: Sequence[DiskSection]) -> Iterator[Complaint]:
         at, place = (*path, "disks", number), PurePosixPath(disk.mount)
         if disk.size is not None and disk.size < SMALLEST:
             message = f"expected at least 1MiB, got {disk.size} bytes"
-            yield Complaint((*at, "size"), message, "A file system needs room")
+            yield Complaint((*at, "size"), message, "A smaller file system is none")
         if number == 0 and disk.mount:
             yield Complaint((*at, "mount"), "the first disk of a container is its root", "Drop it")
         if number == 0:
