@@ -48,7 +48,14 @@ class Asked:
     directory: Path
 
     async def ask(
-        self, uid: int, method: str, path: str, body: Any = None, *, gone: bool = False
+        self,
+        uid: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        gone: bool = False,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> Answer:
         """One request by this user; `gone`: who disconnects when the body is sent."""
         raw = (
@@ -69,7 +76,9 @@ class Asked:
             parts.append(message)
 
         try:
-            await self.app(_scope("http", uid, path, method=method), receive, send)
+            scope = _scope("http", uid, path, method=method)
+            scope["headers"] += headers
+            await self.app(scope, receive, send)
         finally:
             over.set()
         start = next((each for each in parts if each["type"] == "http.response.start"), None)

@@ -104,6 +104,32 @@ async def test_a_request_under_a_used_key_is_the_first_whatever_its_lab_is_by_no
         assert again["set"] == first["set"]
 
 
+@pytest.mark.parametrize(
+    ("path", "header", "first"),
+    [
+        ("events", b"", 1),
+        ("events", b"2", 3),
+        ("events?after=2", b"1", 3),
+        ("events", b"none", 1),
+        ("events", b"9" * 5000, 1),
+    ],
+)
+async def test_who_follows_a_set_and_connects_again_gets_what_is_new(
+    tmp_path: Path, path: str, header: bytes, first: int
+) -> None:
+    """By the id of the last event, as an EventSource sends it (HTML, §9.2.4)."""
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        (made,) = await submitted(asked, OWNER)
+        await asked.ask(OWNER, "POST", f"/v1/requests/{made['set']}/cancel")
+        headers = [(b"last-event-id", header)] if header else []
+        url = f"/v1/requests/{made['set']}/{path}"
+        answer = await asked.ask(OWNER, "GET", url, headers=headers)
+        sent = [each for each in answer.body.decode().split("\n\n") if each]
+        assert '"state": "ended"' in sent[-1]
+        assert sent[0].startswith(f"id: {first}\n")
+
+
 async def test_sets_that_are_not_stored_keep_their_ids_and_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

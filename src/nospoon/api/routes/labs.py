@@ -6,13 +6,13 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from nospoon.api import long_answers
 from nospoon.api.answers import record, records
 from nospoon.api.depends import Called, Controlled
-from nospoon.api.routes.operations import MAX_EVENT, details
+from nospoon.api.routes.operations import After, details
 from nospoon.api.wire import (
     LEASE,
     SET,
@@ -129,7 +129,7 @@ async def events(
     set_id: SetId,
     controller: Controlled,
     caller: Called,
-    after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
+    after: After,
 ) -> StreamingResponse:
     """Its events as they happen (text/event-stream); the last one has `state`."""
     found = await controller.labs.follow(caller, set_id, after)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
 from nospoon.api.answers import record, records
@@ -26,6 +26,22 @@ PIECE = 64 << 10
 """Characters of a result that are sent at a time."""
 MAX_EVENT = 2**31 - 1
 """Of an event's number: what PostgreSQL's integer takes."""
+MOST_DIGITS = 9
+
+
+def _after(
+    after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
+    last_event_id: Annotated[str, Header()] = "",
+) -> int:
+    """The number of the last event that a client has: `after`, or what an EventSource sends when it
+    connects again (HTML, §9.2.4).
+    """
+    is_number = last_event_id.isascii() and last_event_id.isdigit()
+    had = int(last_event_id) if is_number and len(last_event_id) <= MOST_DIGITS else 0
+    return max(after, had)
+
+
+After = Annotated[int, Depends(_after)]
 
 
 def _summary(row: OperationRow) -> OperationSummary:
@@ -97,7 +113,7 @@ async def events(
     id: UUID,  # noqa: A002
     controller: Controlled,
     caller: Called,
-    after: Annotated[int, Query(ge=0, le=MAX_EVENT)] = 0,
+    after: After,
 ) -> StreamingResponse:
     """Its events as they happen (text/event-stream); the last one has `state`."""
     await _own(controller, caller, id)
