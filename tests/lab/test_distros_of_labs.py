@@ -76,3 +76,31 @@ def test_a_lab_that_installs_nothing_starts_machines_which_are_ready() -> None:
         scheduler.started(found.id, 1)
     stages = [str(scheduler.sets[str(number)].runs[0].stage) for number in (1, 2)]
     assert stages == ["booting", "ready"]
+
+
+@pytest.mark.parametrize(
+    ("requires", "machines"),
+    [
+        ("", ("pc",)),
+        ("<memory op='&gt;' value='1'/>", ("pc",)),
+        ("<arch value='aarch64'/>", ("arm",)),
+        ("<not><arch value='i386'/></not>", ("arm",)),
+        ("<hostname value='arm'/>", ("arm",)),
+    ],
+)
+def test_who_asks_for_no_architecture_gets_the_usual_one_where_it_is(
+    requires: str, machines: tuple[str, ...]
+) -> None:
+    """As of flavors: nothing else says what the lab's distribution runs on."""
+    registered = (Registered("arm", arch="aarch64", memory=9), Registered("pc", memory=9))
+    lab = KnownLab("a", 0, "c", Lab("a", dynamic=False, machines=registered))
+    request = f"<hostRequires>{requires}</hostRequires>".encode()
+    (judged,) = judge(request, [lab], file="job.xml")
+    assert judged.runs[0].options["a"].machines == machines
+
+
+def test_who_asks_for_no_architecture_gets_no_other_where_a_flavor_has_the_usual_one() -> None:
+    lab = Lab("a", flavors=(SMALL,), machines=(Registered("arm", arch="aarch64"),))
+    (judged,) = judge(b"<hostRequires/>", [KnownLab("a", 0, "c", lab)], file="job.xml")
+    options = judged.runs[0].options["a"]
+    assert ([size.flavor for size in options.sizes], options.machines) == (["small"], ())

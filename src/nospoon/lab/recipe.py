@@ -112,16 +112,21 @@ def verdict(recipe: Recipe, offer: Offer) -> Verdict:
 
 def _of_its_arch(recipe: Recipe, offer: Offer) -> Offer:
     """Flavors that run what is installed. Who asks for no architecture means the usual one."""
-    named = [each for each in recipe.requires.walk() if each.name == "arch"]
-    distro = recipe.at.find(DISTRO)
-    if distro is not None:
-        named += [each for each in distro.walk() if each.name == "distro_arch"]
     usual = [each for each in offer.flavors if each.arch == USUAL_ARCH]
-    if not named and usual:
+    if usual and not names_arch(recipe):
         return replace(offer, flavors=tuple(usual))
     arches = {each.arch for each in offer.flavors}
     fit = {each for each in arches if not any(wrong_arch(recipe.at, each))}
     return replace(offer, flavors=tuple(each for each in offer.flavors if each.arch in fit))
+
+
+def names_arch(recipe: Recipe) -> bool:
+    """Whether it asks for architectures, or for none of some."""
+    distro = recipe.at.find(DISTRO)
+    of_distro = distro.walk() if distro is not None else ()
+    return any(each.name == "arch" for each in recipe.requires.walk()) or any(
+        each.name == "distro_arch" for each in of_distro
+    )
 
 
 def wrong_arch(recipe: Element, arch: str) -> Iterator[Reason]:

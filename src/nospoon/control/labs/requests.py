@@ -12,9 +12,17 @@ from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.compare import Op
 from nospoon.lab.element import Element
-from nospoon.lab.filter import GIB, MOST_REASONS, Offer, Reason, Verdict, sizes_tried
+from nospoon.lab.filter import (
+    GIB,
+    MOST_REASONS,
+    USUAL_ARCH,
+    Offer,
+    Reason,
+    Verdict,
+    sizes_tried,
+)
 from nospoon.lab.match import mismatches
-from nospoon.lab.recipe import DISTRO, Recipe, verdict, wrong_arch
+from nospoon.lab.recipe import DISTRO, Recipe, names_arch, verdict, wrong_arch
 from nospoon.lab.scheduler import fits_ever
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.cluster import MOST_USER_DATA
@@ -160,6 +168,8 @@ def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
         found = verdict(recipe, offer_of(lab))
         found = replace(found, reasons=found.reasons[:most])
     machines, reasons = _registered(recipe, lab)
+    if not names_arch(recipe):
+        machines = _of_usual_arch(machines, found, lab)
     if is_image and lab.machines:
         why_none = f"registered machines are installed, and distribution {distro} is an image"
         machines, reasons = (), (Reason(recipe.at, why_none),)
@@ -203,6 +213,15 @@ def _registered(recipe: Recipe, lab: Lab) -> tuple[tuple[str, ...], tuple[Reason
             first = wrong[0]
             reasons.append(Reason(first.at, f"machine {each.name}: {first.why}"))
     return tuple(names), tuple(reasons)
+
+
+def _of_usual_arch(machines: tuple[str, ...], found: Verdict, lab: Lab) -> tuple[str, ...]:
+    """Those that are of it, where one of them, or a flavor of a verdict, is: as `verdict` does with
+    flavors.
+    """
+    arches = {each.name: each.arch for each in lab.machines}
+    usual = tuple(name for name in machines if arches[name] == USUAL_ARCH)
+    return usual if usual or any(f.arch == USUAL_ARCH for f in found.flavors) else machines
 
 
 def offer_of(lab: Lab) -> Offer:
