@@ -10,6 +10,7 @@ from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
+from nospoon.lab.assign import Free
 from nospoon.lab.compare import Op
 from nospoon.lab.element import Element
 from nospoon.lab.filter import (
@@ -181,8 +182,19 @@ def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
         Size(each.name, each.cpus, each.memory, 0 if each.disk == own[each.name] else each.disk)
         for each in found.flavors
     )
-    why = () if sizes or machines else (*found.reasons, *reasons)[:most]
-    return Answer(known, found, Options(sizes, machines, distro), why, distro)
+    within = tuple(filter(Free.of(lab.limits).holds, sizes))
+    if sizes and not within:
+        reasons = (Reason(recipe.at, _why_beyond(lab, sizes)), *reasons)
+    why = () if within or machines else (*found.reasons, *reasons)[:most]
+    return Answer(known, found, Options(within, machines, distro), why, distro)
+
+
+def _why_beyond(lab: Lab, sizes: Sequence[Size]) -> str:
+    """Why none of several sizes is within a lab's limits."""
+    limits, names = lab.limits, ", ".join(each.flavor for each in sizes[:MOST_REASONS])
+    parts = [f"{limits.cpus} CPUs"] * bool(limits.cpus)
+    parts += [f"{limits.memory / GIB:g} GiB"] * bool(limits.memory)
+    return f"it may have {' and '.join(parts)} at a time: {names} take more"
 
 
 def _why_no_image(asked: Asked, distro: str) -> str:
@@ -248,7 +260,8 @@ def _rows(found: Sequence[Judged]) -> Iterator[dict[str, object]]:
     for judged in found:
         for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
             for each in answers:
-                chosen = each.verdict.chosen if each.options.sizes else None
+                given = [size.flavor for size in each.options.sizes]
+                chosen = next((f for f in each.verdict.flavors if f.name in given), None)
                 yield {
                     "recipe": recipe.at.path,
                     "line": recipe.at.line,
@@ -256,7 +269,7 @@ def _rows(found: Sequence[Judged]) -> Iterator[dict[str, object]]:
                     "answer": str(each.verdict.answer),
                     "chosen": chosen.name if chosen is not None else "",
                     "disk_gib": chosen.disk // GIB if chosen is not None else 0,
-                    "flavors": [size.flavor for size in each.options.sizes],
+                    "flavors": given,
                     "machines": list(each.options.machines),
                     "distro": each.distro,
                     "reasons": [
