@@ -405,17 +405,20 @@ def test_a_set_whose_distribution_left_the_file_fails_at_once_and_says_so(lab: L
 def test_a_check_plans_a_machine_of_each_flavor(rack: Rack) -> None:
     name, bmc = rack.name(), rack.bmc()
 
-    def findings(*, drained: bool) -> dict[str, str]:
+    def findings(*, drained: bool, cpus: int = 0) -> dict[str, str]:
         text = f"""
 cluster: {name}
 hosts: {{here: {{simulated: true, drained: {str(drained).lower()}}}}}
-flavors: {{small: {{disks: [20GiB]}}, large: {{disks: [40GiB]}}}}
-labs: {{dev: {{distros: {{tiny: {{script: "http://127.0.0.1:1/"}}}}}}}}
+flavors: {{small: {{disks: [20GiB]}}, large: {{disks: [40GiB], cpus: 4}}}}
+labs:
+  dev:
+    limits: {{cpus: {cpus}}}
+    distros: {{tiny: {{script: "http://127.0.0.1:1/"}}}}
 nodes: []
 {bmc}"""
         rack.run("up", "--yes", rack.file(text))
         checked = ("lab", "check", f"{name}/dev", "-f", "json")
-        rows = json.loads(rack.run(*checked, status=1 if drained else 0).stdout)
+        rows = json.loads(rack.run(*checked, status=1 if drained or cpus else 0).stdout)
         return {row["what"]: row["why"] for row in rows if row["state"] == "refused"}
 
     refused = findings(drained=True)
@@ -424,6 +427,8 @@ nodes: []
         "host 'here' is drained" in why or "it is drained" in why for why in refused.values()
     )
     assert not findings(drained=False)
+    beyond = "a machine of it would take more than the lab's limits"
+    assert findings(drained=False, cpus=2) == {"flavor large": beyond}
     assert not rack.json("node", "list"), "nothing was made"
     rack.run("down", "--yes", "--purge", name)
 

@@ -31,6 +31,7 @@ from nospoon.errors import (
     SpecError,
     UsageError,
 )
+from nospoon.lab.assign import Free
 from nospoon.lab.provision import boot_image_of, cluster_name, distro_of, missing_distros
 from nospoon.lab.set_cluster import cluster_of, violations
 from nospoon.lab.work import Asked, RecipeSet, Run, Size
@@ -148,6 +149,9 @@ class Racks:
         refused = dict[str, str]()
         for flavor in known.lab.flavors[:MOST_TRIED] if known.lab.dynamic else ():
             size = Size(flavor.name, flavor.cpus, flavor.memory)
+            if not Free.of(known.lab.limits).holds(size):
+                refused[flavor.name] = "a machine of it would take more than the lab's limits"
+                continue
             run = Run(Asked("check"), {}, size=size, node="recipe-0")
             tried = RecipeSet(
                 id="check",
