@@ -100,7 +100,10 @@ class VirtManager:
     def _wait(self, set_id: str, states: set[str]) -> Any:
         end = time.monotonic() + PATIENCE
         while True:
-            row = self._call("GET", f"/v1/requests/{set_id}")
+            try:
+                row = self._call("GET", f"/v1/requests/{set_id}")
+            except OSError as error:  # the daemon starts again, and goes on with it
+                row = {"state": "not known", "reason": str(error)}
             if row["state"] in states:
                 return row
             if row["state"] == "ended":

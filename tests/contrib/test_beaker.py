@@ -99,6 +99,22 @@ def test_a_machine_that_does_not_come_is_given_up(
     virt.destroy_vm(vm)
 
 
+def test_a_daemon_that_starts_again_is_waited_for(
+    rack: Rack, lab: str, adapter: ModuleType
+) -> None:
+    virt = manager(adapter, rack, f"{lab}/beaker")
+    (flavor, *_), called, gone = virt.available_flavors(), virt._call, ["once", "twice"]
+
+    def call(method: str, path: str, body: Any = None, *, raw: bool = False) -> Any:
+        if gone and path.startswith("/v1/requests/"):
+            raise ConnectionRefusedError(gone.pop())
+        return called(method, path, body, raw=raw)
+
+    virt._call = call
+    virt.destroy_vm(virt.create_vm("beaker-recipe-11", flavor))
+    assert not gone
+
+
 def test_the_power_script_and_netboot_command(rack: Rack, lab: str, adapter: ModuleType) -> None:
     virt = manager(adapter, rack, f"{lab}/beaker")
     vm = virt.create_vm("beaker-recipe-8", virt.available_flavors()[0])
