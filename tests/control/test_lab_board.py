@@ -207,6 +207,21 @@ async def test_a_labs_webhooks_get_the_events_of_sets_that_wait_for_it_alone(pla
         assert "1.4" not in dict(place.heard), "either lab could have served it"
 
 
+async def test_a_lease_that_ends_in_time_is_no_failure(place: Place) -> None:
+    place.lab = replace(place.lab, lease=60, distros=(Distro("d", "http://m/k", "http://m/i"),))
+    async with place.daemon() as board:
+        ready = wanted(board)
+        hangs = replace(ready, runs=(replace(ready.runs[0], asked=Asked("r", distro="d")),))
+        for each in (ready, hangs):
+            (made,) = await board.submit([each], "")
+            await until(lambda: board.scheduler.sets[made.id].state is SetState.RUNNING)  # noqa: B023
+            place.now += 10_000
+            board._wake.set()
+            await until(lambda: made.id not in board.scheduler.sets)  # noqa: B023
+        assert board.measured.ended == {("c/dev", "expired"): 2}
+        assert board.measured.failures == {("c/dev", "expired"): 1}
+
+
 async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place: Place) -> None:
     async with place.daemon() as board:
         board.labs.put(uuid4(), 7, "d", [Lab("other")])

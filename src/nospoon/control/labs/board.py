@@ -372,7 +372,8 @@ class Board:
             self.measured.build.add(now - found.started)
         elif event.event == "ended":
             self.measured.ended[lab, found.result] += 1
-        if event.event in ("failed", "not started", "panic", "expired"):
+        ran_out = event.event == "expired" and not event.message  # as leases do
+        if event.event in ("failed", "not started", "panic", "expired") and not ran_out:
             self.measured.failures[lab, event.event] += 1
 
     def _carry_out(self, effect: Effect) -> None:
