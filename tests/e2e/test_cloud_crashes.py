@@ -77,6 +77,7 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             assert "Nothing to do" in plan.stdout
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
                 "servers": 1, "networks": 2, "subnets": 1, "ports": 3, "floatingips": 1,
+                "volumes": 0,
                 "routers": 1, "images": 1,
             }  # fmt: skip
             assert [each["status"] for each in cloud.servers.values()] == ["SHUTOFF"]
