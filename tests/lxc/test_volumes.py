@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.lxc.conftest import image_of
-from tests.lxc.test_machines import left, monitors
+from tests.lxc.test_machines import monitors, nothing_left
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import PowerCommand
@@ -120,7 +120,7 @@ class VolumePromises:
         await machines.power(machine.shape.uuid, PowerCommand.RESET, PLAN)
         assert run("cat", f"{DATA}/sub/mine") == "mine\n"
         await remove_all(bench)
-        assert left(place, bench) == []
+        await nothing_left(place, bench)
 
     async def test_a_link_in_its_root_leads_a_volume_to_no_place_of_the_host(
         self, bench: Bench, place: Path, images: dict[str, Path], run: Run
@@ -244,7 +244,7 @@ class VolumePromises:
         assert not (await found(bench, data)).fault
         await power(machine.shape.uuid, PowerCommand.ON, PLAN)
         await remove_all(bench)
-        assert left(place, bench) == []
+        await nothing_left(place, bench)
 
 
 class TestLxc(VolumePromises):
