@@ -6,9 +6,10 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -57,8 +58,14 @@ async def turns_while(work: Any) -> int:
     return turns
 
 
-async def calls_of(work: Any) -> int:
-    """Calls of Python functions until it is done."""
+async def calls_of(work: Callable[[], Any]) -> int:
+    """Calls of Python functions until it is done, at least: now and then others have a turn of the
+    loop meanwhile.
+    """
+    return min([await _calls_of(work()) for _ in range(3)])
+
+
+async def _calls_of(work: Any) -> int:
     calls = 0
 
     def called(frame: object, event: str, arg: object) -> None:
@@ -110,7 +117,9 @@ async def test_a_list_of_accounts_looks_at_no_bmc() -> None:
         async with many_bmcs(count) as b:
             redfish = Redfish.of(b)
             await redfish.ask("GET", f"{ROOT}/AccountService/Accounts")  # logs in
-            calls.append(await calls_of(redfish.ask("GET", f"{ROOT}/AccountService/Accounts")))
+            calls.append(
+                await calls_of(partial(redfish.ask, "GET", f"{ROOT}/AccountService/Accounts"))
+            )
     few, many = calls
     assert 0 < many < few + MANY // 2
 
@@ -129,7 +138,7 @@ async def test_a_session_is_found_without_a_look_at_the_others() -> None:
                 )
             last = Redfish.of(b, Login(each.bmc.username, each.password))
             await last.ask("GET", f"{SESSIONS}/{made.id}")  # logs in
-            calls.append(await calls_of(last.ask("GET", f"{SESSIONS}/{made.id}")))
+            calls.append(await calls_of(partial(last.ask, "GET", f"{SESSIONS}/{made.id}")))
             assert (await last.ask("GET", f"{SESSIONS}/{made.id}")).json["Id"] == made.id
             assert (await redfish.ask("GET", f"{SESSIONS}/{made.id}")).status == 404
     few, many = calls
@@ -142,7 +151,7 @@ async def test_a_system_is_found_by_its_name_without_a_look_at_the_others() -> N
         async with many_bmcs(count) as b:
             ask = Redfish.of(b).ask
             await ask("GET", f"{ROOT}/Systems/{b.first.node}")  # logs in
-            calls.append(await calls_of(ask("GET", f"{ROOT}/Systems/{b.first.node}")))
+            calls.append(await calls_of(partial(ask, "GET", f"{ROOT}/Systems/{b.first.node}")))
             assert (await ask("GET", f"{ROOT}/Systems/{b.first.node}")).status == 307
             await b.service.put(replace(b.first, node="renamed"))
             assert (await ask("GET", f"{ROOT}/Systems/{b.first.node}")).status == 404
