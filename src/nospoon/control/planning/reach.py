@@ -40,9 +40,9 @@ class Surveyed:
 
 async def survey(hosts: Sequence[Host], ask: Ask) -> Surveyed:
     """Ask all hosts at once. Raises what they raise, but that one does not answer."""
-    told = await all_begun(hosts, ask)
+    answers = await all_begun(hosts, ask)
     capabilities, facts, away = dict[str, Capabilities](), dict[str, HostFacts](), dict[str, str]()
-    for host, answer in zip(hosts, told, strict=True):
+    for host, answer in zip(hosts, answers, strict=True):
         match answer:
             case HostUnreachable():
                 away[host.name] = str(answer)
