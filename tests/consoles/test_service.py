@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.errors import Conflict, Gone, HostUnreachable
+from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Image, Resource
@@ -203,3 +203,39 @@ async def test_a_node_that_is_removed_ends_its_readers_and_a_new_one_is_heard(
         assert b"".join([data async for data in followed]) in {b"", b"hello"}
     async with await service.attach(machine) as other:
         assert not other.is_removed
+
+
+async def test_what_a_machine_says_before_its_stream_is_opened_is_heard_as_well(
+    connection: SimulatedConnection, machine: UUID, tmp_path: Path
+) -> None:
+    """On a host with much to do a stream is opened long after the machine began to speak."""
+    driver, records, is_open = connection.machine_driver, Records(tmp_path), asyncio.Event()
+
+    class Late:
+        async def console(self, machine: UUID) -> ConsoleStream:
+            stream = await driver.console(machine) if is_open.is_set() else None
+            if stream is None:
+                raise ProviderError("it is off")
+            return stream
+
+    service = ConsoleService(lambda _: Late(), records)
+    await service.keep({machine: "n"}, group="0/dev")
+    async with Tasks("test") as tasks:
+        tasks.start(feed(connection, service), name="events")
+        async with await service.attach(machine) as attached:
+            for start in (PowerCommand.ON, PowerCommand.CYCLE):
+                before = records.size(machine)
+                await driver.power(machine, start, PLAN)
+                async with asyncio.timeout(20):
+                    async for said in service.read(machine, follow=True, offset=before):
+                        if b"boots disk" in said:
+                            break
+                is_open.set()
+                service._lines[machine].runs.set()
+                said = await heard(attached, b"boots disk")
+                await attached.write(b"typed then")
+                said += await heard(attached, b"typed then")
+                assert said.count(b"boots disk") == 1
+                is_open.clear()
+                await stream_of(service, machine).close()
+        await service.close()

@@ -219,7 +219,9 @@ LOOKS = frozenset(
 
 
 class ConsoleStream(Protocol):
-    """Bytes to and from a serial port. `read` returns b"" at its end."""
+    """Bytes to and from a serial port. `read` returns b"" at its end, ever after; one that is
+    cancelled loses nothing.
+    """
 
     async def read(self) -> bytes: ...
 

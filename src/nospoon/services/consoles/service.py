@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
@@ -26,6 +27,7 @@ from nospoon.runtime.joined_bytes import JoinedBytes
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
+from nospoon.services.consoles.beginning import beginning
 from nospoon.services.consoles.capacity import Capacity, make_room
 from nospoon.services.consoles.records import Records
 
@@ -105,7 +107,9 @@ class Follower:
 
 @dataclass(slots=True)
 class Line:
-    """The stream of one machine and who reads it. `removed`: its node was removed."""
+    """The stream of one machine and who reads it. `removed`: its node was removed; `heard`: up to
+    which offset of its record it was heard, None where that is not known.
+    """
 
     machine: UUID
     readers: set[Waiting] = field(default_factory=set)
@@ -114,6 +118,7 @@ class Line:
     pump: asyncio.Task[None] | None = None
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     removed: bool = False
+    heard: int | None = None
 
     def spread(self, data: bytes) -> None:
         """Hand data to every reader; one that does not keep up has its queue ended."""
@@ -123,6 +128,8 @@ class Line:
                 queue.end()
             else:
                 queue.put(data)
+        if self.heard is not None:
+            self.heard += len(data)
 
 
 class Attached:
@@ -281,20 +288,40 @@ class ConsoleService:
         slice_ = self.slices.begin(line.machine)
         while True:
             if line.stream is None:
+                if line.heard is None:
+                    line.heard = await self.size(line.machine)
                 await line.runs.wait()
                 line.runs.clear()
             else:
-                while data := await line.stream.read():
+                data = await self._beginning(line, line.stream)
+                while data or (data := await line.stream.read()):
                     if not slice_.share():
                         await slice_.rest()
                     line.spread(data)
+                    data = b""
                 stream, line.stream = line.stream, None
                 await stream.close()
+                if line.heard is None:
+                    line.heard = await self.size(line.machine)
             try:
                 # at once: what ended may be no more than the line to the host of one that runs on
                 line.stream = await self._again(line) or await self._soon(line)
             except Gone as error:
                 log.warning("console lost", machine=str(line.machine), why=str(error))
+
+    async def _beginning(self, line: Line, stream: ConsoleStream) -> bytes:
+        """What readers hear first of a stream: of one that is opened again, all that the machine
+        said since the earlier one. They attached to the first one to hear what is said from now on.
+        """
+        if line.heard is None or not await self.has(line.machine):
+            return b""
+
+        async def read(offset: int, limit: int) -> tuple[int, bytes]:
+            return await self._workers.run(0, self._records.read, line.machine, offset, limit)
+
+        begun = await beginning(stream, read, partial(self.size, line.machine), line.heard)
+        line.heard = begun.offset
+        return begun.said
 
     async def _again(self, line: Line) -> ConsoleStream | None:
         """The stream of a machine that runs again. A host that was away for a moment may be so
