@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.cli.ssh import OPTIONS, ssh_argv, user_name
-from nospoon.errors import UsageError
+from nospoon.errors import ProviderError, UsageError
 from nospoon.model.rest.nodes import NodeLogin
 
 LOGIN = NodeLogin("c/n", "vm", "10.9.0.5", "")
@@ -40,7 +40,7 @@ def test_each_word_of_a_command_arrives_as_one(words: list[str]) -> None:
 
 @pytest.mark.parametrize("address", ["-oProxyCommand=x", "a b", "host.example"])
 def test_what_is_no_address_is_never_connected_to(address: str) -> None:
-    with pytest.raises(ValueError, match="does not appear to be"):
+    with pytest.raises(ProviderError, match=r"node c/n has the address .*, which is none"):
         ssh_argv(replace(LOGIN, address=address), "")
 
 

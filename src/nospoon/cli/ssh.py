@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import NoReturn
 
-from nospoon.errors import MissingTool, UsageError
+from nospoon.errors import MissingTool, ProviderError, UsageError
 from nospoon.model.rest.nodes import NodeLogin
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -34,7 +34,8 @@ OPTIONS = {
 
 def ssh_argv(login: NodeLogin, user: str, command: Sequence[str] = ()) -> list[str]:
     """`login`: as the daemon gives it; `user` "" for ssh's choice. Each word of `command` arrives
-    as one: ssh has the node's shell split them. Raises `UsageError` where no address is known.
+    as one: ssh has the node's shell split them. Raises `UsageError` where no address is known,
+    `ProviderError` where it is none.
     """
     if not login.address:
         raise UsageError(
@@ -46,7 +47,13 @@ def ssh_argv(login: NodeLogin, user: str, command: Sequence[str] = ()) -> list[s
     options = [f"-o{name}={value}" for name, value in OPTIONS.items()]
     jump = ["-J", login.jump.removeprefix("ssh://")] if login.jump else []
     who = ["-l", user] if user else []
-    address = str(ip_address(login.address))
+    try:
+        address = str(ip_address(login.address))
+    except ValueError:
+        raise ProviderError(
+            f"node {login.node} has the address {login.address!r}, which is none",
+            hint="A cloud that lists such addresses is broken: ask who runs it.",
+        ) from None
     said = [shlex.join(command)] if command else []
     return ["ssh", *options, *jump, *who, "--", address, *said]
 
