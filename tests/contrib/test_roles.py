@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
 from tests.contrib.conftest import CONTRIB, NOSPOON, OFFLINE, play
 
+from nospoon.testing.bench import free_port
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
 from nospoon.testing.rack import Rack
 
 ROLES = CONTRIB.parent / "roles"
@@ -142,3 +148,48 @@ def test_a_job_that_failed_before_nospoon_was_there_fails_no_more(rack: Rack) ->
     }
     assert "failed=0" in zuul(rack, "post-run", **given)
     assert not (rack.directory / "nothing/logs").exists()
+
+
+async def test_instances_get_bmcs_by_the_variables_of_hotstack(rack: Rack) -> None:
+    """Its role of this name deploys sushy-emulator with the OpenStack driver."""
+    async with fake_cloud() as cloud:
+        for name in ("ocp-0", "ocp-1", "controller"):
+            cloud.own_server(name, firmware="uefi")
+        await asyncio.to_thread(hotstack, rack, cloud)
+
+
+def hotstack(rack: Rack, cloud: FakeCloud) -> None:
+    before = copy.deepcopy(cloud.servers)
+    uuids = [id_ for id_, each in before.items() if each["name"] != "controller"]
+    places = rack.directory / ".config/openstack"
+    places.mkdir(parents=True)
+    (places / "clouds.yaml").write_text(json.dumps({"clouds": {"default": cloud.settings}}))
+    playbook = rack.directory / "bmcs.yaml"
+    playbook.write_text(json.dumps([
+        {"hosts": "all", "gather_facts": False, "roles": ["redfish_virtual_bmc"]}
+    ]))  # fmt: skip
+    port = free_port(socket.SOCK_STREAM)
+    given = {
+        "instances_uuids": uuids,
+        "cloud_config_dir": str(places),
+        "redfish_password": "hot",
+        "redfish_virtual_bmc_port": port,
+        "nospoon_install": False,
+        "nospoon_command": NOSPOON,
+        "nospoon_file": str(rack.directory / "bmcs-cluster.yaml"),
+    }
+    play(rack, playbook, given, roles=ROLES)
+    systems = f"http://127.0.0.1:{port}/redfish/v1/Systems"
+    found = requests.get(systems, auth=("admin", "hot"), timeout=20).json()["Members"]
+    assert len(found) == 2
+    for id_ in uuids:
+        system = requests.get(f"{systems}/{id_}", auth=("admin", "hot"), timeout=20).json()
+        assert (system["UUID"], system["Name"]) == (id_, before[id_]["name"])
+    assert "changed=0 " in play(rack, playbook, given, roles=ROLES)
+    play(rack, playbook, {**given, "instances_uuids": uuids[:1]}, roles=ROLES)
+    found = requests.get(systems, auth=("admin", "hot"), timeout=20).json()["Members"]
+    assert len(found) == 1
+    play(rack, playbook, {**given, "instances_uuids": []}, roles=ROLES)
+    assert {id_: each["metadata"] for id_, each in cloud.servers.items()} == {
+        id_: each["metadata"] for id_, each in before.items()
+    }
