@@ -22,14 +22,14 @@ nodes: [{name: "n{n}", count: 6, firmware: bios, memory: 64MiB, disks: [16MiB, 1
 
 @contextmanager
 def under_way(farm: Farm, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, when it has told of its first dozen of calls."""
+    """The command, when it has told of its first calls: the daemon may be several ahead of it."""
     run = subprocess.Popen(
         ["nospoon", *command], env=farm.rack.environment, stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL, text=True, cwd=farm.rack.directory,
     )  # fmt: skip
     try:
         assert run.stderr is not None
-        next(line for line in run.stderr if line.startswith("[12/"))
+        next(line for line in run.stderr if line.startswith("[3/"))
         yield run
     finally:
         run.send_signal(signal.SIGKILL)
