@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.control.labs import board as module
 from nospoon.control.labs import records
+from nospoon.control.labs import set_tasks as module
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.callbacks import Callbacks
@@ -336,7 +336,7 @@ async def test_what_cannot_be_removed_is_removed_again(place: Place) -> None:
         await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
         await until(lambda: "1.1" not in board.scheduler.sets)
         assert place.machines.removed == ["1.1"]
-        assert not board.trouble
+        assert not board.trouble("1.1")
 
 
 async def test_a_registered_machine_that_is_not_off_is_broken(place: Place) -> None:

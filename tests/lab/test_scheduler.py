@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from nospoon.lab import scheduler as module
 from nospoon.lab.assign import Free, assign
+from nospoon.lab.held import fits_ever
+from nospoon.lab.retry import ATTEMPTS
 from nospoon.lab.scheduler import (
-    ATTEMPTS,
     LOOKAHEAD,
     LOOPS,
     Build,
@@ -342,8 +343,8 @@ def test_a_size_beyond_a_labs_limits_is_not_tried() -> None:
     assert builds(labs.expire(100)) == [found.id]
     (run,) = labs.sets[found.id].runs
     assert run.size == SMALL
-    assert module.fits_ever(labs.labs["east"], [Options((LARGE, SMALL))])
-    assert not module.fits_ever(labs.labs["east"], [Options((LARGE,))])
+    assert fits_ever(labs.labs["east"], [Options((LARGE, SMALL))])
+    assert not fits_ever(labs.labs["east"], [Options((LARGE,))])
 
 
 def test_a_set_that_its_changed_lab_can_never_serve_holds_up_no_other() -> None:

@@ -13,7 +13,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
-from nospoon.control.labs import records
+from nospoon.control.labs import records, set_tasks
 from nospoon.errors import ProviderError
 from nospoon.lab.match import mismatches
 from nospoon.model.lab import Registered
@@ -62,8 +62,8 @@ async def test_text_that_cannot_be_stored_is_refused(
 
 
 async def test_what_a_bmc_says_is_storable() -> None:
-    assert boards.storable("a\ud800\0\x1b[2J\x9bb") == "a   [2J b"
-    assert len(boards.storable("x" * 10_000)) == boards.MOST_WHY
+    assert set_tasks.storable("a\ud800\0\x1b[2J\x9bb") == "a   [2J b"
+    assert len(set_tasks.storable("x" * 10_000)) == set_tasks.MOST_WHY
 
 
 async def test_the_loop_survives_every_error(

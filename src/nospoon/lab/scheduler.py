@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.lab.assign import Free, Grant, assign
+from nospoon.lab.held import Held, fits_ever, wanted
+from nospoon.lab.retry import after_failure, in_turn, queued_again
 from nospoon.lab.work import (
     OVER,
     UNLEASED,
-    Options,
     RecipeSet,
     Report,
     Run,
@@ -32,10 +33,6 @@ LOOKAHEAD = 64
 """Sets of a lab that cannot start, behind which others are looked at: what they need is kept for
 them.
 """
-ATTEMPTS = 3
-"""Starts of a set whose machines cannot be made."""
-BACKOFF = 15.0
-"""Seconds until the second start; doubled for the third."""
 _GONE = Lab("gone")
 """In place of a lab whose file is gone: only removals are left of its sets."""
 MOST_DEADLINES = 10_000
@@ -227,7 +224,7 @@ class Scheduler:
         be called that changes a set.
         """
         self.undecided = False
-        held = _Held(dict(self._free), {key: self._idle(key) for key in self.labs})
+        held = Held(dict(self._free), {key: self._idle(key) for key in self.labs})
         passed, left = Counter[str](), set(self._queued)
         for set_id in self.in_order():
             found = self.sets[set_id]
@@ -303,19 +300,7 @@ class Scheduler:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
-        others = tuple(key for key in found.labs if key != found.lab and key in self.labs)
-        labs = found.labs if again else others
-        requeue = bool(labs) and found.attempts < ATTEMPTS
-        runs = found.runs
-        if not requeue:
-            runs = tuple(
-                run if run.over else replace(run, stage=Stage.FAILED, why=why, since=now)
-                for run in runs
-            )
-        wait = BACKOFF * 2 ** (found.attempts - 1)
-        if requeue:
-            found = replace(found, labs=labs)
-        found = replace(found, runs=runs, why=why, requeue=requeue, not_before=now + wait)
+        found = after_failure(found, why, now, again=again, known=self.labs)
         return [Happened(set_id, -1, "not started", why), *self._end(found, "failed")]
 
     def install_started(self, set_id: str, recipe: int, now: float) -> list[Effect]:
@@ -439,17 +424,7 @@ class Scheduler:
             return []
         self._give_back(found)
         if found.requeue:
-            runs = tuple(
-                replace(
-                    run, stage=run.stage if run.over else Stage.QUEUED, size=None, machine="",
-                    node="", since=now,
-                )
-                for run in found.runs
-            )  # fmt: skip
-            found = replace(
-                found, state=SetState.QUEUED, runs=runs, failed_in=(*found.failed_in, found.lab),
-                lab="", requeue=False, result="",
-            )  # fmt: skip
+            found = queued_again(found, now)
             self._save(found)
             self._enqueue(found)
             heapq.heappush(self._deadlines, (found.not_before, set_id))
@@ -523,19 +498,19 @@ class Scheduler:
             yield waiting[at][2]
 
     def _place(
-        self, found: RecipeSet, labs: Sequence[str], held: _Held
+        self, found: RecipeSet, labs: Sequence[str], held: Held
     ) -> tuple[str, list[Grant]] | None:
         """One of these labs and the grants there; what cannot be placed has its need kept in
         `held`.
         """
         why, first = "no lab has such machines now", ""
-        for key in sorted(labs, key=found.failed_in.count):
+        for key in in_turn(found, labs):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
                 continue
             per_owner, has = lab.limits.per_owner, self.has(key, found.owner)
-            options = _wanted(found, key, lab)
+            options = wanted(found, key, lab)
             if per_owner and has + len(options) > per_owner:
                 why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
                 continue
@@ -555,7 +530,7 @@ class Scheduler:
                 why = f"lab {lab.name} can never have all of its machines at once: its file changed"
         self._why[found.id] = why
         if first:
-            held.keep(first, _wanted(found, first, self.labs[first]))
+            held.keep(first, wanted(found, first, self.labs[first]))
         return None
 
     def _short(self, key: str) -> str:
@@ -576,7 +551,7 @@ class Scheduler:
         return f"lab {lab.name} has given away {', '.join(parts) or 'its machines'}"
 
     def _start(
-        self, found: RecipeSet, key: str, grants: list[Grant], now: float, held: _Held
+        self, found: RecipeSet, key: str, grants: list[Grant], now: float, held: Held
     ) -> list[Effect]:
         runs, left = list[Run](), iter(grants)
         for number, run in enumerate(found.runs):
@@ -765,57 +740,12 @@ class Scheduler:
         self._most_deadlines = max(MOST_DEADLINES, 2 * len(self._deadlines))
 
 
-@dataclass(slots=True)
-class _Held:
-    """What is left for the sets that are looked at next."""
-
-    free: dict[str, Free]
-    machines: dict[str, frozenset[str]]
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no lab has anything left."""
-        return not any(self.machines.values()) and not any(
-            each.machines > 0 and each.cpus > 0 and each.memory > 0 for each in self.free.values()
-        )
-
-    def take(self, key: str, grant: Grant) -> None:
-        if isinstance(grant, Size):
-            self.free[key] = self.free[key].without(grant)
-        else:
-            self.machines[key] -= {grant}
-
-    def keep(self, key: str, recipes: list[Options]) -> None:
-        """For a set that waits: sizes of its dynamic machines, and one registered machine each for
-        its other recipes, where it is idle.
-        """
-        for each in recipes:
-            if each.sizes:
-                self.free[key] = self.free[key].without(each.sizes[0])
-            else:
-                idle = next((name for name in each.machines if name in self.machines[key]), None)
-                self.machines[key] -= {idle} if idle is not None else set()
-
-
 _Queue = tuple[str, tuple[str, ...]]
 """An owner, and the labs that sets of him wait for."""
 
 
 def _queue(found: RecipeSet) -> _Queue:
     return found.owner, found.labs
-
-
-def _wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
-    """What its recipes may have in a lab, but those that were released before they had one."""
-    return [_within(lab, run.options.get(key, Options())) for run in found.runs if not run.over]
-
-
-def _within(lab: Lab, options: Options) -> Options:
-    """Without sizes that a lab never has: it makes no machines, or they are beyond its limits."""
-    most = Free.of(lab.limits)
-    if lab.dynamic and all(map(most.holds, options.sizes)):
-        return options
-    return replace(options, sizes=tuple(filter(most.holds, options.sizes)) if lab.dynamic else ())
 
 
 def _granted(found: RecipeSet) -> int:
@@ -828,13 +758,3 @@ def _all_over(found: RecipeSet, stage: Stage, now: float) -> RecipeSet:
         run if run.stage in OVER else replace(run, stage=stage, since=now) for run in found.runs
     )
     return replace(found, runs=runs)
-
-
-def fits_ever(lab: Lab, recipes: list[Options]) -> bool:
-    """Whether a set could start if it had the lab for itself."""
-    machines = frozenset(each.name for each in lab.machines)
-    count = len(recipes)
-    if lab.limits.per_owner and count > lab.limits.per_owner:
-        return False
-    recipes = [_within(lab, each) for each in recipes]
-    return assign(recipes, Free.of(lab.limits), machines, prefer=lab.prefer) is not None

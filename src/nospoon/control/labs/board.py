@@ -20,7 +20,8 @@ from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.known import KnownLabs, only_lab
 from nospoon.control.labs.measured import Measured
-from nospoon.control.labs.racks import NotMade, Racks
+from nospoon.control.labs.racks import Racks
+from nospoon.control.labs.set_tasks import SetTasks
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
@@ -38,8 +39,6 @@ from nospoon.store.labs import Noted
 log = structlog.get_logger()
 LOOK = 5.0
 """Seconds after which leases are looked at, at the latest: clocks of machines are set."""
-AGAIN = 10.0
-"""Seconds until what could not be removed is removed again."""
 TIDY = 3600.0
 """Seconds between two looks for sets that ended long ago."""
 FORGET_AT_ONCE = 20
@@ -53,7 +52,6 @@ MOST_QUEUED = 10_000
 """Sets of one user that have not ended."""
 MOST_WEIGHT = 64 << 20
 """Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
-MOST_WHY = 2000
 
 Notify = Callable[[KnownLab, RecipeSet, Happened], None]
 
@@ -94,9 +92,7 @@ class Board:
         self._numbers = (0, 0)
         self._unnoted: set[str] = set()
         self._labs_left = True
-        self._building: dict[str, asyncio.Task[None]] = {}
-        self.trouble: dict[str, str] = {}
-        """Id of a set that is being removed -> why something of it is still there."""
+        self._at_work = SetTasks(self.scheduler, self.labs, racks, tasks, clock, self.do)
         self._ended = 0
         self._many_ended = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -381,79 +377,9 @@ class Board:
         if found is None:
             return
         if isinstance(effect, Build):
-            task = self._tasks.start(self._build(found), name=f"make {found.id}")
-            self._building[found.id] = task
+            self._at_work.build(found)
         elif isinstance(effect, Remove):
-            self._tasks.start(self._remove(found), name=f"remove {found.id}")
-
-    async def _build(self, found: RecipeSet) -> None:
-        try:
-            await self._racks.build(found, self.labs.known_of(found))
-        except NotMade as error:
-            why, again = error.why or "it failed", error.again
-        except Exception as error:  # a set that is neither made nor not would never end
-            log.exception("machines of a recipe set are not made", set=found.id)
-            why, again = f"internal error: {type(error).__name__}: {error}", True
-        else:
-            why, again = "", False
-        finally:
-            self._building.pop(found.id, None)
-        if not why:
-            await self._surely(lambda: self.scheduler.started(found.id, self._clock()))
-            return
-        said = storable(why)
-        await self._surely(
-            lambda: self.scheduler.not_started(found.id, said, self._clock(), again=again)
-        )
-
-    async def _remove(self, found: RecipeSet) -> None:
-        building = self._building.pop(found.id, None)
-        if building is not None and building is not asyncio.current_task():
-            building.cancel()
-            await asyncio.wait([building])
-        await self._stop(found)
-        while why := await self._left(found):
-            log.warning("a recipe set is not removed yet", set=found.id, why=why)
-            self.trouble[found.id] = storable(why)
-            await asyncio.sleep(AGAIN)
-        self.trouble.pop(found.id, None)
-        await self._surely(lambda: self.scheduler.removed(found.id, self._clock()))
-
-    async def _left(self, found: RecipeSet) -> str:
-        """Why something is left of a set, "" where nothing is."""
-        try:
-            return await self._racks.remove(found, self.labs.known_of(found))
-        except Exception as error:  # whatever it is, it is removed again
-            log.exception("a recipe set is not removed yet", set=found.id)
-            return f"internal error: {type(error).__name__}: {error}"
-
-    async def _stop(self, found: RecipeSet) -> None:
-        """A registered machine that is not off does not keep its set from ending, and no other set
-        gets it: it is broken.
-        """
-        try:
-            on = await self._racks.stop(found, self.labs.known_of(found))
-        except Exception as error:  # whatever it is, the set ends
-            log.exception("machines of a recipe set are not off", set=found.id)
-            why = f"internal error: {type(error).__name__}: {error}"
-            on = {run.machine: why for run in found.runs if run.machine}
-
-        def broken() -> Sequence[Effect]:
-            for machine, why in on.items():
-                self.scheduler.set_broken(found.lab, machine, storable(f"it is not off: {why}"))
-            return []
-
-        if on:
-            await self._surely(broken)
-
-    async def _surely(self, what: Callable[[], Sequence[Effect]]) -> None:
-        """Whatever the store says: the loop tries again what was not stored."""
-        try:
-            await self.do(what)
-        except NospoonError as error:
-            log.error("the state of a recipe set is not stored yet", why=str(error))
-        except Exception:
-            log.exception("the state of a recipe set is not stored yet")
+            self._at_work.remove(found)
 
     async def switch(self, found: RecipeSet, number: int, command: PowerCommand) -> str:
         """A chassis command for the machine of a recipe that runs."""
@@ -547,6 +473,10 @@ class Board:
             if not followers:
                 self._followers.pop(set_id, None)
 
+    def trouble(self, set_id: str) -> str:
+        """Why something is still there of a set that is being removed, "" for nothing known."""
+        return self._at_work.trouble.get(set_id, "")
+
     def console_of(self, found: RecipeSet, number: int) -> str:
         """Of a recipe's machine: `recorded`, or why its console is not; "" while it has none."""
         if found.state not in HOLDING or found.runs[number].over:
@@ -570,8 +500,3 @@ def _weight(found: RecipeSet) -> int:
         + sum(128 + 16 * (len(o.machines) + 8 * len(o.sizes)) for o in run.options.values())
         for run in found.runs
     )
-
-
-def storable(text: str) -> str:
-    """What others wrote, such as a BMC, as every store takes it: printable characters."""
-    return "".join(each if each.isprintable() else " " for each in text[:MOST_WHY])

@@ -22,9 +22,9 @@ from nospoon.lab.filter import (
     Verdict,
     sizes_tried,
 )
+from nospoon.lab.held import fits_ever
 from nospoon.lab.match import mismatches
 from nospoon.lab.recipe import DISTRO, Recipe, names_arch, verdict, wrong_arch
-from nospoon.lab.scheduler import fits_ever
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.host_facts import SizeOffered

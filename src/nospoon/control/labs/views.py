@@ -138,7 +138,7 @@ def set_row(board: Board, found: RecipeSet, request: int, place: int | None) -> 
 def _reason(board: Board, found: RecipeSet) -> str:
     if found.state is SetState.QUEUED and found.id in board.scheduler.sets:
         return board.scheduler.reason(found.id) or found.why
-    trouble = board.trouble.get(found.id, "")
+    trouble = board.trouble(found.id)
     return f"not removed yet: {trouble}" if trouble else found.why
 
 

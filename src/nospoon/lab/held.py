@@ -1,0 +1,64 @@
+"""What is left of labs for the sets that are looked at next, and what a set may have of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nospoon.lab.assign import Free, Grant, assign
+from nospoon.lab.work import Options, RecipeSet, Size
+from nospoon.model.lab import Lab
+
+
+@dataclass(slots=True)
+class Held:
+    """Of each lab, by its key: what is free of its limits, and its idle registered machines."""
+
+    free: dict[str, Free]
+    machines: dict[str, frozenset[str]]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no lab has anything left."""
+        return not any(self.machines.values()) and not any(
+            each.machines > 0 and each.cpus > 0 and each.memory > 0 for each in self.free.values()
+        )
+
+    def take(self, key: str, grant: Grant) -> None:
+        if isinstance(grant, Size):
+            self.free[key] = self.free[key].without(grant)
+        else:
+            self.machines[key] -= {grant}
+
+    def keep(self, key: str, recipes: Sequence[Options]) -> None:
+        """For a set that waits: sizes of its dynamic machines, and one registered machine each for
+        its other recipes, where it is idle.
+        """
+        for each in recipes:
+            if each.sizes:
+                self.free[key] = self.free[key].without(each.sizes[0])
+            else:
+                idle = next((name for name in each.machines if name in self.machines[key]), None)
+                self.machines[key] -= {idle} if idle is not None else set()
+
+
+def wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
+    """What its recipes may have in a lab, but those that were released before they had one."""
+    return [_within(lab, run.options.get(key, Options())) for run in found.runs if not run.over]
+
+
+def _within(lab: Lab, options: Options) -> Options:
+    """Without sizes that a lab never has: it makes no machines, or they are beyond its limits."""
+    most = Free.of(lab.limits)
+    if lab.dynamic and all(map(most.holds, options.sizes)):
+        return options
+    return replace(options, sizes=tuple(filter(most.holds, options.sizes)) if lab.dynamic else ())
+
+
+def fits_ever(lab: Lab, recipes: Sequence[Options]) -> bool:
+    """Whether a set could start if it had the lab for itself."""
+    machines = frozenset(each.name for each in lab.machines)
+    if lab.limits.per_owner and len(recipes) > lab.limits.per_owner:
+        return False
+    recipes = [_within(lab, each) for each in recipes]
+    return assign(recipes, Free.of(lab.limits), machines, prefer=lab.prefer) is not None
