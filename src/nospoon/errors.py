@@ -15,7 +15,7 @@
     │   ├── HostUnreachable      the host does not answer; try again later
     │   ├── MissingTool          a program or package is not installed there
     │   ├── Unfetchable          the content of a URL is not available
-    │   ├── OutOfSpace           a pool, quota or disk is full
+    │   ├── OutOfSpace           a pool, quota, disk or cloud is full
     │   ├── NotOurs              the resource exists and has no nospoon tag
     │   └── Gone                 the resource existed and is gone
     └── OperationFailed          a plan was carried out in part, or not at all
@@ -73,17 +73,26 @@ class SpecError(NospoonError):
         self.problems = tuple(problems)
 
 
+class NoCapacity(str):
+    """A reason that can pass: hosts have too little left now, and have enough when others give back
+    what they have there.
+    """
+
+    __slots__ = ()
+
+
 class PlanRefused(NospoonError):
     """These hosts cannot provide what the file asks for. The first 200 reasons are kept, and how
-    many more there are.
+    many more there are. `passes`: all of them are want of capacity, which can pass.
     """
 
     def __init__(self, reasons: Sequence[str]) -> None:
+        self.passes = bool(reasons) and all(isinstance(each, NoCapacity) for each in reasons)
         more = len(reasons) - MOST_REASONS
         if more > 1:  # a client is given that line with the others
             reasons = [*reasons[:MOST_REASONS], f"and {more} more"]
         super().__init__("\n".join(reasons))
-        self.reasons = tuple(reasons)
+        self.reasons = tuple(map(str, reasons))
 
 
 class UsageError(NospoonError):
@@ -152,7 +161,7 @@ class Unfetchable(ProviderError):
 
 
 class OutOfSpace(ProviderError):
-    """A pool, a quota or a disk is full."""
+    """A pool, a quota, a disk or all hosts of a cloud are full; it can pass."""
 
 
 class NotOurs(ProviderError):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from nospoon.errors import NospoonError, ProviderError
+from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
@@ -140,11 +140,42 @@ async def test_a_server_that_nova_cannot_build_is_removed_and_told_in_its_words(
         }})  # fmt: skip
 
     cloud.rules.append(Rule("GET /compute/v2.1/servers/[0-9a-f]{8}-", failed))
-    with pytest.raises(ProviderError, match=r"No valid host was found\."):
+    with pytest.raises(OutOfSpace, match=r"No valid host was found\."):
         await make(bench, machine)
     assert not cloud.servers
     await make(bench, machine)
     assert len(cloud.servers) == 1
+
+
+QUOTA = "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances"
+OVER = {
+    "Nova": ("POST /compute/v2.1/servers$", 403, {"forbidden": {"code": 403, "message": QUOTA}}),
+    "Nova with unified limits": (
+        "POST /compute/v2.1/servers$",
+        403,
+        {"forbidden": {"code": 403, "message": "Project 0 is over a limit for [servers]"}},
+    ),
+    "Neutron": (
+        "POST /network/v2.0/ports",
+        409,
+        {"NeutronError": {"message": "Quota exceeded for resources: ['port']."}},
+    ),
+}
+
+
+@pytest.mark.parametrize("service", OVER)
+async def test_a_quota_that_is_used_up_is_want_of_capacity(
+    cloud: FakeCloud, bench: Bench, service: str
+) -> None:
+    call, status, body = OVER[service]
+    cloud.rules.append(Rule(call, lambda: JSONResponse(body, status), times=1000))
+    with pytest.raises(OutOfSpace, match=f"refused with {status}: "):
+        await make(bench, *any_rack(bench).all)
+    cloud.rules.clear()
+    cloud.rules.append(Rule(call, lambda: JSONResponse({"forbidden": {}}, 403)))
+    with pytest.raises(ProviderError) as refused:
+        await make(bench, *any_rack(bench).all)
+    assert not isinstance(refused.value, OutOfSpace), "what a project may never do does not pass"
 
 
 async def test_nothing_of_another_deployment_is_seen_or_changed(

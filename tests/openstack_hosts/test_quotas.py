@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
+from nospoon.errors import NoCapacity
 from nospoon.model.host_facts import HostFacts, Quota, SizeOffered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.refuse import reasons_against
@@ -41,6 +42,7 @@ async def test_what_is_left_is_what_others_do_not_use(
     facts = await connection.survey("", ())
     assert facts.quota == Quota(servers=0, cpus=0, memory=512 * MIB), "others use more than all"
     assert (facts.cpus, facts.memory) == (1, 512 * MIB), "0 would be unknown"
+    assert facts.quota.whole == Quota(servers=10, cpus=20, memory=1024 * MIB)
     cloud.limits = {}
     assert (await connection.survey("", ())).quota == Quota()
 
@@ -76,3 +78,8 @@ async def test_a_quota_with_nothing_left_refuses_even_one_node(
     ]
     assert [any(part in reason for reason in reasons) for part in said] == [True] * len(said)
     assert len(reasons) == len(said)
+    assert not any(isinstance(each, NoCapacity) for each in reasons)
+    whole = replace(quota, whole=Quota(servers=1, cpus=2, memory=2048 * MIB))
+    emptied = replace(facts, quota=whole)
+    found = reasons_against(cluster, UUID(int=1), allocations, {name: emptied})
+    assert [isinstance(each, NoCapacity) for each in found if "quota" in each] == [True] * len(said)

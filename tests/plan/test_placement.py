@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
+from nospoon.errors import NoCapacity, PlanRefused
 from nospoon.model.cluster import Arch, Cluster, Firmware
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import HostFacts, Quota
 from nospoon.model.images import HypervisorType
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.image_types import with_image_types
@@ -523,3 +524,37 @@ def test_a_refusal_says_what_the_host_with_the_most_has_left() -> None:
             "5 asked for, 2 of 3 left on b"
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("node", "used", "passes"),
+    [
+        ("cpus: 4", Usage(cpus=1), [True]),
+        ("memory: 8GiB", Usage(memory=GIB), [True]),
+        ("cpus: 5", Usage(cpus=1), [False]),
+        ("count: 3, cpus: 2", Usage(cpus=1), [False]),
+        ("cpus: 4, memory: 16GiB", Usage(cpus=1), [False]),
+        ("cpus: 3", Usage(cpus=1), []),
+    ],
+)
+def test_want_of_capacity_passes_where_all_nodes_fit_without_others(
+    node: str, used: Usage, passes: list[bool]
+) -> None:
+    cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{{node}}}]")
+    _, refused = place(cluster, {}, {"a": FACTS}, {"a": used})
+    assert [isinstance(each, NoCapacity) for each in refused] == passes
+
+
+def test_what_others_of_a_project_use_can_be_given_back() -> None:
+    cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{cpus: 2}}]")
+    for most, passes in ((2, True), (1, False)):
+        quota = Quota(cpus=1, whole=Quota(cpus=most))
+        (refused,) = refusals(cluster, a=replace(FACTS, cpus=1, quota=quota))
+        assert isinstance(refused, NoCapacity) == passes
+
+
+def test_a_refusal_passes_where_all_of_its_reasons_do() -> None:
+    many = [NoCapacity(f"reason {number}") for number in range(300)]
+    assert PlanRefused(many).passes
+    assert not PlanRefused([*many, "no firmware"]).passes
+    assert not PlanRefused([]).passes

@@ -15,7 +15,13 @@ from typing import Protocol, cast
 
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
-from nospoon.errors import HostUnreachable, MissingTool, NospoonError, ProviderError
+from nospoon.errors import (
+    HostUnreachable,
+    MissingTool,
+    NospoonError,
+    OutOfSpace,
+    ProviderError,
+)
 from nospoon.model.resources import Key, OwnerTag, is_adopted
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
@@ -136,28 +142,28 @@ class _Run:
         self._tell(Phase.STARTED, move, _verb(move))
         try:
             entry = await self.journal.intend(key, move.half, self.tag.token)
-            why = await self._carried_out(move)
+            why, passes = await self._carried_out(move)
             await self.journal.conclude(entry, why)
         except NospoonError as error:  # of the journal: the next plan starts from what is there
-            why = str(error)
+            why, passes = str(error), False
         if why:
-            self.outcome.failures.append(Failure(str(key), move.step.node, why))
+            self.outcome.failures.append(Failure(str(key), move.step.node, why, passes))
             self._tell(Phase.FAILED, move, why)
             return False
         self.outcome.done += 1
         self._tell(Phase.DONE, move, _verb(move))
         return True
 
-    async def _carried_out(self, move: Move) -> str:
-        """Why it failed, "" when it did not."""
+    async def _carried_out(self, move: Move) -> tuple[str, bool]:
+        """Why it failed, "" when it did not, and whether for want of capacity."""
         try:
             await self._with_retries(move)
         except NospoonError as error:
-            return str(error)
+            return str(error), isinstance(error, OutOfSpace)
         except OSError as error:  # a file or socket of this machine, in a driver that lives here
             where = f"{error.filename}: " if error.filename else ""
-            return f"{where}{error.strerror or error}"
-        return ""
+            return f"{where}{error.strerror or error}", False
+        return "", False
 
     async def _with_retries(self, move: Move) -> None:
         if move.key.host == PLACE:

@@ -35,11 +35,12 @@ Emit = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A move that failed, with the message for its user."""
+    """A move that failed, with the message for its user. `passes`: for want of capacity."""
 
     what: str
     node: str
     message: str
+    passes: bool = False
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.model.capabilities import Capabilities
@@ -76,11 +76,23 @@ class Adoptable:
 class Quota:
     """What nodes of a project of a cloud may have in all, beside what others there use; None: as
     much as one likes. `memory` in bytes. Not less than 0, where others use more than they may.
+    `whole`: the same without what others use, None where that is not known.
     """
 
     servers: int | None = None
     cpus: int | None = None
     memory: int | None = None
+    whole: Quota | None = field(default=None, compare=False)
+
+    @property
+    def emptied(self) -> Quota:
+        """What it would be if others used nothing."""
+        return self.whole or self
+
+
+def known(left: int | None) -> int:
+    """What a quota leaves as facts of a host have it, where 0 is unknown."""
+    return 0 if left is None else max(1, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +159,14 @@ class HostFacts:
     def of_one_away(cls, why: str) -> HostFacts:
         """Of a host that does not answer: nothing."""
         return cls(frozenset(), frozenset(), tpm=False, managed_networks=False, away=why)
+
+    @property
+    def emptied(self) -> HostFacts:
+        """The same host, if others of its project used nothing."""
+        whole = self.quota.whole
+        if whole is None:
+            return self
+        return replace(self, cpus=known(whole.cpus), memory=known(whole.memory), quota=whole)
 
     def bridge(self, link: str) -> str:
         """Where machines plug in that want to reach this interface: itself, or its bridge."""

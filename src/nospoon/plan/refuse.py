@@ -8,6 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from uuid import UUID
 
+from nospoon.errors import NoCapacity
 from nospoon.model.cluster import (
     Arch,
     Cluster,
@@ -85,17 +86,27 @@ def _against_quotas(
     for host, fact in facts.items():
         nodes = [node for node in cluster.nodes if allocations.hosts.get(node.name) == host]
         sizes = [found for node in nodes if (found := chosen(node, fact)) is not None]
-        memory = None if fact.quota.memory is None else fact.quota.memory >> 20
-        for what, most, taken in (
-            ("servers", fact.quota.servers, len(sizes)),
-            ("CPUs", fact.quota.cpus, sum(each.cpus for each in sizes)),
-            ("MiB of memory", memory, sum(each.memory for each in sizes) >> 20),
+        quota, whole = fact.quota, fact.quota.emptied
+        for what, most, all_of_it, taken in (
+            ("servers", quota.servers, whole.servers, len(sizes)),
+            ("CPUs", quota.cpus, whole.cpus, sum(each.cpus for each in sizes)),
+            (
+                "MiB of memory",
+                _mib(quota.memory),
+                _mib(whole.memory),
+                sum(each.memory for each in sizes) >> 20,
+            ),
         ):
             if most is not None and taken > most:
-                yield (
+                why = (
                     f"host {host}: the quota of its project leaves {most} {what}, and the nodes "
                     f"there take {taken}. See `openstack quota show`, or take fewer nodes."
                 )
+                yield why if all_of_it is not None and taken > all_of_it else NoCapacity(why)
+
+
+def _mib(size: int | None) -> int | None:
+    return None if size is None else size >> 20
 
 
 def _named(route: Route, leaving: Mapping[str, str]) -> Route:

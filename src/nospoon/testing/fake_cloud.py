@@ -215,7 +215,8 @@ class FakeCloud:
                     "links": links,
                 }})  # fmt: skip
             case "GET", ["limits"]:
-                return JSONResponse({"limits": {"absolute": self.limits}})
+                limits = {"totalInstancesUsed": len(self.servers), **self.limits}
+                return JSONResponse({"limits": {"absolute": limits}})
             case "GET", ["flavors", *_]:
                 return JSONResponse({"flavors": list(self.flavors.values())})
             case "GET", ["servers", "detail"]:
@@ -232,6 +233,10 @@ class FakeCloud:
     def _create(self, body: Json) -> Response:
         id_ = str(uuid4())
         flavor = self.flavors.get(body["flavorRef"])
+        most, used = int(self.limits.get("maxTotalInstances", -1)), len(self.servers)
+        if 0 <= most <= used:
+            words = f"Quota exceeded for instances: Requested 1, but already used {used} of {most}"
+            return JSONResponse({"forbidden": {"code": 403, "message": words}}, 403)
         disks = body["block_device_mapping_v2"]
         root = next(each for each in disks if each["boot_index"] == 0)
         # one whose root disk is a volume has no image of its own

@@ -316,7 +316,8 @@ def _refuse_used(found: Iterable[Observed], away: Mapping[str, str]) -> None:
 
 def _fallen_short(outcome: Outcome, what: str, more: str = "") -> Ended:
     failures = [
-        {"what": each.what, "node": each.node, "message": each.message} for each in outcome.failures
+        {"what": each.what, "node": each.node, "message": each.message, "passes": each.passes}
+        for each in outcome.failures
     ]
     state = OperationState.PARTLY if outcome.done else OperationState.FAILED
     message = (

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from nospoon.errors import NoCapacity
 from nospoon.model.cluster import Cluster, Strategy
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.demands import MOVE, PINNED, alike_in, demands_of, together
@@ -74,11 +75,12 @@ def place(
     planned: Mapping[str, str] = NOWHERE,
     standing: Mapping[str, Usage] = NOTHING,
 ) -> tuple[dict[str, Placed], list[str]]:
-    """Node -> place, in the order of the file, and the reasons why some have none.
+    """Node -> place, in the order of the file, and the reasons why some have none, of which each is
+    a `NoCapacity` where all would have one if others took nothing.
 
     `earlier`: node -> host where it is already; `planned`: where it was to go; `used`: what other
     clusters take, by identity; `standing`: what nodes that are there take now; of one that is not
-    told of, what it is to take.
+    in it, what it is to take.
     """
     rooms = Rooms(cluster, facts, used)
     staying = {
@@ -95,7 +97,12 @@ def place(
     found = _placed(rooms, demands, planned)
     placed = {**stays, **found.placed}
     ordered = {n.name: placed[n.name] for n in cluster.nodes if n.name in placed}
-    return ordered, [*reasons, *_refusals(found)]
+    refused = [*reasons, *_refusals(found)]
+    emptied = {name: each.emptied for name, each in facts.items()}
+    if refused and (used or emptied != facts):
+        _, never = place(cluster, earlier, emptied, {}, planned=planned, standing=standing)
+        return ordered, refused if never else [NoCapacity(each) for each in refused]
+    return ordered, refused
 
 
 def _stay(
@@ -117,7 +124,7 @@ def _stay(
     for name, demand in there.items():
         facts = rooms.places[staying[name]].facts
         if facts is not None and any(against_node(demand.nodes[0], facts)):
-            continue  # a host that could not have it at all is told of by `plan.refuse`
+            continue  # `plan.refuse` reports a host that could not have it at all
         if more[name] != Usage() and (why := rooms.grow(staying[name], more[name])):
             short[staying[name], why, bool(demand.nodes[0].host)].append(name)
     for (host, why, pinned), names in short.items():

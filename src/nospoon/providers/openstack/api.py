@@ -14,8 +14,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from urllib.parse import urlencode
 
-from nospoon.errors import Gone, ProviderError
-from nospoon.providers.answers import SENDS, Adapter, How, decoded, judged, received, words_of
+from nospoon.errors import Gone, OutOfSpace, ProviderError
+from nospoon.providers.answers import (
+    SENDS,
+    Adapter,
+    Answered,
+    How,
+    decoded,
+    judged,
+    received,
+    words_of,
+)
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
@@ -239,13 +248,31 @@ class Api:
                 f"{said} was answered with {size} bytes: expected {LARGEST} at most"
             )
         with self._decoding:
-            value = read(judged(decoded(raw), said, said=words_of))
+            answer = decoded(raw)
+            _require_quota(answer, said)
+            value = read(judged(answer, said, said=words_of))
         return (replace(value, size=size) if isinstance(value, _Page) else value), None
 
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = connection(self._settings(), purpose=PURPOSE, reach=self._reach)
         return self._connection
+
+
+def is_full(words: str) -> bool:
+    """Whether a refusal, or the fault of a server, says that there is no capacity now: a quota
+    (also of unified limits) is used up, or Nova's scheduler found no host.
+    """
+    return any(each in words.lower() for each in ("quota", "over a limit", "no valid host"))
+
+
+def _require_quota(answer: Answered, said: str) -> None:
+    """Raises `OutOfSpace` where a quota is used up: Nova refuses with 403, Neutron with 409, Cinder
+    and Glance with 413.
+    """
+    if answer.status_code in {403, 409, 413} and is_full(words_of(answer.text)):
+        words = words_of(answer.text)
+        raise OutOfSpace(f"{said} was refused with {answer.status_code}: {words}")
 
 
 class _Watched:

@@ -11,7 +11,7 @@ from pathlib import Path
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, Quota, SizeOffered
+from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, Quota, SizeOffered, known
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
@@ -146,8 +146,8 @@ class OpenStackConnection:
                 external.append((each.name, each.id))
         return replace(
             HostFacts.of_one_that(await self.capabilities()),
-            cpus=_known(quota.cpus),
-            memory=_known(quota.memory),
+            cpus=known(quota.cpus),
+            memory=known(quota.memory),
             quota=quota,
             real=True,
             sizes=await self._sizes(),
@@ -198,11 +198,16 @@ class OpenStackConnection:
         own = await Roster(self._around).servers()
         cpus = sum(each.cpus for each in own)
         memory = sum(each.memory for each in own) // MIB
-        left = _left(limits, "maxTotalRAMSize", "totalRAMUsed", memory)
+        whole = Quota(
+            servers=_limit(limits, "maxTotalInstances"),
+            cpus=_limit(limits, "maxTotalCores"),
+            memory=_bytes(_limit(limits, "maxTotalRAMSize")),
+        )
         return Quota(
             servers=_left(limits, "maxTotalInstances", "totalInstancesUsed", len(own)),
             cpus=_left(limits, "maxTotalCores", "totalCoresUsed", cpus),
-            memory=None if left is None else left * MIB,
+            memory=_bytes(_left(limits, "maxTotalRAMSize", "totalRAMUsed", memory)),
+            whole=whole,
         )
 
     async def adoptable(self) -> tuple[Adoptable, ...]:
@@ -239,13 +244,15 @@ def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:
     return answer["limits"]["absolute"]
 
 
+def _limit(limits: Limits, name: str) -> int | None:
+    limit = int(limits.get(name, UNLIMITED))
+    return None if limit == UNLIMITED else limit
+
+
 def _left(limits: Limits, most: str, used: str, own: int) -> int | None:
-    limit = int(limits.get(most, UNLIMITED))
-    if limit == UNLIMITED:
-        return None
-    return max(0, limit - int(limits.get(used, 0)) + own)
+    limit = _limit(limits, most)
+    return None if limit is None else max(0, limit - int(limits.get(used, 0)) + own)
 
 
-def _known(left: int | None) -> int:
-    """As facts of a host have it, where 0 is unknown."""
-    return 0 if left is None else max(1, left)
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
+from nospoon.errors import Conflict, Gone, HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
@@ -23,7 +23,7 @@ from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.api import Service, is_full
 from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.made_of import MadeOf
@@ -215,7 +215,8 @@ class ServerDriver:
             if server is None:
                 raise Gone(f"server {id_} went while it was built")
             if server.status == "ERROR":
-                raise ProviderError(f"Nova could not build server {id_}: {server.fault}")
+                failure = OutOfSpace if is_full(server.fault) else ProviderError
+                raise failure(f"Nova could not build server {id_}: {server.fault}")
             if not _is_building(server):
                 return server
             await asyncio.sleep(self._around.pause)
