@@ -22,7 +22,7 @@ from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
-from nospoon.lab.work import Asked, Options, RecipeSet, Run, SetState, Size
+from nospoon.lab.work import Again, Asked, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Distro, Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.neighbors import Neighbor, Way
@@ -379,7 +379,7 @@ async def test_errors_that_no_one_expects_end_no_task(place: Place) -> None:
 
 
 async def test_what_fails_for_good_is_not_made_again(place: Place) -> None:
-    place.machines.wrong = [NotMade("refused", again=False)]
+    place.machines.wrong = [NotMade("refused", again=Again.NEVER)]
     async with place.daemon() as board:
         await board.submit([wanted(board)], "")
         await until(lambda: "1.1" not in board.scheduler.sets)

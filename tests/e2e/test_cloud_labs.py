@@ -88,6 +88,50 @@ async def test_each_lab_has_its_region_and_one_that_fails_is_passed_over() -> No
         assert not two.servers
 
 
+@pytest.mark.timeout(240)
+async def test_a_set_waits_for_a_quota_and_starts_elsewhere_where_it_may() -> None:
+    async with fake_cloud() as one, fake_cloud() as two:
+        for cloud in (one, two):
+            cloud.networks["n0"]["project_id"] = "0" * 32
+            cloud.limits = {"maxTotalInstances": 1}
+        with private_rack() as rack:
+            await asyncio.to_thread(_wait_for_quota, rack, one, two)
+        assert not one.servers
+        assert not two.servers
+
+
+def _wait_for_quota(rack: Rack, one: FakeCloud, two: FakeCloud) -> None:
+    settings = (json.dumps({"name": "mine", **each.settings}) for each in (one, two))
+    text = REGIONS.format(one=next(settings), two=next(settings)) + rack.bmc()
+    rack.run("up", "--yes", rack.file(text, "regions.yaml"))
+    named, anywhere = rack.file(IN_SECOND, "named.xml"), rack.file("<hostRequires/>", "any.xml")
+
+    def submit(file: str) -> str:
+        return str(rack.json("request", "submit", file)[0]["set"])
+
+    def running(set_id: str) -> Any:
+        return until(rack, set_id, lambda found: found["state"] == "running")
+
+    first = submit(named)
+    running(first)
+    second, third, last = submit(named), submit(anywhere), submit(anywhere)
+    shown = until(rack, second, lambda found: "no capacity now" in found["reason"])
+    assert "quota exceeded for instances" in shown["reason"].lower()
+    elsewhere = until(rack, third, lambda found: found["state"] != "queued")
+    assert running(third)["lab"] == "regions/first", elsewhere
+    shown = until(rack, last, lambda found: found["state"] == "queued" and found["attempts"] > 0)
+    assert (shown["position"], shown["result"]) == (1, ""), "the first in one of its labs"
+    assert (len(one.servers), len(two.servers)) == (1, 1)
+    rack.run("request", "release", first)
+    assert running(second)["lab"] == "regions/second"
+    rack.run("request", "release", third)
+    assert running(last)["lab"] == "regions/first"
+    for each in (second, last):
+        rack.run("request", "release", each)
+        until(rack, each, lambda found: found["state"] == "ended")
+    rack.run("down", "--yes", "--purge", "regions")
+
+
 def _in_regions(rack: Rack, one: FakeCloud, two: FakeCloud) -> None:
     settings = (json.dumps({"name": "mine", **each.settings}) for each in (one, two))
     text = REGIONS.format(one=next(settings), two=next(settings)) + rack.bmc()

@@ -25,7 +25,18 @@ from nospoon.lab.scheduler import (
     Remove,
     Scheduler,
 )
-from nospoon.lab.work import HOLDING, Asked, Options, RecipeSet, Report, Run, SetState, Size, Stage
+from nospoon.lab.work import (
+    HOLDING,
+    Again,
+    Asked,
+    Options,
+    RecipeSet,
+    Report,
+    Run,
+    SetState,
+    Size,
+    Stage,
+)
 from nospoon.model.lab import Lab, Limits, Prefer, Registered, Timeouts
 
 SMALL, LARGE = Size("small", 1, 1 << 30), Size("large", 4, 8 << 30)
@@ -134,7 +145,7 @@ def test_what_was_reported_in_a_start_that_failed_is_forgotten() -> None:
     found = recipe_set(ONE, distro="cloud")
     labs.submit(found, 0)
     labs.reported(found.id, 0, Report("done"), 1)
-    labs.not_started(found.id, "no host", 2, again=True)
+    labs.not_started(found.id, "no host", 2, again=Again.LATER)
     assert not labs.reported(found.id, 0, Report("done"), 3)
     labs.removed(found.id, 4)
     labs.expire(1000)
@@ -189,7 +200,7 @@ def test_a_lease_is_extended_and_ended_before_it_begins() -> None:
     assert labs.sets[first.id].runs[0].expires == 3 + 50
     labs.expire(53)
     labs.removed(first.id, 54)
-    labs.not_started(second.id, "no host", 55, again=True)
+    labs.not_started(second.id, "no host", 55, again=Again.LATER)
     labs.extend(second.id, 7, 56, add=True)
     labs.removed(second.id, 57)
     labs.expire(1000)
@@ -215,7 +226,7 @@ def test_a_lease_that_was_released_before_its_set_started_gets_no_machine() -> N
         labs.submit(each, 0)
     labs.release(second.id, 0, 1)
     assert builds(labs.decide(2)) == [second.id], "one machine will do"
-    labs.not_started(second.id, "no host", 3, again=True)
+    labs.not_started(second.id, "no host", 3, again=Again.LATER)
     labs.removed(second.id, 4)
     assert builds(labs.expire(100)) == [second.id]
     assert [run.size for run in labs.sets[second.id].runs] == [None, SMALL]
@@ -233,7 +244,7 @@ def test_a_set_that_is_released_before_it_starts_again_does_not() -> None:
     first, second = recipe_set(ONE), recipe_set(ONE)
     for each in (first, second):
         labs.submit(each, 0)
-    labs.not_started(first.id, "no host", 1, again=True)
+    labs.not_started(first.id, "no host", 1, again=Again.LATER)
     assert events(labs.release(first.id, None, 2)) == [(0, "released")]
     assert events(labs.removed(first.id, 3))[0] == (-1, "ended")
     assert labs.sets[first.id].result == "completed"
@@ -306,7 +317,9 @@ def test_what_cannot_be_made_is_tried_again_with_another_size_and_then_fails() -
     for _ in range(ATTEMPTS):
         assert builds(effects) == [found.id]
         sizes.append(labs.sets[found.id].runs[0].size)
-        assert removals(labs.not_started(found.id, "no valid host", now, again=True)) == [found.id]
+        assert removals(labs.not_started(found.id, "no valid host", now, again=Again.LATER)) == [
+            found.id
+        ]
         labs.removed(found.id, now)
         now = labs.deadline or now
         effects = labs.expire(now)
@@ -327,7 +340,7 @@ def test_what_one_lab_cannot_make_another_makes_of_its_smallest_size() -> None:
     for _ in range(ATTEMPTS):
         made = labs.sets[found.id]
         places.append((made.lab, made.runs[0].size))
-        labs.not_started(found.id, "its region does not answer", now, again=True)
+        labs.not_started(found.id, "its region does not answer", now, again=Again.LATER)
         labs.removed(found.id, now)
         now += 100
         labs.decide(now)
@@ -338,7 +351,7 @@ def test_a_size_beyond_a_labs_limits_is_not_tried() -> None:
     labs = scheduler(replace(LAB, limits=Limits(memory=4 << 30)))
     found = recipe_set(Options((LARGE, SMALL)))
     assert builds(labs.submit(found, 0)) == [found.id]
-    labs.not_started(found.id, "no host", 1, again=True)
+    labs.not_started(found.id, "no host", 1, again=Again.LATER)
     labs.removed(found.id, 2)
     assert builds(labs.expire(100)) == [found.id]
     (run,) = labs.sets[found.id].runs
@@ -380,7 +393,7 @@ def test_what_is_wrong_for_good_is_not_tried_again() -> None:
     labs = scheduler()
     found = recipe_set(ONE)
     labs.submit(found, 0)
-    labs.not_started(found.id, "refused", 1, again=False)
+    labs.not_started(found.id, "refused", 1, again=Again.NEVER)
     labs.removed(found.id, 2)
     assert labs.sets[found.id].result == "failed"
 
@@ -396,7 +409,7 @@ def test_what_is_wrong_for_good_in_one_lab_is_tried_in_others_alone() -> None:
     places, now = list[str](), 0
     while (made := labs.sets[found.id]).state is SetState.STARTING:
         places.append(made.lab)
-        labs.not_started(found.id, "refused", now, again=False)
+        labs.not_started(found.id, "refused", now, again=Again.NEVER)
         labs.removed(found.id, now)
         now += 100
         labs.decide(now)
@@ -411,7 +424,7 @@ def test_a_set_waits_for_no_lab_that_is_gone_where_its_own_refuses_it() -> None:
     labs.submit(found, 0)
     labs.drop_lab("west")
     assert not labs.orphaned()
-    labs.not_started(found.id, "refused", 1, again=False)
+    labs.not_started(found.id, "refused", 1, again=Again.NEVER)
     labs.removed(found.id, 2)
     assert labs.sets[found.id].result == "failed"
 
@@ -429,7 +442,7 @@ def test_a_set_can_be_cancelled_at_any_moment(when: str) -> None:
     if when == "ending":
         labs.release(found.id, None, 2)
     if when == "requeued":
-        labs.not_started(found.id, "no", 2, again=True)
+        labs.not_started(found.id, "no", 2, again=Again.LATER)
     labs.cancel(found.id, "no longer needed", 3)
     labs.removed(found.id, 4)
     assert labs.sets[found.id].state is SetState.ENDED
@@ -630,7 +643,7 @@ class World:
                     self.later(self.chance.uniform(60, 300), fate, set_id, number)
                 return effects
             case "broke":
-                return labs.not_started(set_id, "no valid host", now, again=True)
+                return labs.not_started(set_id, "no valid host", now, again=Again.LATER)
             case "gone":
                 assert set_id not in self.removed, "it is removed once"
                 self.removed.add(set_id)

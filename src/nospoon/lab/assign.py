@@ -38,6 +38,7 @@ class Free:
         return self.machines >= 1 and self.cpus >= size.cpus and self.memory >= size.memory
 
 
+NOTHING = Free(0, 0, 0)
 Grant = Size | str
 """A dynamic machine of this size, or the registered machine of this name."""
 

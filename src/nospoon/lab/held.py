@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nospoon.lab.assign import Free, Grant, assign
 from nospoon.lab.work import Options, RecipeSet, Size
@@ -12,10 +12,15 @@ from nospoon.model.lab import Lab
 
 @dataclass(slots=True)
 class Held:
-    """Of each lab, by its key: what is free of its limits, and its idle registered machines."""
+    """Of each lab, by its key: what is free of its limits, and its idle registered machines.
+    `closed`: labs that make no dynamic machines for the sets that are looked at next. `short`:
+    those that have no capacity for the set that was looked at last.
+    """
 
     free: dict[str, Free]
     machines: dict[str, frozenset[str]]
+    closed: set[str] = field(default_factory=set)
+    short: set[str] = field(default_factory=set)
 
     @property
     def exhausted(self) -> bool:

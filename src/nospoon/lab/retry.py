@@ -1,15 +1,15 @@
 """Sets whose machines could not be made: whether, when and in which labs they are started again.
 
 A set goes back to the queue, where it keeps its place, and tries the labs first in which fewer of
-its starts failed.
+its starts failed. Want of capacity is no failure: `shortage` says when such a lab is tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 
-from nospoon.lab.work import RecipeSet, SetState, Stage
+from nospoon.lab.work import Again, RecipeSet, SetState, Stage
 
 ATTEMPTS = 3
 """Starts of a set whose machines cannot be made."""
@@ -18,16 +18,20 @@ BACKOFF = 15.0
 
 
 def after_failure(
-    found: RecipeSet, why: str, now: float, *, again: bool, known: Container[str]
+    found: RecipeSet, why: str, now: float, *, again: Again, known: Container[str]
 ) -> RecipeSet:
-    """A set whose start failed, before what was made of it is removed. `again`: it may be started
-    in the same lab, too. `known`: keys of labs that are there.
+    """A set whose start failed, before what was made of it is removed. `known`: keys of labs that
+    are there.
     """
+    if again is Again.CAPACITY:
+        return replace(found, why=why, requeue=True, short=found.short + 1, not_before=0)
     others = tuple(key for key in found.labs if key != found.lab and key in known)
-    labs = found.labs if again else others
-    wait = BACKOFF * 2 ** (found.attempts - 1)
-    found = replace(found, why=why, not_before=now + wait)
-    if labs and found.attempts < ATTEMPTS:
+    labs = found.labs if again is Again.LATER else others
+    failures = found.attempts - found.short
+    wait = BACKOFF * 2 ** (failures - 1)
+    failed_in = (*found.failed_in, found.lab)
+    found = replace(found, why=why, not_before=now + wait, failed_in=failed_in)
+    if labs and failures < ATTEMPTS:
         return replace(found, requeue=True, labs=labs)
     runs = tuple(
         run if run.over else replace(run, stage=Stage.FAILED, why=why, since=now)
@@ -45,12 +49,11 @@ def queued_again(found: RecipeSet, now: float) -> RecipeSet:
         )
         for run in found.runs
     )  # fmt: skip
-    return replace(
-        found, state=SetState.QUEUED, runs=runs, failed_in=(*found.failed_in, found.lab), lab="",
-        requeue=False, result="",
-    )  # fmt: skip
+    return replace(found, state=SetState.QUEUED, runs=runs, lab="", requeue=False, result="")
 
 
-def in_turn(found: RecipeSet, labs: Iterable[str]) -> list[str]:
-    """Labs in the order in which a set tries them."""
-    return sorted(labs, key=found.failed_in.count)
+def in_turn(found: RecipeSet, labs: Iterable[str], is_short: Callable[[str], bool]) -> list[str]:
+    """Labs in the order in which a set tries them. `is_short`: whether sets wait for capacity of a
+    lab.
+    """
+    return sorted(labs, key=lambda key: (found.failed_in.count(key), is_short(key)))

@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 
-from nospoon.lab.assign import Free, Grant, assign
+from nospoon.lab.assign import NOTHING, Free, Grant, assign
 from nospoon.lab.held import Held, fits_ever, wanted
 from nospoon.lab.retry import after_failure, in_turn, queued_again
+from nospoon.lab.shortage import Need, Shortages
 from nospoon.lab.work import (
     OVER,
     UNLEASED,
+    Again,
+    Options,
     RecipeSet,
     Report,
     Run,
@@ -37,6 +40,10 @@ _GONE = Lab("gone")
 """In place of a lab whose file is gone: only removals are left of its sets."""
 MOST_DEADLINES = 10_000
 """After which those that are not any more are forgotten."""
+MOST_SHORT = 1000
+"""The same, of sets that wait for capacity of a lab's host or cloud."""
+WAITING = ""
+"""In place of a set's id: a deadline of those that wait for capacity."""
 MOST_EARLY = 5
 """Reports of a machine that wait until its set has started."""
 LOOPS = 3
@@ -102,6 +109,7 @@ class Scheduler:
         self.changed_machines: set[tuple[str, str]] = set()
         self.probed: set[tuple[str, str]] = set()
         """Machines, by (lab, machine), whose inventory is taken now."""
+        self.shortages = Shortages()
         self._waiting: dict[_Queue, list[tuple[int, int, str]]] = {}
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
@@ -123,6 +131,7 @@ class Scheduler:
     def put_lab(self, key: str, lab: Lab) -> None:
         """A new lab, or one whose file changed: what is leased stays."""
         self.labs[key] = lab
+        self.shortages.forget_lab(key)
         self._fits.clear()
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
@@ -137,6 +146,7 @@ class Scheduler:
     def drop_lab(self, key: str) -> None:
         """Its file is gone: `orphaned` finds the sets that it leaves."""
         self.labs.pop(key, None)
+        self.shortages.forget_lab(key)
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
 
@@ -160,6 +170,8 @@ class Scheduler:
                 self._take(each)
                 self._remember_deadlines(each)
             if each.state is SetState.STARTING:
+                if _has_dynamic(each):
+                    self.shortages.begin(each.lab, each.id)
                 effects.append(Build(each.id))
             elif each.state is SetState.ENDING:
                 effects.append(Remove(each.id))
@@ -225,7 +237,7 @@ class Scheduler:
         """
         self.undecided = False
         held = Held(dict(self._free), {key: self._idle(key) for key in self.labs})
-        passed, left = Counter[str](), set(self._queued)
+        passed, short, left = Counter[str](), Counter[str](), set(self._queued)
         for set_id in self.in_order():
             found = self.sets[set_id]
             if held.exhausted or not left:
@@ -238,13 +250,18 @@ class Scheduler:
             if not labs:  # of another lab: what waits there holds up no other one
                 yield
                 continue
+            held.short.clear()
             if found.not_before > now:
                 self._why[found.id] = found.why
             else:
-                place = self._place(found, labs, held)
+                place = self._place(found, labs, held, now)
             if place is None:
-                passed.update(key for key in labs if self._fits.get((set_id, key), True))
-                left -= {key for key in labs if passed[key] >= LOOKAHEAD}
+                short.update(held.short)
+                fits = (key for key in labs if self._fits.get((set_id, key), True))
+                passed.update(key for key in fits if key not in held.short)
+                left -= {
+                    key for key in labs if passed[key] >= LOOKAHEAD or short[key] >= MOST_SHORT
+                }
             else:
                 self._dequeue(found)
                 effects.extend(self._start(found, *place, now, held))
@@ -263,6 +280,8 @@ class Scheduler:
             return []
         lab = self._lab_of(found)
         runs = tuple(self._booting(run, lab, now) for run in found.runs)
+        if _has_dynamic(found):
+            self.shortages.started(found.lab, set_id)
         self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
         self._remember_deadlines(self.sets[set_id])
         effects: list[Effect] = [
@@ -272,6 +291,8 @@ class Scheduler:
         for number, run in enumerate(found.runs):
             for report in run.early:
                 effects += self.reported(set_id, number, report, now)
+        if found.lab in self.shortages.short():  # there may be capacity for more of them
+            effects += self._decide(now)
         return effects
 
     def reported(self, set_id: str, recipe: int, report: Report, now: float) -> list[Effect]:
@@ -293,13 +314,18 @@ class Scheduler:
             case "failed":
                 return self.install_failed(set_id, recipe, report.why, now)
 
-    def not_started(self, set_id: str, why: str, now: float, *, again: bool) -> list[Effect]:
-        """Its machines could not be made; `again`: they may be there the next time, else in another
-        lab alone.
-        """
+    def not_started(self, set_id: str, why: str, now: float, *, again: Again) -> list[Effect]:
+        """Its machines could not be made."""
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
+        if again is Again.CAPACITY:
+            need = Need.of(run.size for run in found.runs if not run.over)
+            others = (each for each in self.holding(found.lab) if each.id != set_id)
+            until = self.shortages.found_none(
+                found.lab, set_id, need, why, now, alone=not any(map(_has_dynamic, others))
+            )
+            heapq.heappush(self._deadlines, (until, WAITING))
         found = after_failure(found, why, now, again=again, known=self.labs)
         return [Happened(set_id, -1, "not started", why), *self._end(found, "failed")]
 
@@ -412,6 +438,7 @@ class Scheduler:
         found = replace(_all_over(found, Stage.CANCELLED, now), why=why)
         if found.state is SetState.QUEUED:
             self._dequeue(found)
+            self.shortages.forget(set_id)
             self._save(replace(found, state=SetState.ENDED, result="cancelled", ended=now))
             self._why.pop(set_id, None)
             return [Happened(set_id, -1, "cancelled", why), *self._decide(now)]
@@ -423,12 +450,16 @@ class Scheduler:
         if found is None or found.state is not SetState.ENDING:
             return []
         self._give_back(found)
+        if _has_dynamic(found):
+            self.shortages.given_back(set_id, self._beside(found.lab))
         if found.requeue:
             found = queued_again(found, now)
             self._save(found)
             self._enqueue(found)
-            heapq.heappush(self._deadlines, (found.not_before, set_id))
+            if found.not_before > now:
+                heapq.heappush(self._deadlines, (found.not_before, set_id))
             return [Happened(set_id, -1, "queued", found.why), *self._decide(now)]
+        self.shortages.forget(set_id)
         self._save(replace(found, state=SetState.ENDED, ended=now))
         return [Happened(set_id, -1, "ended", found.result), *self._decide(now)]
 
@@ -438,6 +469,7 @@ class Scheduler:
         decide = False
         while self._deadlines and self._deadlines[0][0] <= now:
             _, set_id = heapq.heappop(self._deadlines)
+            decide = decide or set_id == WAITING
             found = self.sets.get(set_id)
             if found is None:
                 continue
@@ -498,13 +530,13 @@ class Scheduler:
             yield waiting[at][2]
 
     def _place(
-        self, found: RecipeSet, labs: Sequence[str], held: Held
+        self, found: RecipeSet, labs: Sequence[str], held: Held, now: float
     ) -> tuple[str, list[Grant]] | None:
         """One of these labs and the grants there; what cannot be placed has its need kept in
-        `held`.
+        `held`, where it waits for a limit or has claimed the lab.
         """
         why, first = "no lab has such machines now", ""
-        for key in in_turn(found, labs):
+        for key in in_turn(found, labs, self.shortages.is_short):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
@@ -516,12 +548,12 @@ class Scheduler:
                 continue
             if key not in held.free:  # a file brought it while others were looked at
                 continue
-            grants = assign(
-                options, held.free[key], held.machines[key],
-                prefer=lab.prefer, attempt=found.failed_in.count(key),
-            )  # fmt: skip
+            grants = self._assigned(found, key, options, held, now)
             if grants is not None:
                 return key, grants
+            if key in held.short:
+                why = f"lab {lab.name} has no capacity now: {self.shortages.why(key)}"
+                continue
             if (found.id, key) not in self._fits:
                 self._fits[found.id, key] = fits_ever(lab, options)
             if self._fits[found.id, key]:
@@ -532,6 +564,26 @@ class Scheduler:
         if first:
             held.keep(first, wanted(found, first, self.labs[first]))
         return None
+
+    def _assigned(
+        self, found: RecipeSet, key: str, options: list[Options], held: Held, now: float
+    ) -> list[Grant] | None:
+        """What a set gets in a lab: where that has no capacity for dynamic machines, registered
+        ones alone, or nothing. One that claims the lab has all of it kept.
+        """
+        lab, idle = self.labs[key], held.machines[key]
+        attempt = found.failed_in.count(key)
+        grants = assign(options, held.free[key], idle, prefer=lab.prefer, attempt=attempt)
+        need = Need.of(grants or ())
+        closed = key in held.closed and need.machines
+        if not closed and self.shortages.may_try(key, need, now):
+            return grants
+        held.short.add(key)
+        grants = assign(options, NOTHING, idle, prefer=lab.prefer)
+        if grants is None and self.shortages.claims(key, found.id):
+            held.closed.add(key)
+            held.keep(key, options)
+        return grants
 
     def _short(self, key: str) -> str:
         """What a lab has given away."""
@@ -575,8 +627,25 @@ class Scheduler:
         )  # fmt: skip
         self._save(found)
         self._take(found)
+        if _has_dynamic(found):
+            self.shortages.begin(key, found.id)
         self._why.pop(found.id, None)
         return [Happened(found.id, -1, "starting"), Build(found.id)]
+
+    def _beside(self, key: str) -> list[str]:
+        """Labs without capacity that may have some when this one gives machines back: itself, and
+        those of its file on the same host.
+        """
+        cluster, _, _ = key.rpartition("/")
+        return [
+            other
+            for other in self.shortages.short()
+            if other == key
+            or (
+                other.rpartition("/")[0] == cluster
+                and self.labs.get(other, _GONE).host == self.labs.get(key, _GONE).host
+            )
+        ]
 
     def _lab_of(self, found: RecipeSet) -> Lab:
         return self.labs.get(found.lab, _GONE)
@@ -624,6 +693,7 @@ class Scheduler:
             return []
         if found.state is SetState.QUEUED:
             self._dequeue(found)
+            self.shortages.forget(set_id)
             self._save(replace(found, state=SetState.ENDED, result=result, ended=now))
             self._why.pop(set_id, None)
             return [Happened(set_id, -1, "ended", result), *self._decide(now)]
@@ -634,6 +704,7 @@ class Scheduler:
         return self._end(found, worst)
 
     def _end(self, found: RecipeSet, result: str) -> list[Effect]:
+        self.shortages.over(found.lab, found.id)
         self._save(replace(found, state=SetState.ENDING, result=result))
         return [Remove(found.id)]
 
@@ -728,7 +799,8 @@ class Scheduler:
 
     def _forget_deadlines(self) -> None:
         """Those that are not any more: a client may extend a lease for ever."""
-        self._deadlines = [(each.not_before, each.id) for each in self.sets.values()
+        self._deadlines = [each for each in self._deadlines if each[1] == WAITING]
+        self._deadlines += [(each.not_before, each.id) for each in self.sets.values()
                            if each.state is SetState.QUEUED and each.not_before]  # fmt: skip
         self._deadlines += [
             (run.expires, each.id)
@@ -746,6 +818,10 @@ _Queue = tuple[str, tuple[str, ...]]
 
 def _queue(found: RecipeSet) -> _Queue:
     return found.owner, found.labs
+
+
+def _has_dynamic(found: RecipeSet) -> bool:
+    return any(run.size is not None for run in found.runs)
 
 
 def _granted(found: RecipeSet) -> int:

@@ -41,6 +41,16 @@ class Stage(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Again(StrEnum):
+    """Whether a set whose machines could not be made may start again. NEVER: not in that lab.
+    LATER: a few times. CAPACITY: as often as it takes, as the lab's host or cloud is full.
+    """
+
+    NEVER = "never"
+    LATER = "later"
+    CAPACITY = "capacity"
+
+
 OVER = frozenset({Stage.RELEASED, Stage.FAILED, Stage.EXPIRED, Stage.CANCELLED})
 UNLEASED = frozenset({Stage.QUEUED, Stage.BUILDING})
 """Stages before there is a lease, or a watchdog."""
@@ -139,7 +149,8 @@ class Run:
 class RecipeSet:
     """`number`: in the order of submission. `submitter`: who did that; `owner`: who gets
     the machines. `lab`: where it has machines, "" while it has none; `labs`: where it may have
-    them. `attempts`: how often it was started. `failed_in`: the lab of each start that failed.
+    them. `attempts`: how often it was started; `short`: how often of these there was no capacity.
+    `failed_in`: the lab of each other start that failed.
     `not_before`: Unix seconds until which it is not
     started again. `result`: what it ended with.
     """
@@ -156,6 +167,7 @@ class RecipeSet:
     key: str = ""
     whiteboard: str = ""
     attempts: int = 0
+    short: int = 0
     failed_in: tuple[str, ...] = ()
     not_before: float = 0
     started: float = 0

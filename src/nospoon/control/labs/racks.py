@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from nospoon.control.labs.access import KnownLab
@@ -27,6 +28,7 @@ from nospoon.errors import (
     Forbidden,
     NospoonError,
     NotFound,
+    OutOfSpace,
     PlanRefused,
     SpecError,
     UsageError,
@@ -34,7 +36,7 @@ from nospoon.errors import (
 from nospoon.lab.assign import Free
 from nospoon.lab.provision import boot_image_of, cluster_name, distro_of, missing_distros
 from nospoon.lab.set_cluster import cluster_of, violations
-from nospoon.lab.work import Asked, RecipeSet, Run, Size
+from nospoon.lab.work import Again, Asked, RecipeSet, Run, Size
 from nospoon.model.cluster import Cluster
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
@@ -59,6 +61,8 @@ AGAIN = 10.0
 """Seconds until a removal that failed is begun again."""
 MOST_TRIED = 32
 """Flavors of which a lab's check plans a machine: each takes a tenth of a second and more."""
+MOST_WHYS = 3
+"""Reasons of one failed operation that a set keeps."""
 BUSY = 1.0
 """Seconds until a cluster that another operation changes is asked for again."""
 
@@ -94,11 +98,33 @@ Power = Callable[[Principal, str, PowerCommand], Awaitable[PowerResult]]
 
 
 class NotMade(Exception):
-    """Why machines of a set were not made; `again`: they may be the next time."""
+    """Why machines of a set were not made; `again`: whether they may be the next time."""
 
-    def __init__(self, why: str, *, again: bool) -> None:
+    def __init__(self, why: str, *, again: Again) -> None:
         super().__init__(why)
         self.why, self.again = why, again
+
+
+class _Failure(msgspec.Struct):
+    """A failure of an operation's result, as far as a lab looks at it."""
+
+    message: str
+    passes: bool = False
+
+
+class _Result(msgspec.Struct):
+    failures: list[_Failure] = []
+
+
+def _again_after(error: NospoonError) -> Again:
+    """Whether a set is started again that met an error: a plan that hosts can never carry out is
+    refused each time.
+    """
+    if isinstance(error, OutOfSpace) or (isinstance(error, PlanRefused) and error.passes):
+        return Again.CAPACITY
+    if isinstance(error, SpecError | PlanRefused | Forbidden | UsageError):
+        return Again.NEVER
+    return Again.LATER
 
 
 @dataclass(slots=True)
@@ -136,10 +162,8 @@ class Racks:
                 if any(run.size is not None for run in found.runs):
                     await self._up(found, known)
             await self._start(found, known)
-        except (SpecError, PlanRefused, Forbidden, UsageError) as error:  # it meets them again
-            raise NotMade(str(error), again=False) from error
         except NospoonError as error:
-            raise NotMade(str(error), again=True) from error
+            raise NotMade(str(error), again=_again_after(error)) from error
 
     async def refusals(self, known: KnownLab) -> dict[str, str]:
         """Why a plan has no machine of a flavor now, by the flavor's name; nothing is made."""
@@ -268,7 +292,16 @@ class Racks:
         if operation is not None:
             state, message = await self._ended(operation.id)
             if state != OperationState.DONE:
-                raise NotMade(message, again=True)
+                raise await self._failed(operation.id, message)
+
+    async def _failed(self, operation: UUID, message: str) -> NotMade:
+        """As its failures say: where all of them are want of capacity, so is that."""
+        text = await self.operations.result_text(operation)
+        failures = msgspec.json.decode(text or "{}", type=_Result)
+        whys = dict.fromkeys(each.message for each in failures.failures)
+        passes = bool(whys) and all(each.passes for each in failures.failures)
+        again = Again.CAPACITY if passes else Again.LATER
+        return NotMade("; ".join([*whys][:MOST_WHYS]) or message, again=again)
 
     async def _require_own(self, found: RecipeSet, known: KnownLab) -> None:
         """Raises `NotMade` where its owner has made a cluster of that name."""
@@ -287,7 +320,7 @@ class Racks:
                 await asyncio.sleep(BUSY)
             else:
                 return operation
-        raise NotMade(busy, again=True)
+        raise NotMade(busy, again=Again.LATER)
 
     async def _ended(self, operation: UUID) -> tuple[str, str]:
         state, message = "", ""
@@ -321,7 +354,8 @@ class Racks:
                         machine, owner=known.owner, installs=installs, while_off=recorded
                     )
             else:
-                raise NotMade(f"machine {run.machine} is not registered any more", again=True)
+                why = f"machine {run.machine} is not registered any more"
+                raise NotMade(why, again=Again.LATER)
 
     async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
         """Switches the registered machines of a set off, and records their consoles no more.

@@ -14,7 +14,7 @@ from nospoon.control.labs.known import KnownLabs
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import NospoonError
 from nospoon.lab.scheduler import Effect, Scheduler
-from nospoon.lab.work import RecipeSet
+from nospoon.lab.work import Again, RecipeSet
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 
@@ -55,9 +55,9 @@ class SetTasks:
             why, again = error.why or "it failed", error.again
         except Exception as error:  # a set that is neither made nor not would never end
             log.exception("machines of a recipe set are not made", set=found.id)
-            why, again = f"internal error: {type(error).__name__}: {error}", True
+            why, again = f"internal error: {type(error).__name__}: {error}", Again.LATER
         else:
-            why, again = "", False
+            why, again = "", Again.NEVER
         finally:
             self._building.pop(found.id, None)
         if not why:
