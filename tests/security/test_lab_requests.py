@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import pwd
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.requests import read_request
 from nospoon.control.labs import board as boards
-from nospoon.control.labs import records, set_tasks
+from nospoon.control.labs import records, service, set_tasks
 from nospoon.errors import ProviderError
 from nospoon.lab.match import mismatches
 from nospoon.model.lab import Registered
@@ -177,6 +178,64 @@ async def test_only_operators_go_before_others(tmp_path: Path) -> None:
         (other,) = await submitted(asked, OTHER, text=urgent, lab="dev")
         (own,) = await submitted(asked, OWNER, text=urgent)
         assert other["priority"] == waits["priority"] < own["priority"]
+
+
+ONE_SET: Mapping[tuple[str, str], Any] = {
+    ("GET", "/v1/requests/{}"): None,
+    ("GET", "/v1/requests/{}/events"): None,
+    ("GET", "/v1/leases/{}.0"): None,
+    ("GET", "/v1/leases/{}.0/console"): None,
+    ("POST", "/v1/leases/{}.0/power"): {"command": "on"},
+    ("POST", "/v1/leases/{}.0/extend"): {"seconds": 60},
+    ("POST", "/v1/requests/{}/extend"): {"seconds": 60},
+    ("POST", "/v1/leases/{}.0/release"): {},
+    ("POST", "/v1/requests/{}/release"): {},
+    ("POST", "/v1/requests/{}/cancel"): {},
+}
+"""Route of a set -> the body of a request that it takes."""
+THIRD = pwd.getpwnam("_apt").pw_uid
+
+
+@pytest.mark.parametrize("by", ["submitter", "owner", "other"])
+async def test_a_set_is_of_its_submitter_and_its_owner(tmp_path: Path, by: str) -> None:
+    """Its lab's operators are in `test_ownership`."""
+    users = {"submitter": OWNER, "owner": OTHER, "other": THIRD}
+    names = {uid: pwd.getpwuid(uid).pw_name for uid in users.values()}
+    may = by != "other"
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        for (method, path), body in ONE_SET.items():
+            (found,) = await submitted(asked, OWNER, owner=names[OTHER])
+            set_id = found["set"]
+            assert found["owner"] == names[OTHER]
+            if path.endswith("/events"):  # it follows the set until that has ended
+                await asked.ask(OWNER, "POST", f"/v1/requests/{set_id}/cancel", {})
+            for url in ("/v1/requests", "/v1/requests?everyone=true"):
+                listed = await asked.ask(users[by], "GET", url)
+                assert (set_id in {each["set"] for each in listed.json}) == may, url
+            answer = await asked.ask(users[by], method, path.format(set_id), body)
+            refused = answer.status in {403, 404} and f"no recipe set '{set_id}'" in str(
+                answer.json
+            )
+            assert refused != may, (method, path, answer.body)
+            await asked.ask(OWNER, "POST", f"/v1/requests/{set_id}/cancel", {})
+            await asked.ask(OWNER, "GET", f"/v1/requests/{set_id}/events")  # until it has ended
+            shown = (await asked.ask(users[by], "GET", "/v1/requests")).json
+            assert (set_id in {each["set"] for each in shown}) == may, "and when it has ended"
+
+
+async def test_those_who_submit_for_others_take_no_place_in_their_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MOST_LISTED", 3)
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        (own,) = await submitted(asked, OTHER, lab="dev")
+        for _ in range(5):
+            await submitted(asked, OWNER, owner="sync")
+        shown = (await asked.ask(OTHER, "GET", "/v1/requests")).json
+        assert shown[0]["set"] == own["set"]
+        assert len(shown) == 4
 
 
 async def test_users_reserve_no_more_machines_than_the_limit_of_an_owner(tmp_path: Path) -> None:

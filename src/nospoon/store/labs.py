@@ -75,11 +75,17 @@ def find(connection: Connection, set_id: str) -> SetRow | None:
     return found[0] if found else None
 
 
-def newest_ended(connection: Connection, *, most: int, submitter: OwnerId | None) -> list[SetRow]:
-    """The last ones that were submitted and have ended, oldest first, of a user or of all."""
+def newest_ended(
+    connection: Connection, *, most: int, submitter: OwnerId | None, owner: str = ""
+) -> list[SetRow]:
+    """The last ones that were submitted and have ended, oldest first, of a user or of all.
+    `owner`: those whose machines a user of this name got.
+    """
     query = select(recipe_sets).where(recipe_sets.c.state == "ended")
     if submitter is not None:
         query = query.where(recipe_sets.c.submitter == submitter)
+    if owner:
+        query = query.where(recipe_sets.c.owner == owner)
     query = query.order_by(recipe_sets.c.number.desc()).limit(most)
     return sorted(_rows(connection, query, ordered=True), key=lambda row: row.number)
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from nospoon.errors import Forbidden, NotFound
+from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Lab, Registered
 from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.runtime.clock import monotonic
@@ -54,6 +55,12 @@ class Person:
     def may_operate(self, known: KnownLab) -> bool:
         """Act for other owners, drain, and repair machines."""
         return self.owns(known) or _named(self, known.lab.operators)
+
+    def is_owner(self, found: RecipeSet) -> bool:
+        """Whether a set's machines are for this user, who may do with it what its submitter may: as
+        in Beaker, where a job submitted for a user is that user's.
+        """
+        return bool(self.name) and found.owner == self.name
 
     def owns(self, known: KnownLab) -> bool:
         return self.caller.owns(known.owner)

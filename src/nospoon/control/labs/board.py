@@ -413,14 +413,21 @@ class Board:
         return (self._records.opened(row), row.request, row.history) if row is not None else None
 
     async def rows(
-        self, most: int, sees: Callable[[RecipeSet], bool], *, submitter: OwnerId | None = None
+        self,
+        most: int,
+        sees: Callable[[RecipeSet], bool],
+        *,
+        submitter: OwnerId | None = None,
+        owner: str = "",
     ) -> list[tuple[RecipeSet, int]]:
         """The sets that were submitted last, oldest first, as they are now; of those that ended,
-        `submitter`: a user's. Records of those that have not ended are not read: they have
-        kickstarts.
+        `submitter`: a user's, `owner`: those for a user. Records of those that have not ended are
+        not read: they have kickstarts.
         """
         turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
-        over = await self._database.read(stored.newest_ended, most=most, submitter=submitter)
+        over = await self._database.read(
+            stored.newest_ended, most=most, submitter=submitter, owner=owner
+        )
         opened = await self._workers.run(
             0, lambda: [(self._records.opened(r), r.request) for r in over]
         )

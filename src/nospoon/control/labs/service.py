@@ -241,8 +241,8 @@ class Labs:
         return await self._details_of([each.id for each in made], caller)
 
     async def requests(self, caller: Principal, *, everyone: bool = False) -> bytes:
-        """JSON with the caller's sets, newest last; of those who operate a lab, all of it with
-        `everyone`.
+        """JSON with the sets that the caller submitted or owns, newest last; of those who operate a
+        lab, all of it with `everyone`.
         """
         async with self.lists.of(str(caller.uid)):
             return await self._requests(await self.people.of(caller), everyone=everyone)
@@ -255,6 +255,13 @@ class Labs:
             rows = await self.board.rows(
                 MOST_LISTED, lambda found: found.submitter == uid, submitter=uid
             )
+            if person.name:  # apart: any user may submit for any owner in a lab of his own
+                rows += await self.board.rows(
+                    MOST_LISTED,
+                    lambda found: found.submitter != uid and person.is_owner(found),
+                    owner=person.name,
+                )
+                rows.sort(key=lambda row: row[0].number)
         places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
         for found, request in rows:
             await turn.rest()
@@ -262,8 +269,8 @@ class Labs:
         return _listed(parts)
 
     async def leases(self, caller: Principal, *, everyone: bool = False) -> bytes:
-        """JSON with the leases of the caller's sets that have machines now, in the order of their
-        sets; of those who operate a lab, all of it with `everyone`.
+        """JSON with the leases of the sets that the caller submitted or owns and that have machines
+        now, in the order of their sets; of those who operate a lab, all of it with `everyone`.
         """
         person = await self.people.of(caller)
         async with self.lists.of(str(caller.uid)):
@@ -272,7 +279,8 @@ class Labs:
                 await turn.rest()
                 if found.state not in HOLDING or len(parts) >= MOST_LEASES:
                     continue
-                if found.submitter == caller.uid or (everyone and self._may_see(person, found)):
+                own = found.submitter == caller.uid or person.is_owner(found)
+                if own or (everyone and self._may_see(person, found)):
                     numbers = range(len(found.runs))
                     parts += (encode(views.lease_row(self.board, found, n)) for n in numbers)
         return _listed(parts)
@@ -421,7 +429,7 @@ class Labs:
         return known[0]
 
     def _may_see(self, person: Person, found: RecipeSet) -> bool:
-        if person.caller.owns(found.submitter):
+        if person.caller.owns(found.submitter) or person.is_owner(found):
             return True
         keys = (found.lab,) if found.lab else found.labs
         labs = [self.board.known[key] for key in keys if key in self.board.known]
