@@ -36,6 +36,61 @@ def test_a_panic_is_seen_once(line: str) -> None:
     assert found(data) == [Sign.PANIC]
 
 
+BOOTS = [
+    "[    0.000000] Linux version 6.1.0-13-amd64 (debian-kernel@lists.debian.org)",
+    "SeaBIOS (version 1.16.2-debian-1.16.2-1)",
+    "iPXE 1.0.0+ -- Open Source Network Boot Firmware -- https://ipxe.org",
+    "BdsDxe: loading Boot0001",
+    "GNU GRUB  version 2.06",
+]
+
+
+@pytest.mark.parametrize("boot", BOOTS)
+def test_each_panic_has_its_number_and_a_machine_starts_between_two(boot: str) -> None:
+    once = f"Oops: 0002 [#1] SMP\ncall trace\n{PANICS[0]}\n---[ end {PANICS[0]} ]---\n"
+    detector = Detector()
+    findings = detector.feed(f"{boot}\n{once}{boot}\nlogin:\n{boot}\n{once}".encode())
+    assert [each.number for each in findings] == [1, 2]
+    assert {each.line for each in findings} == {"Oops: 0002 [#1] SMP"}
+
+
+PIECES = st.sampled_from(
+    [*(f"{each}\n" for each in (*PANICS, *BOOTS, "", "x" * 700)), "no end", "Kernel panic -"]
+)
+
+
+@given(st.lists(PIECES, max_size=20), st.lists(st.integers(0, 4000), max_size=5), st.data())
+def test_another_daemon_goes_on_behind_the_last_panic_and_finds_the_same(
+    pieces: list[str], cuts: list[int], data: st.DataObject
+) -> None:
+    """It knows how many there were, and where the last one was."""
+    text = "".join(pieces).encode()
+    whole = [(each.number, each.line) for each in Detector().feed(text + b"\n") if each.number]
+    seen, detector, start = list[tuple[int, str]](), Detector(), 0
+    for cut in [*sorted(min(each, len(text)) for each in cuts), len(text) + 1]:
+        known = detector.feed((text + b"\n")[start:cut])
+        panics = [each for each in known if each.number]
+        lasts = data.draw(st.integers(0, len(panics)))  # it dies before the others are stored
+        seen += [(each.number, each.line) for each in panics[:lasts]]
+        if lasts:
+            last = panics[lasts - 1]
+            start = last.end
+            detector = Detector(at=last.end, panics=last.number)
+        elif panics:
+            break
+        else:
+            start = cut
+    assert seen == whole[: len(seen)]
+
+
+def test_what_is_missing_of_a_console_is_no_part_of_a_line() -> None:
+    detector = Detector()
+    assert not detector.feed(b"Kernel pa")
+    detector.skip(5000)
+    (finding,) = detector.feed(b"nic\nKernel panic\n")
+    assert (finding.number, finding.end) == (1, 5017)
+
+
 @pytest.mark.parametrize("line", NOT_PANICS)
 def test_what_only_looks_like_one_is_none(line: str) -> None:
     assert found(f"{line}\n".encode()) == []

@@ -309,6 +309,25 @@ def test_a_panic_shortens_the_lease_unless_it_is_ignored(
     assert labs.sets[found.id].runs[0].expires == expires
 
 
+def test_each_panic_has_one_event_and_only_the_first_shortens_the_lease() -> None:
+    labs = scheduler()
+    found = recipe_set(ONE)
+    labs.submit(found, 0)
+    labs.started(found.id, 0)
+    assert labs.panicked(found.id, 0, "first", 100, number=1, end=7)
+    labs.extend(found.id, 10_000, 200, add=False)
+    again = Scheduler()
+    again.put_lab("east", LAB)
+    again.restore(labs.sets.values())
+    assert not again.panicked(found.id, 0, "first", 201, number=1, end=7), "the next daemon's look"
+    assert events(again.panicked(found.id, 0, "second", 202, number=2, end=90)) == [(0, "panic")]
+    (run,) = again.sets[found.id].runs
+    assert (run.panic, run.panics, run.panic_end, run.expires) == ("first", 2, 90, 10_200)
+    for number in range(3, 2 * module.MOST_PANICS):
+        again.panicked(found.id, 0, "more", 203, number=number)
+    assert again.sets[found.id].runs[0].panics == module.MOST_PANICS
+
+
 def test_what_cannot_be_made_is_tried_again_with_another_size_and_then_fails() -> None:
     labs = scheduler()
     found = recipe_set(Options((SMALL, LARGE)))

@@ -452,13 +452,13 @@ async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.Monke
     machines, read, often = {OWNER: UUID(int=1), OTHER: UUID(int=2)}, list[UUID](), asyncio.Event()
 
     class Consoles:
-        async def read(self, machine: UUID, **_: Any) -> AsyncIterator[bytes]:
+        async def pieces(self, machine: UUID, **_: Any) -> AsyncIterator[tuple[int, bytes]]:
             read.append(machine)
             if read.count(machines[OTHER]) == 3:
                 often.set()
             if machine == machines[OWNER]:
                 await asyncio.Event().wait()
-            yield b"line\n"
+            yield 0, b"line\n"
 
     sets, known = {}, {}
     for uid in (OWNER, OTHER):

@@ -35,10 +35,21 @@ INSTALL_FAILED = (
     r"Error while installing (GRUB|LILO|Yaboot)",
     r"Warning: anaconda: failed to fetch kickstart",
 )
+STARTED = (
+    r"Linux version [0-9]",
+    r"SeaBIOS \(",
+    r"BdsDxe: ",
+    r"iPXE [0-9i]",
+    r"GNU GRUB",
+    r"(?:SYS|ISO|PXE|EXT)LINUX [0-9]",
+    r"U-Boot [0-9]",
+    r"Xen version [0-9]",
+)
+"""What firmware, boot loaders and kernels write first. All that a panic writes comes before."""
 MOST_LINE = 512
-"""Characters of a line that are looked at: a longer one is cut into pieces of that."""
+"""Bytes of a line that are looked at: a longer one is cut into pieces of that."""
 OVERLAP = 128
-"""Characters of the piece before that are looked at again, so that a cut hides nothing."""
+"""Bytes of the piece before that are looked at again, so that a cut hides nothing."""
 SHOWN = 200
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -49,6 +60,7 @@ def _searching(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 _PANIC, _INSTALL_FAILED = _searching(PANIC), _searching(INSTALL_FAILED)
+_STARTED = _searching(STARTED)
 
 
 def _has_any(texts: Sequence[tuple[str, ...]], line: str) -> bool:
@@ -73,45 +85,62 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """`number`: of a panic, from 1 on. `end`: offset in the console behind what was looked at."""
+
     sign: Sign
     line: str
+    number: int = 0
+    end: int = 0
 
 
 class Detector:
-    """Reads a console as it grows; findings once each. `panic`: texts in place of `PANIC`, in which
-    `*` is any text.
+    """Reads a console as it grows. `panic`: texts in place of `PANIC`, in which `*` is any text.
+
+    A panic writes many lines that show it; the next one is another if the machine has started again
+    in between. A failed installation is found once. `at`: offset where it goes on, behind the last
+    of `panics` that were found before.
     """
 
-    def __init__(self, panic: Sequence[str] = ()) -> None:
+    def __init__(self, panic: Sequence[str] = (), *, at: int = 0, panics: int = 0) -> None:
         texts = [tuple(filter(None, each.split("*"))) for each in panic]
-        self._signs: dict[Sign, Callable[[str], bool]] = {
-            Sign.PANIC: partial(_has_any, texts) if texts else _PANIC,
-            Sign.INSTALL_FAILED: _INSTALL_FAILED,
-        }
-        self._rest = ""
-        self._found = set[Sign]()
+        self._shows_panic = partial(_has_any, texts) if texts else _PANIC
+        self._rest, self._end, self._panics = b"", at, panics
+        self._in_panic, self._failed = panics > 0, False
 
     def feed(self, data: bytes) -> list[Finding]:
         """What is new in these bytes, which may end in the middle of a line."""
         return list(self._feed(data))
 
+    def skip(self, at: int) -> None:
+        """The bytes up to this offset are missing."""
+        self._rest, self._end = b"", at
+
     def _feed(self, data: bytes) -> Iterator[Finding]:
-        text = self._rest + data.decode("utf-8", "replace")
-        *lines, self._rest = text.split("\n")
+        *lines, rest = (self._rest + data).split(b"\n")
+        at = self._end - len(self._rest)
+        self._end += len(data)
         for line in lines:
-            yield from self._look(line)
-        while len(self._rest) > MOST_LINE:
-            piece, self._rest = self._rest[:MOST_LINE], self._rest[MOST_LINE - OVERLAP :]
-            yield from self._look(piece)
+            at += len(line) + 1
+            yield from self._look(line, at)
+        while len(rest) > MOST_LINE:
+            piece, rest = rest[:MOST_LINE], rest[MOST_LINE - OVERLAP :]
+            yield from self._look(piece, self._end - len(rest))
+        self._rest = rest
 
     def idle(self) -> list[Finding]:
         """Nothing came for a while: a last line that has no end is looked at as it is."""
-        return list(self._look(self._rest))
+        return list(self._look(self._rest, self._end))
 
-    def _look(self, line: str) -> Iterator[Finding]:
+    def _look(self, line: bytes, end: int) -> Iterator[Finding]:
         for start in range(0, max(len(line), 1), MOST_LINE - OVERLAP):
-            plain = _ESCAPES.sub("", line[start : start + MOST_LINE])
-            for sign, shows in self._signs.items():
-                if sign not in self._found and shows(plain):
-                    self._found.add(sign)
-                    yield Finding(sign, plain.strip()[:SHOWN])
+            text = line[start : start + MOST_LINE].decode("utf-8", "replace")
+            plain = _ESCAPES.sub("", text)
+            shown = plain.strip()[:SHOWN]
+            if self._in_panic and _STARTED(plain):
+                self._in_panic = False
+            if not self._in_panic and self._shows_panic(plain):
+                self._in_panic, self._panics = True, self._panics + 1
+                yield Finding(Sign.PANIC, shown, self._panics, end)
+            if not self._failed and _INSTALL_FAILED(plain):
+                self._failed = True
+                yield Finding(Sign.INSTALL_FAILED, shown, end=end)

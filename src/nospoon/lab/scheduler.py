@@ -46,6 +46,8 @@ WAITING = ""
 """In place of a set's id: a deadline of those that wait for capacity."""
 MOST_EARLY = 5
 """Reports of a machine that wait until its set has started."""
+MOST_PANICS = 100
+"""Of a recipe that have an event: a guest may write as many as it likes."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
@@ -365,13 +367,20 @@ class Scheduler:
             return []
         return self._fail(found, recipe, why, now)
 
-    def panicked(self, set_id: str, recipe: int, line: str, now: float) -> list[Effect]:
-        """The console shows a panic: one event for the first of them."""
+    def panicked(
+        self, set_id: str, recipe: int, line: str, now: float, *, number: int = 1, end: int = 0
+    ) -> list[Effect]:
+        """The console shows the recipe's panic of this number, before offset `end`: one event for
+        each, of `MOST_PANICS`. The first one shortens the lease.
+        """
         found, run = self._run(set_id, recipe)
-        if found is None or run is None or run.over or run.panic:
+        if found is None or run is None or run.over:
             return []
-        run = replace(run, panic=line)
-        if not run.asked.panic_ignored:
+        before = max(run.panics, bool(run.panic))  # earlier versions kept only the first
+        if not before < number <= MOST_PANICS:
+            return []
+        run = replace(run, panic=run.panic or line, panics=number, panic_end=end)
+        if not before and not run.asked.panic_ignored:
             left = 0.0 if run.asked.ends_on_panic else self._lab_of(found).timeouts.panic
             run = replace(run, expires=min(run.expires or now + left, now + left))
         self._save(found.with_run(recipe, run))

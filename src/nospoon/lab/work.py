@@ -118,7 +118,8 @@ class Run:
     """A recipe. `size` or `machine`: what it was given; `node`: the name of a dynamic machine.
     `expires`: Unix seconds, 0 while there is no lease. `secret`: of its callbacks. `fetched`: how
     often its kickstart was. `early`: what its machine reported while others of its set were still
-    being started, in order. `panic`: the line of the first one.
+    being started, in order. `panic`: the line of the first one, of `panics`, the
+    last of which is in the console before `panic_end`.
     """
 
     asked: Asked
@@ -133,6 +134,8 @@ class Run:
     fetched: int = 0
     early: tuple[Report, ...] = ()
     panic: str = ""
+    panics: int = 0
+    panic_end: int = 0
     why: str = ""
 
     @property

@@ -134,14 +134,17 @@ class Watch:
             known = self.board.labs.known_of(found)
             seen = self._seen.get((set_id, number))
             if seen is None:
-                seen = self._seen[set_id, number] = _Seen(Detector(known.lab.panic_patterns))
+                run = found.runs[number]
+                patterns, at = known.lab.panic_patterns, run.panic_end
+                seen = _Seen(Detector(patterns, at=at, panics=run.panics), at)
+                self._seen[set_id, number] = seen
             read, offset = 0, seen.offset
-            async for data in self.consoles.read(
-                machine, follow=False, offset=offset, user=known.owner
-            ):
+            async for at, data in self.consoles.pieces(machine, offset=offset, user=known.owner):
+                if at != seen.offset:
+                    seen.detector.skip(at)
                 # in a thread: a guest may write lines as fast as they are looked at
                 findings = await self.workers.run(known.owner, seen.detector.feed, data)
-                seen.offset += len(data)
+                seen.offset = at + len(data)
                 read += len(data)
                 for finding in findings:
                     await self._report(set_id, number, finding)
@@ -159,8 +162,10 @@ class Watch:
         run = found.runs[number]
         log.info("console shows it", set=set_id, recipe=number, what=finding.sign)
         if finding.sign is Sign.PANIC:
-            line = finding.line
-            await self.board.do(lambda: scheduler.panicked(set_id, number, line, now))
+            line, count, end = finding.line, finding.number, finding.end
+            await self.board.do(
+                lambda: scheduler.panicked(set_id, number, line, now, number=count, end=end)
+            )
         elif run.stage in (Stage.BOOTING, Stage.INSTALLING) and not run.asked.panic_ignored:
             why = f"the console shows: {finding.line}"
             await self.board.do(lambda: scheduler.install_failed(set_id, number, why, now))

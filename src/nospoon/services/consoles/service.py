@@ -400,6 +400,20 @@ class ConsoleService:
             if not self._followers[machine]:
                 del self._followers[machine]
 
+    async def pieces(
+        self, machine: UUID, *, offset: int, user: int = 0
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """(Offset of its first byte, piece) of the record from this offset to its end now. Bytes
+        that are missing because the record is full are in no piece.
+        """
+        await self._fetch(machine)
+        while True:
+            at, data = await self._workers.run(user, self._records.read, machine, offset, CHUNK)
+            if not data:
+                return
+            yield at, data
+            offset = at + len(data)
+
     async def tail(self, machine: UUID, most: int, *, user: int = 0) -> bytes:
         """The end of the record, at most so many bytes."""
         await self._fetch(machine)
