@@ -16,6 +16,7 @@ import pytest_asyncio
 from pydantic import ValidationError
 from tests.security.asked import OWNER, Asked, a_daemon
 
+from nospoon.api.errors import decode
 from nospoon.api.gate import MAX_SMALL
 from nospoon.api.wire import (
     MAX_DIGESTS,
@@ -86,6 +87,25 @@ async def test_an_id_of_another_form_is_refused_and_not_logged(
     refused = await asked.ask(OWNER, "GET", f"/v1/{path}")
     assert refused.status == 400
     assert refused.json["error"]["message"].startswith(said), "without names of the API's own"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/v1/lab", 404, "the API has no /v1/lab"),
+        ("GET", "/", 404, "the API has no /"),
+        ("PATCH", "/v1/labs", 405, "/v1/labs does not take PATCH"),
+        ("GET", f"/{'x' * 5000}", 404, f"the API has no /{'x' * 199}"),
+    ],
+)
+async def test_unknown_routes_are_errors_of_the_usual_form(
+    asked: Asked, method: str, path: str, status: int, message: str
+) -> None:
+    refused = await asked.ask(OWNER, method, path)
+    assert refused.status == status
+    assert list(refused.json) == ["error"]
+    assert refused.json["error"]["message"] == message
+    assert decode(refused.json).hint == "GET /openapi.json lists all routes."
 
 
 async def test_all_patterns_of_the_api_have_words(asked: Asked) -> None:

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
 
 from nospoon import __version__
 from nospoon.api.errors import encode, status_of
@@ -30,7 +31,7 @@ from nospoon.api.routes import (
 from nospoon.api.wire import PATTERNS
 from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
-from nospoon.errors import NospoonError, UsageError
+from nospoon.errors import NospoonError, NotFound, UsageError
 from nospoon.runtime import storage
 from nospoon.runtime.log_rate import RateLimitedLog
 
@@ -40,6 +41,7 @@ MAX_TOLD = 200
 """Characters of each."""
 MAX_LOGGED = 4000
 """Characters of a refusal in the log: one of a plan has a line for each of many nodes."""
+NOT_FOUND, NOT_ALLOWED = 404, 405
 SHOWN = 60
 """Characters of a text that does not fit."""
 
@@ -52,6 +54,7 @@ def create_app(controller: Controller, *, members: Members) -> FastAPI:
     app.add_exception_handler(NospoonError, _refuse)
     app.add_exception_handler(OSError, _of_storage)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unknown)
     app.add_middleware(Gate, members=members, log=app.state.log)
     for module in (
         system, files, images, clusters, nodes, operations, services, snapshots, labs, upkeep,
@@ -86,6 +89,19 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, RequestValidationError)
     return JSONResponse(encode(UsageError(_summary(error.errors()))), status_code=400)
+
+
+async def _unknown(request: Request, error: Exception) -> JSONResponse:
+    """What Starlette answers by itself: no route has such a path, or none takes this method."""
+    assert isinstance(error, HTTPException)
+    path, hint = request.url.path[:MAX_TOLD], "GET /openapi.json lists all routes."
+    refusal = NospoonError(str(error.detail))
+    if error.status_code == NOT_FOUND:
+        refusal = NotFound(f"the API has no {path}", hint=hint)
+    elif error.status_code == NOT_ALLOWED:
+        refusal = UsageError(f"{path} does not take {request.method[:MAX_TOLD]}", hint=hint)
+    body, status = encode(refusal), error.status_code
+    return JSONResponse(body, status_code=status, headers=error.headers)
 
 
 def _summary(details: Sequence[ErrorDetails]) -> str:
