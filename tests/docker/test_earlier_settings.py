@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.providers.docker import program
-from nospoon.providers.docker.program import Container, Engine
+from nospoon.providers.docker.program import running
+from nospoon.providers.docker.program.engines import Container, ContainerState
+from nospoon.providers.docker.program.podman import Podman
 
 
-class Ended(Engine):
+class Ended(Podman):
     """Has one container, which has no process any more."""
 
     def container(self, name: str) -> Container | None:
         del name
-        state = program.ContainerState(Status="exited", Pid=0, ExitCode=0)
+        state = ContainerState(Status="exited", Pid=0, ExitCode=0)
         return Container(State=state, Config={"Labels": {}}, GraphDriver=None)
 
 
@@ -37,9 +38,9 @@ def machine(tmp_path: Path) -> Path:
 
 def test_one_that_an_earlier_version_started_is_ended(machine: Path) -> None:
     """Each start ends first what one before has left."""
-    program.kill(Ended("/none"), str(machine))
+    running.kill(Ended("/none"), str(machine))
     assert sorted(each.name for each in machine.iterdir()) == ["lock", "start.json"]
 
 
 def test_its_root_is_where_it_would_be_now(machine: Path) -> None:
-    assert program.settings(machine)["volume"] == str(machine.parent / "root-1.volume")
+    assert running.settings(machine)["volume"] == str(machine.parent / "root-1.volume")

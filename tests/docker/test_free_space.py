@@ -15,8 +15,8 @@ from nospoon.runtime.process import Finished
 
 ENGINES, POOLS = "/var/lib/containers/storage", "/var/lib/nospoon/pools"
 FACTS = {
-    "socket": "/s", "podman": "5.0", "cpus": 1, "memory": 1, "name": "h", "has_ids": True,
-    "directory": ENGINES, "lacks": [],
+    "socket": "/s", "cli": "podman", "cpus": 1, "memory": 1, "name": "h", "directory": ENGINES,
+    "overlay": "overlay", "violation": "", "hint": "", "lacks": [],
 }  # fmt: skip
 
 
@@ -31,7 +31,11 @@ class Machine:
     ) -> Finished:
         del stdin, check
         said = (
-            str(len(argv[-1])) if argv[0] == "df" else json.dumps({**FACTS, "driver": self.driver})
+            str(len(argv[-1]))
+            if argv[0] == "df"
+            else json.dumps(
+                {**FACTS, "driver": self.driver, "limits_roots": self.driver == "overlay"}
+            )
         )
         return Finished(tuple(argv), 0, said, "")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.dev.images import oci
-from nospoon.providers.docker.host import program
+from nospoon.providers.docker.host import text_of
 from nospoon.testing.container_root import busybox_root
 
 DIRECTORY = ""
@@ -38,7 +38,7 @@ def read(tmp_path: Path, image: bytes, *, most: int = 1 << 30) -> dict[str, byte
     """What the engine would be given, by name. Raises `ValueError` with the reason."""
     path = tmp_path / "image"
     path.write_bytes(image)
-    argv = [sys.executable, "-I", "-S", "-c", program("reading"), str(most)]
+    argv = [sys.executable, "-I", "-S", "-c", text_of("reading"), str(most)]
     with path.open("rb") as file:
         done = subprocess.run(argv, stdin=file, capture_output=True, check=False)
     if done.returncode != 0:
@@ -154,7 +154,7 @@ def test_devices_and_attributes_of_overlays_are_left_out(tmp_path: Path) -> None
     path = tmp_path / "image"
     path.write_bytes(written.getvalue())
     with path.open("rb") as file:
-        argv = [sys.executable, "-I", "-S", "-c", program("reading"), "1000000"]
+        argv = [sys.executable, "-I", "-S", "-c", text_of("reading"), "1000000"]
         done = subprocess.run(argv, stdin=file, capture_output=True, check=True)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         (init,) = archive.getmembers()

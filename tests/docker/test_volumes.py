@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.providers.docker import program
+from nospoon.providers.docker.program import processes, roots
 
 SIZE = 1 << 20
 
@@ -29,7 +29,7 @@ def test_its_commands_keep_others_from_it_after_who_ran_them_has_ended(
     volume, part = tmp_path / "r.volume", tmp_path / "r.volume.part"
     part.write_bytes(b"what one before has left")
     seen = []
-    run = program.run
+    run = processes.run
 
     def look(*argv: str, keeps: tuple[int, ...] = ()) -> str:
         (lock,) = keeps
@@ -39,8 +39,8 @@ def test_its_commands_keep_others_from_it_after_who_ran_them_has_ended(
         )
         return ""
 
-    monkeypatch.setattr(program, "run", look)
-    program.make_volume(volume, tmp_path / "diff", SIZE)
+    monkeypatch.setattr(roots, "run", look)
+    roots.make_volume(volume, tmp_path / "diff", SIZE)
     assert seen == [(str(part), str(part), True, SIZE, bytes(4))]
     assert not is_locked(volume)
     assert not part.exists()
@@ -60,6 +60,6 @@ def test_one_that_another_process_made_meanwhile_is_not_made_again(
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    program.make_volume(volume, tmp_path / "diff", SIZE)
+    roots.make_volume(volume, tmp_path / "diff", SIZE)
     assert volume.read_bytes() == b"whole"
     assert not part.exists()

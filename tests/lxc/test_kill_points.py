@@ -26,7 +26,7 @@ from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Key, Kind, Machine, Resource, Shape, Volume
 from nospoon.model.seed import Seed
 from nospoon.providers.base import Connection, OpenImage
-from nospoon.providers.docker.host import program
+from nospoon.providers.docker.host import text_of
 from nospoon.providers.lxc import LxcConnection, scripts
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
@@ -36,7 +36,7 @@ from nospoon.testing.trees import control_groups
 pytestmark = pytest.mark.lxc
 
 T = TypeVar("T")
-READS = (scripts.LOOK, scripts.FACTS, program("observation"), "facts", "test", "-json")
+READS = (scripts.LOOK, scripts.FACTS, text_of("observation"), "facts", "test", "-json")
 """Words of commands that change nothing: a death before one is a death before the next."""
 AT_ONCE = 6
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from nospoon.providers.docker import program
-from nospoon.providers.docker.program import PAUSES, REBOOTED, RUNS, EngineError, Reboots
+from nospoon.providers.docker.program import running
+from nospoon.providers.docker.program.podman import Podman
+from nospoon.providers.docker.program.running import PAUSES, REBOOTED, RUNS, Reboots
+from nospoon.providers.docker.program.wire import EngineError
 
 
 def test_reboots_that_come_early_wait_longer_and_longer() -> None:
@@ -52,13 +54,13 @@ def test_a_keeper_waits_before_it_starts_a_guest_again(
         return ends.pop(0)
 
     for name, function in (("bring_up", bring_up), ("ended", ended)):
-        monkeypatch.setattr(program, name, function)
-    monkeypatch.setattr(program, "lives", lambda _: False)
+        monkeypatch.setattr(running, name, function)
+    monkeypatch.setattr(running, "lives", lambda _: False)
     monkeypatch.setattr(time, "sleep", waited.append)
-    given: program.Start = {
+    given: running.Start = {
         "record": str(tmp_path / "console"), "volume": str(tmp_path / "root.volume"),
         "container": "c", "nics": [], "cpus": 1, "memory": 1 << 30, "pids": 100, "put_seed": "",
         "attach": "", "volumes": [],
     }  # fmt: skip
-    program.keep(program.Engine("/nowhere"), tmp_path, given, Closed())
+    running.keep(Podman("/nowhere"), tmp_path, given, Closed())
     assert waited == [0.0, 0.0, 1.0, 2.0, 4.0]

@@ -17,44 +17,56 @@ from nospoon.providers.containers.scripts import SYSTEM_FIRST
 from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
+PACKAGE = "nospoon.providers.docker"
+MODULES = (
+    "wire", "processes", "engines", "podman", "roots", "running", "main",
+)  # fmt: skip
+"""Of the program, each after those that it imports."""
+LOAD = """
+import sys, types
+for name, text in @texts@.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    setattr(sys.modules.setdefault(name.rpartition(".")[0], types.ModuleType("")),
+        name.rpartition(".")[2], module)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main(sys.argv[1:])
+"""
 LABEL = "nospoon.root"
-"""As `program` has it."""
+"""As `roots` has it."""
 RUN = SYSTEM_FIRST + 'exec python3 -I -S -c "$0" "$@"'
 """Shell: Python's program with the system's own tools."""
-OVERLAY = "overlay"
-"""The driver that has a directory of what a container writes, as `program.layer_of` knows it."""
-RESERVE = (
-    "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
-    "/etc/subgid`."
-)
-PODMAN = (
+INSTALL = (
     "Install Podman there, and start its service: `apt install podman`, `systemctl enable --now "
     "podman.socket`."
 )
 
 
 class DockerFacts(msgspec.Struct, frozen=True):
-    """What a host has. `podman`: its version, "" for another engine; `memory` in bytes; `has_ids`:
-    whether ids are reserved for containers; `directory`: of the engine's images and roots;
-    `driver`: by which it stacks them.
+    """What a host has. `cli`: the engine's command; `memory` in bytes; `directory`: of the engine's
+    images and roots; `driver`: by which it stacks them; `limits_roots`: whether that has a place
+    for what a container writes, as `overlay` has; `violation`: why its containers would not be
+    isolated, "" where they are, and `hint`: how to change that.
     """
 
     socket: str
-    podman: str
+    cli: str
     cpus: int
     memory: int
     name: str
-    has_ids: bool
     directory: str
     driver: str
+    limits_roots: bool
+    overlay: str
+    violation: str
+    hint: str
     lacks: tuple[str, ...]
 
     @property
     def unlimited_roots(self) -> str:
         """As `Capabilities` has it."""
-        if self.driver == OVERLAY:
+        if self.limits_roots:
             return ""
-        return f"the driver of its engine is {self.driver!r}, and not {OVERLAY!r}"
+        return f"the driver of its engine is {self.driver!r}, and not {self.overlay!r}"
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -64,13 +76,23 @@ class _Listed(msgspec.Struct, frozen=True):
 
 
 @cache
-def program(name: str) -> str:
-    """The text of a program of this package."""
-    return resources.files("nospoon.providers.docker").joinpath(f"{name}.py").read_text()
+def text_of(name: str) -> str:
+    """The text of a program of this package that is one module."""
+    return resources.files(PACKAGE).joinpath(f"{name}.py").read_text()
 
 
-def _python(name: str, *words: str) -> list[str]:
-    return ["sh", "-c", RUN, program(name), *words]
+@cache
+def program() -> str:
+    """The text of the program that is several: it has them where imports look first."""
+    files = resources.files(f"{PACKAGE}.program")
+    texts = {
+        f"{PACKAGE}.program.{name}": files.joinpath(f"{name}.py").read_text() for name in MODULES
+    }
+    return LOAD.replace("@texts@", repr(texts))
+
+
+def _python(text: str, *words: str) -> list[str]:
+    return ["sh", "-c", RUN, text, *words]
 
 
 class DockerHost(ContainerHost):
@@ -79,13 +101,13 @@ class DockerHost(ContainerHost):
     def __init__(self, name: str, runner: Runner, root: str, socket: str) -> None:
         self._socket = socket
         query = urlencode({"all": "1", "filters": f'{{"label":["{LABEL}={root}"]}}'})
-        super().__init__(name, runner, root, _python("observation", root, socket, query))
+        super().__init__(name, runner, root, _python(text_of("observation"), root, socket, query))
         self._facts: DockerFacts | None = None
         self._asking = asyncio.Lock()
 
     def words(self, command: str, *words: str) -> list[str]:
         """The command line of a command of the program."""
-        return _python("program", self._socket, command, *words)
+        return _python(program(), self._socket, command, *words)
 
     def parsed(self, text: str) -> Seen:
         """With the images and roots that the engine lists, by the paths of their records, and the
@@ -121,7 +143,7 @@ class DockerHost(ContainerHost):
             if self._facts is None or violations(self.name, self._facts) is not None:
                 done = await self.ask("facts", check=False)
                 if done.status != 0:
-                    raise ProviderError(f"host {self.name}: {said_by(done)}", hint=PODMAN)
+                    raise ProviderError(f"host {self.name}: {said_by(done)}", hint=INSTALL)
                 try:
                     self._facts = msgspec.json.decode(done.stdout, type=DockerFacts)
                 except msgspec.MsgspecError as error:
@@ -144,15 +166,6 @@ def violations(name: str, facts: DockerFacts) -> ProviderError | None:
             f"host {name} has no {what}, which containers need",
             hint="Install the packages iproute2, util-linux and e2fsprogs there.",
         )
-    if not facts.podman:
-        return ProviderError(
-            f"host {name}: the engine at {facts.socket} is not Podman's: Docker Engine has no user "
-            "namespace of its own for each container, and cannot give it NICs before it starts",
-            hint=PODMAN,
-        )
-    if not facts.has_ids:
-        return ProviderError(
-            f"host {name} reserves no ids for `containers` in /etc/subuid and /etc/subgid",
-            hint=RESERVE,
-        )
+    if facts.violation:
+        return ProviderError(f"host {name} {facts.violation}", hint=facts.hint)
     return None

@@ -4,7 +4,7 @@
 
 It runs all the time. It writes a line for each record, for each file of a volume, for each
 container that runs, and what the engine lists, as its JSON (RFC 8259), which the daemon takes
-apart. `program` writes the files by which it knows what runs: `pid` of a keeper, `init` of an init,
+apart. `running` writes the files by which it knows what runs: `pid` of a keeper, `init` of an init,
 with the time when that began.
 """
 
@@ -78,7 +78,7 @@ def look(root: str, pool: str) -> None:
 
 
 def check_peer(engine: socket.socket, where: str) -> None:
-    """As `program.connected` does: user of who listens (unix(7), SO_PEERCRED)."""
+    """As `wire.connected` does: user of who listens (unix(7), SO_PEERCRED)."""
     peer = engine.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     user = int.from_bytes(peer[4:8], sys.byteorder)
     if user not in (0, os.geteuid()):
@@ -90,7 +90,7 @@ def listed(where: str, kind: str, query: str) -> None:
     cut off.
     """
     for pause in (0.05, 0.2, 0.5, 1.0, 2.0, None):
-        head, _, body = answer(where, f"/v1.40/{kind}/json?{query}").partition(b"\r\n\r\n")
+        head, _, body = answer(where, f"/{kind}/json?{query}").partition(b"\r\n\r\n")
         status = head.split()[1:2]
         if status == [b"200"]:
             OUT.write(b"listed %s %s\n" % (kind.encode(), body.replace(b"\n", b" ")))

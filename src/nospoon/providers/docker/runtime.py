@@ -15,7 +15,7 @@ from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
-from nospoon.providers.docker.program import Nic, Start
+from nospoon.providers.docker.program.running import Nic, Start
 from nospoon.providers.docker.storage import engine_name
 from nospoon.runtime import process
 
@@ -56,10 +56,11 @@ class DockerRuntime:
             await self.host.ask("start", directory)
         except ProviderError as error:
             await self.host.ask("kill", directory, check=False)
+            cli = (await self.host.facts()).cli
             prefix = f"host {self.host.name}: "
             raise ProviderError(
                 f"container {name} does not start: {error.message.removeprefix(prefix)}",
-                hint=f"See `podman inspect {engine_name(root)}` on host {self.host.name}.",
+                hint=f"See `{cli} inspect {engine_name(root)}` on host {self.host.name}.",
             ) from error
 
     async def stop(self, directory: str, machine: Machine) -> None:

@@ -13,7 +13,7 @@ from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import record
 from nospoon.providers.containers.storage import Files, PoolDriver, there, user_of
-from nospoon.providers.docker.host import DockerHost, program
+from nospoon.providers.docker.host import DockerHost, text_of
 from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 
@@ -75,7 +75,7 @@ class ImageDriver(Files):
 
     async def _import(self, name: str, path: str) -> None:
         """The copy goes when the engine has it."""
-        words = (image_name(path), self.host.root, self.host.relative(path), program("reading"))
+        words = (image_name(path), self.host.root, self.host.relative(path), text_of("reading"))
         command = self._words("import", *words)
         try:
             await self.host.sh(READ, path, *command)
@@ -101,7 +101,7 @@ class ImageDriver(Files):
 
 class VolumeDriver(Files):
     """Roots: what a container of the engine has written, in a file system of the volume's size
-    where the engine's driver has a directory for that (`program.bound_root`). Volumes without an
+    where the engine's driver has a directory for that (`roots.bound_root`). Volumes without an
     image are data.
     """
 

@@ -1,0 +1,278 @@
+"""Images and roots: the engine's own, with the paths of their records as labels."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypedDict
+from urllib.parse import urlencode
+
+from nospoon.providers.docker.program.engines import Container, Engine
+from nospoon.providers.docker.program.processes import run
+from nospoon.providers.docker.program.wire import PIECE, EngineError
+
+LABEL = "nospoon.root"
+"""Of a container and an image: the directory of pools in which their records are."""
+DOCKER, LIBPOD = "/v1.40", "/v4.0.0/libpod"
+THERE = 17
+"""Status where a name is another's (EEXIST)."""
+GROW = """
+blocks=$(dumpe2fs -h "$1" 2>/dev/null |
+  awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
+[ "$blocks" -ge "$(($(stat -c %s "$1") - 4096))" ] || {
+  for turn in $(seq 100); do
+    [ -n "$(losetup -j "$1")" ] || break
+    sleep 0.1
+  done
+  [ -z "$(losetup -j "$1")" ] || { echo "its root is mounted elsewhere" >&2; exit 1; }
+  e2fsck -f -p "$1" >/dev/null || [ $? -le 1 ]
+  resize2fs "$1" >/dev/null 2>&1
+}
+"""
+"""Shell: a file system becomes as large as its file, when its mount before has ended: that does so
+a moment after the processes of its container.
+"""
+
+
+class Listed(TypedDict):
+    """What is read of a list of containers or images."""
+
+    Id: str
+    Image: str
+    Labels: dict[str, str]
+
+
+def import_image(engine: Engine, name: str, root: str, path: str, reading: str) -> None:
+    """Of a packed root at standard input. Another process reads it, which has no rights: what its
+    headers ask for is limited, and what it leaves out does not reach the engine.
+    """
+    remove_image(engine, name)
+    place = engine.get("/info").get("DockerRootDir") or "/"
+    space = os.statvfs(place)
+    most = str(space.f_bavail * space.f_frsize // 2)
+    reader = subprocess.Popen(
+        ["python3", "-I", "-S", "-c", reading, most],
+        stdin=sys.stdin.buffer,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        cwd="/",
+    )
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    stdout, stderr = reader.stdout, reader.stderr
+    said: list[bytes] = []
+    listening = threading.Thread(target=lambda: said.append(stderr.read()))
+    listening.start()
+
+    def pieces() -> Iterator[bytes]:
+        while piece := stdout.read(PIECE):
+            yield piece
+        listening.join()
+        if reader.wait() != 0:
+            words = b"".join(said).decode(errors="replace").strip().splitlines()
+            raise EngineError(words[-1] if words else "it cannot be read")
+
+    changes = [*engine.changes, f"LABEL {LABEL}={root}", f"LABEL {LABEL}.path={path}"]
+    query = [("fromSrc", "-"), ("repo", name), *(("changes", each) for each in changes)]
+    try:
+        answer = engine.call("POST", f"/images/create?{urlencode(query)}", stream=pieces())
+    finally:
+        reader.kill()
+        reader.wait()
+        listening.join()
+    for line in answer.splitlines():
+        if b'"error"' in line:
+            raise EngineError(str(json.loads(line).get("error")))
+    if not Path(root, path).parent.exists():  # its daemon was killed, and the next one took it down
+        remove_image(engine, name)
+
+
+def remove_image(engine: Engine, name: str) -> None:
+    try:
+        engine.call("DELETE", f"/images/{name}")
+    except EngineError as error:
+        if error.status != 404:
+            raise
+
+
+def make_root(
+    engine: Engine, name: str, image: str, host: str, root: str, path: str, size: str
+) -> None:
+    """A container, which has its root from then on. `host`: its name within; `size`: bytes."""
+    found = engine.container(name)
+    if found is not None:
+        check_owner(found, root, path)
+        bound_root(engine, name, Path(root, path), int(size))
+        return
+    remove_volume(Path(root, path))  # of one that the engine has lost
+    engine.create(name, image, host, {LABEL: root, f"{LABEL}.path": path})
+    if not Path(root, path).parent.exists():
+        remove_root(engine, name, root, path)
+        return
+    bound_root(engine, name, Path(root, path), int(size))
+
+
+def layer_of(engine: Engine, name: str) -> Path | None:
+    """Where it keeps what a container has written, None where its driver has no place for that."""
+    found = engine.container(name)
+    driver = found["GraphDriver"] if found is not None else None
+    above = (driver["Data"] or {}).get("UpperDir", "") if driver is not None else ""
+    return Path(above).parent if driver and driver["Name"] == engine.overlay and above else None
+
+
+def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
+    """What a container writes goes into a file system in a file of that many bytes. The engine
+    limits it on XFS with quotas alone; so its two directories are links that lead into that file
+    system. Where it is not mounted they lead nowhere, and a container does not start.
+    """
+    layer = layer_of(engine, name)
+    if layer is None:
+        return
+    if not volume.exists():
+        make_volume(volume, layer / "diff", size)
+    for each in ("diff", "work"):
+        link(layer / each, mount_point(volume) / each)
+
+
+def mount_point(volume: Path) -> Path:
+    return volume.with_suffix(".root")
+
+
+def make_volume(volume: Path, content: Path, size: int) -> None:
+    """A file system with that directory, which has its name when it is whole. One process at a time
+    makes it: who was killed may have left its commands.
+    """
+    part, work = Path(f"{volume}.part"), volume.with_name(f".making-{volume.name}")
+    script = """
+    mkfs.ext4 -q -F -m 0 -O ^resize_inode -E nodiscard "$1"
+    mkdir -p -m 700 "$2"
+    unshare --mount --propagation private sh -ec '
+      mount -t ext4 -o loop,nodev,noatime "$1" "$2"
+      rmdir "$2/lost+found"
+      chmod 700 "$2"
+      mkdir "$2/work"
+      cp -a "$3" "$2/diff"
+    ' sh "$1" "$2" "$3"
+    rmdir "$2"
+    """
+    with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o600), "wb") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        if volume.exists():  # another process has made it meanwhile
+            part.unlink(missing_ok=True)
+            return
+        file.truncate(0)
+        file.truncate(size)
+        run("sh", "-ec", script, "sh", str(part), str(work), str(content), keeps=[file.fileno()])
+        part.replace(volume)
+
+
+def link(place: Path, target: Path) -> None:
+    """In the place of a directory."""
+    if place.is_symlink():
+        return
+    if place.exists():
+        before = place.with_name(f"{place.name}.before")
+        shutil.rmtree(before, ignore_errors=True)
+        place.rename(before)
+    place.symlink_to(target)
+    shutil.rmtree(place.with_name(f"{place.name}.before"), ignore_errors=True)
+
+
+def mount_root(engine: Engine, name: str, volume: Path) -> None:
+    """That of a container that has a limit; it grows before, where it is to be larger."""
+    place = mount_point(volume)
+    layer = layer_of(engine, name)
+    if layer is None or not (layer / "diff").is_symlink() or place.is_mount():
+        return
+    if not volume.exists():
+        raise EngineError(f"its root {volume} is gone")
+    place.mkdir(mode=0o700, exist_ok=True)
+    run("sh", "-ec", GROW, "sh", str(volume))
+    run("mount", "-t", "ext4", "-o", "loop,nodev,noatime", str(volume), str(place))
+
+
+def unmount_root(volume: Path) -> None:
+    place = mount_point(volume)
+    if place.is_mount():
+        run("umount", str(place))
+    with contextlib.suppress(FileNotFoundError):
+        place.rmdir()
+
+
+def remove_volume(volume: Path) -> None:
+    unmount_root(volume)
+    for each in (volume, Path(f"{volume}.part")):
+        each.unlink(missing_ok=True)
+
+
+def grow_root(engine: Engine, root: str, path: str, size: str) -> None:
+    """The file; what is in it grows at the container's next start."""
+    del engine
+    if Path(root, path).exists():
+        os.truncate(Path(root, path), int(size))
+
+
+def check_owner(found: Container, root: str, path: str) -> None:
+    """By both labels: another program's container of an image of nospoon's has those of its image.
+    Ends the program with `THERE` where it is another's.
+    """
+    labels = found["Config"]["Labels"] or {}
+    if (labels.get(LABEL), labels.get(f"{LABEL}.path")) != (root, path):
+        sys.exit(THERE)
+
+
+def remove_root(engine: Engine, name: str, root: str, path: str) -> None:
+    found = engine.container(name)
+    if found is None:
+        remove_volume(Path(root, path))
+        return
+    check_owner(found, root, path)
+    unmount_root(Path(root, path))
+    with contextlib.suppress(EngineError):
+        engine.call("DELETE", f"/containers/{name}", query={"force": "1", "v": "1"})
+    if engine.container(name) is not None:
+        engine.call("DELETE", f"/containers/{name}", query={"force": "1", "v": "1"})
+    remove_volume(Path(root, path))
+
+
+def clear(engine: Engine, root: str, pool: str) -> None:
+    """What the engine has of a pool."""
+    for each, path in listed(engine, "containers", root):
+        if path.startswith(f"{pool}/") and path.endswith(".volume"):
+            remove_root(engine, each["Id"], root, path)
+    for each, path in listed(engine, "images", root):
+        if path.startswith(f"{pool}/"):
+            remove_image(engine, each["Id"])
+    for place in Path(root, pool).glob("*.volume"):  # of containers that the engine has lost
+        unmount_root(place)
+
+
+def remove_unused(engine: Engine, name: str, root: str) -> None:
+    """An image, and roots of it that were made for a daemon that was killed before it wrote their
+    record: the engine removes no image that has any.
+    """
+    for each, path in listed(engine, "containers", root):
+        is_root = each["Image"] == name and path.endswith(".volume")
+        if is_root and not Path(root, f"{path}.json").exists():
+            remove_root(engine, each["Id"], root, path)
+    remove_image(engine, name)
+
+
+def listed(engine: Engine, kind: str, root: str) -> list[tuple[Listed, str]]:
+    """What nospoon made, and the paths of their records. Another program's container of an image
+    has the labels of that, and its path.
+    """
+    wanted = json.dumps({"label": [f"{LABEL}={root}"]})
+    found = engine.get(f"/{kind}/json", all="1", filters=wanted)
+    return [(each, str(each["Labels"].get(f"{LABEL}.path", ""))) for each in found]

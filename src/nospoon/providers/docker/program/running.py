@@ -1,0 +1,378 @@
+"""How a container starts, ends, and is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TypedDict
+
+from nospoon.providers.docker.program.engines import Engine, Limits
+from nospoon.providers.docker.program.processes import began, content, run, write
+from nospoon.providers.docker.program.roots import mount_root, unmount_root
+from nospoon.providers.docker.program.wire import LONGEST, PIECE, EngineError
+
+REBOOTED = 128 + signal.SIGHUP
+"""Status of an init that rebooted: the kernel ends it by SIGHUP (pid_namespaces(7), reboot(2))."""
+RECORD = 2 << 20
+"""Bytes of a console's log, as virtlogd's files have; the one before is kept as .1."""
+SETTLES = 15.0
+"""Seconds within which what was killed is gone."""
+PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before reboots of a guest that ran for less than `RUNS`, one after the other: each costs
+its host half a second of a processor.
+"""
+RUNS = 30.0
+HALT = signal.SIGRTMIN + 3
+"""By which systemd halts: it blocks it and reads it from a descriptor (systemd(1), Signals)."""
+
+
+class Nic(TypedDict):
+    """`port`: of the link on the host; `bridge`: "" for none. `ovs`: settings of its port there, []
+    for a Linux bridge's. `filter`: path of its rules, "" for none, and what puts them up and down.
+    """
+
+    port: str
+    bridge: str
+    mac: str
+    ovs: list[str]
+    filter: str
+    filter_up: str
+    filter_down: str
+
+
+class Start(TypedDict):
+    """With what a container starts (start.json). `volume`: path of the file of its root; `record`:
+    of its console's log; `memory`: bytes; `put_seed`: the program that writes cloud-init's data;
+    `attach`: that which mounts volumes, "" where there are none; `volumes`: files and places.
+    """
+
+    container: str
+    volume: str
+    record: str
+    cpus: int
+    memory: int
+    pids: int
+    put_seed: str
+    attach: str
+    volumes: list[tuple[str, str]]
+    nics: list[Nic]
+
+
+def keeper_of(directory: Path) -> int:
+    """Its process, 0 for none. It is known by its words: its number may be another's by now."""
+    pid = content(directory / "pid")
+    words = content(Path(f"/proc/{pid.decode()}/cmdline")) if pid.isdigit() else b""
+    ends = tuple(b"\0%s\0%s\0" % (each, os.fsencode(directory)) for each in (b"start", b"tend"))
+    return int(pid) if words.endswith(ends) else 0
+
+
+def init_of(directory: Path) -> int:
+    """Process of a container's init, 0 for none."""
+    pid, _, since = content(directory / "init").decode().partition(" ")
+    return int(pid) if pid.isdigit() and since and began(int(pid)) == since else 0
+
+
+def settings(directory: Path) -> Start:
+    """With what it starts. Earlier versions had no volumes; those before `bound_root` named no file
+    of its root, which is beside its directory. Raises `OSError`, `ValueError`.
+    """
+    given: Start = json.loads((directory / "start.json").read_bytes())
+    root = given["container"].removeprefix(f"{directory.parent.name}.")
+    given.setdefault("volume", str(directory.parent / f"{root}.volume"))
+    given.setdefault("attach", "")
+    return given
+
+
+def start(engine: Engine, place: str) -> None:
+    """By the settings beside it. Returns when it runs; the keeper goes on."""
+    directory = Path(place)
+    given = settings(directory)
+    hold(directory)
+    end(engine, directory, given)
+    if engine.container(given["container"]) is None:
+        raise EngineError(f"its root is gone: the engine has no container {given['container']}")
+    shutil.copyfile(directory / "machine.json", directory / "live.json")
+    Path(given["record"]).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        console = bring_up(engine, directory, given)
+    except EngineError:
+        end(engine, directory, given)
+        raise
+    leave_keeper(engine, directory, given, console)
+
+
+def tend(engine: Engine, place: str) -> None:
+    """A keeper for one that runs and has none: another program killed it."""
+    directory = Path(place)
+    try:
+        given = settings(directory)
+        hold(directory, patience=0.0)
+    except (OSError, ValueError, EngineError):
+        return
+    if init_of(directory):
+        leave_keeper(engine, directory, given, engine.console(given["container"]))
+
+
+def hold(directory: Path, patience: float = LONGEST) -> int:
+    """Be the only one who acts on a container, until this process and the keeper that it leaves
+    have ended. A keeper that has it is ended; a start that goes on for a daemon that was killed
+    leaves one first. Raises `EngineError` after `patience` seconds, `OSError` where it is gone.
+    """
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise EngineError("another command acts on it") from error
+            keeper = keeper_of(directory)
+            with contextlib.suppress(ProcessLookupError):
+                if keeper:
+                    os.kill(keeper, signal.SIGKILL)
+            time.sleep(0.02)
+        else:
+            return lock
+
+
+def leave_keeper(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
+    """A process that goes on when this one has ended."""
+    keeper = os.fork()
+    if keeper == 0:
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDWR)
+        for each in (0, 1, 2):
+            os.dup2(null, each)
+        keep(engine, directory, given, console)
+        os._exit(0)
+    write(directory / "pid", str(keeper))
+
+
+def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
+    """Its console, when its init was begun."""
+    name = given["container"]
+    mount_root(engine, name, Path(given["volume"]))
+    pid = engine.prepare(name, Limits(given["cpus"], given["memory"], given["pids"]))
+    write(directory / "init", f"{pid} {began(pid)}")
+    delegate(pid)
+    for number, nic in enumerate(given["nics"]):
+        plug(pid, number, nic)
+    if given["attach"]:
+        attach_volumes(pid, directory, given)
+    if (directory / "seed.json").exists():
+        put_seed(pid, directory / "seed.json", given["put_seed"])
+    console = engine.console(name)
+    engine.begin(name, pid)
+    return console
+
+
+def delegate(pid: int) -> None:
+    """systemd has groups of its own in that of version 2, or in that of its name, and in no other
+    (CGROUP_DELEGATION.md of systemd).
+    """
+    first = int(content(Path(f"/proc/{pid}/uid_map")).split()[1])
+    for line in content(Path(f"/proc/{pid}/cgroup")).decode().splitlines():
+        number, kind, path = line.split(":", 2)
+        mounts = {"0": ("", "unified")}.get(number, ("systemd",) * (kind == "name=systemd"))
+        for mount in mounts:
+            group = Path(f"/sys/fs/cgroup/{mount}/{path.lstrip('/')}")
+            names = ("", "cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control")
+            for each in names:
+                with contextlib.suppress(FileNotFoundError):
+                    os.chown(group / each, first, first)
+
+
+def plug(pid: int, number: int, nic: Nic) -> None:
+    """A link into its network, up at both ends, with its filter before it is."""
+    port, bridge = nic["port"], nic["bridge"]
+    if not bridge:
+        return
+    unplug(nic)
+    run(
+        "ip", "link", "add", port, "type", "veth",
+        "peer", "name", f"eth{number}", "address", nic["mac"], "netns", str(pid),
+    )  # fmt: skip
+    if nic["ovs"]:
+        run("ovs-vsctl", "--timeout=5", "--may-exist", "add-port", bridge, port, *nic["ovs"][1:])
+    else:
+        run("ip", "link", "set", "dev", port, "master", bridge)
+    if nic["filter"]:
+        run("sh", "-c", nic["filter_up"], nic["filter"])
+    run("ip", "link", "set", "dev", port, "up")
+    run("nsenter", "-t", str(pid), "-n", "ip", "link", "set", "dev", f"eth{number}", "up")
+
+
+def unplug(nic: Nic) -> None:
+    port = nic["port"]
+    if Path(f"/sys/class/net/{port}").exists():
+        with contextlib.suppress(EngineError):
+            run("ip", "link", "del", "dev", port)
+    if nic["ovs"]:
+        run("ovs-vsctl", "--timeout=5", "--if-exists", "del-port", port)
+    if nic["filter"]:
+        run("sh", "-c", nic["filter_down"], port)
+
+
+def attach_volumes(pid: int, directory: Path, given: Start) -> None:
+    """In its mounts, which end with it."""
+    which = directory / "volumes.json"
+    write(which, json.dumps(given["volumes"]))
+    run("python3", "-I", "-S", "-c", given["attach"], str(pid), str(which))
+
+
+def put_seed(pid: int, seed: Path, program: str) -> None:
+    """As root in its user namespace alone, with its root: it follows no link out of it."""
+    done = subprocess.run(
+        ["nsenter", "-t", str(pid), "-U", "-i", "-n", "python3", "-I", "-S", "-c", program],
+        input=seed.read_bytes(),
+        cwd=f"/proc/{pid}/root",
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise EngineError(f"cloud-init's data: {done.stderr.decode(errors='replace').strip()}")
+
+
+def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
+    """Until it ends by itself. A service of the engine that ends meanwhile takes the console with
+    it; the container goes on, and is asked for again.
+    """
+    record, name = Record(Path(given["record"])), given["container"]
+    reboots = Reboots(time.monotonic())
+    while True:
+        with contextlib.suppress(OSError), console:
+            while piece := console.recv(PIECE):
+                record.add(piece)
+        try:
+            if lives(directory):
+                console = engine.console(name)
+                continue
+            if ended(engine, name) != REBOOTED:
+                break
+            time.sleep(reboots.pause(time.monotonic()))
+            console = bring_up(engine, directory, given)
+            reboots.began = time.monotonic()
+        except EngineError as error:
+            write(directory / "log", f"{error}\n")
+            if not init_of(directory):
+                break
+            time.sleep(1)
+    clean(directory, given)
+
+
+class Reboots:
+    """How long each waits. `began`: when the guest did, by the clock of all arguments."""
+
+    def __init__(self, began: float) -> None:
+        self.began, self._early = began, 0
+
+    def pause(self, now: float) -> float:
+        """Seconds, of the one that comes now."""
+        self._early = self._early + 1 if now - self.began < RUNS else 0
+        return PAUSES[min(self._early, len(PAUSES) - 1)]
+
+
+def lives(directory: Path) -> bool:
+    """Whether its init does, a moment after its console ended."""
+    for _ in range(40):
+        if not init_of(directory):
+            return False
+        time.sleep(0.025)
+    return True
+
+
+def ended(engine: Engine, name: str) -> int:
+    """Its status, when it and what the engine does after it have ended; -1 for none. Until then the
+    engine removes from a next start what it still takes for the one before.
+    """
+    until = time.monotonic() + SETTLES
+    while (found := engine.container(name)) is not None:
+        state = found["State"]
+        late = time.monotonic() > until
+        if state["Status"] in engine.ended or (late and state["Status"] == "stopped"):
+            return int(state["ExitCode"])
+        if late:
+            raise EngineError(f"it does not end: the engine says {state['Status']}")
+        time.sleep(0.02)
+    return -1
+
+
+class Record:
+    """The log of a console: no larger than `RECORD`, with the one before it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, piece: bytes) -> None:
+        with contextlib.suppress(OSError):
+            if self._path.exists() and self._path.stat().st_size + len(piece) > RECORD:
+                self._path.replace(f"{self._path}.1")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with os.fdopen(os.open(self._path, flags, 0o600), "ab") as file:
+                file.write(piece)
+
+
+def kill(engine: Engine, place: str) -> None:
+    """At once, and its keeper before it, which would start it again."""
+    directory = Path(place)
+    try:
+        given = settings(directory)
+        hold(directory)
+    except (OSError, ValueError):
+        return
+    end(engine, directory, given)
+
+
+def end(engine: Engine, directory: Path, given: Start) -> None:
+    name = given["container"]
+    found = engine.container(name)
+    if found is not None and found["State"]["Status"] not in engine.ended:
+        with contextlib.suppress(EngineError):
+            engine.end(name)
+        ended(engine, name)
+    clean(directory, given)
+
+
+def clean(directory: Path, given: Start) -> None:
+    for nic in given["nics"]:
+        if nic["bridge"]:
+            unplug(nic)
+    unmount_root(Path(given["volume"]))
+    for each in ("live.json", "init", "pid"):
+        (directory / each).unlink(missing_ok=True)
+
+
+def shut_down(place: str) -> None:
+    """Ask its init as it expects it: one that blocks systemd's signal is a systemd."""
+    pid = init_of(Path(place))
+    status = content(Path(f"/proc/{pid}/status")).decode(errors="replace")
+    blocked = next((x.split()[1] for x in status.splitlines() if x.startswith("SigBlk:")), "0")
+    halts = int(blocked, 16) >> (HALT - 1) & 1
+    with contextlib.suppress(ProcessLookupError):
+        if pid:
+            os.kill(pid, HALT if halts else signal.SIGPWR)
+
+
+def show_console(engine: Engine, place: str) -> None:
+    """What it says to standard output, and standard input typed."""
+    given = settings(Path(place))
+    console = engine.console(given["container"])
+
+    def type_all() -> None:
+        while piece := os.read(0, PIECE):
+            console.sendall(piece)
+        console.shutdown(socket.SHUT_RDWR)
+
+    threading.Thread(target=type_all, daemon=True).start()
+    with contextlib.suppress(OSError):
+        while piece := console.recv(PIECE):
+            os.write(1, piece)
