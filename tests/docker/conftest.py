@@ -1,7 +1,7 @@
-"""Podman's service on a socket of its own, and containers of busybox on it.
+"""Podman's service and Docker Engine on sockets of their own, and containers of busybox on them.
 
-The service has its own storage, so that nothing of the machine's is touched. Its containers end
-with it, and so do their mounts.
+Each has its own storage, so that nothing of the machine's is touched. Its containers end with it,
+and so do their mounts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,22 @@ from nospoon.testing.container_root import busybox_root
 from nospoon.testing.trees import remove_tree
 
 PLACE = "here:docker"
+REMAPPED = "dockremap"
+"""The user whose ids containers of Docker Engine get."""
+
+
+both_engines = pytest.mark.parametrize(
+    "engine", ["podman", "docker"], indirect=True, scope="session"
+)
+"""Of a test that has an `engine`: with each; Podman's alone without."""
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Path]:
+def engine(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The socket of a service."""
-    with service_of() as socket:
-        yield socket
+    which = {"podman": Service, "docker": DockerService}[getattr(request, "param", "podman")]
+    with closing(which()) as made:
+        yield made.socket
 
 
 @contextlib.contextmanager
@@ -105,6 +114,63 @@ class Service:
         overlay = str(self.directory / "root" / "overlay")
         subprocess.run(["umount", overlay], capture_output=True, check=False)
         remove_tree(self.directory)
+
+
+class DockerService:
+    """Docker Engine, with storage and ids of its own, and these options."""
+
+    def __init__(self, *options: str) -> None:
+        if os.geteuid() != 0 or shutil.which("dockerd") is None:
+            pytest.skip("needs root and dockerd")
+        if not Path("/etc/subuid").read_text().count(f"{REMAPPED}:"):
+            pytest.skip(f"needs ids of {REMAPPED} in /etc/subuid")
+        self.directory = Path(tempfile.mkdtemp(prefix="nospoon-docker-"))
+        self.directory.chmod(0o711)  # containers' root passes through it
+        self.socket = self.directory / "docker.sock"
+        self._group = f"/{self.directory.name}"
+        self._words = [
+            "dockerd", "--host", f"unix://{self.socket}", "--data-root", f"{self.directory}/data",
+            "--exec-root", f"{self.directory}/exec", "--pidfile", f"{self.directory}/pid",
+            "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+            "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", self._group,
+            *(options or ("--userns-remap", REMAPPED)),
+        ]  # fmt: skip
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with (self.directory / "log").open("w") as log:
+            process = subprocess.Popen(self._words, stdout=log, stderr=subprocess.STDOUT)
+        until = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < until:
+            said = subprocess.run(
+                [*cli_of(self.socket), "version"], capture_output=True, check=False
+            )
+            if said.returncode == 0:
+                return process
+            time.sleep(0.05)
+        process.kill()
+        raise AssertionError((self.directory / "log").read_text())
+
+    def close(self) -> None:
+        docker = cli_of(self.socket)
+        listed = subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True)
+        if each := listed.stdout.split():
+            subprocess.run([*docker, "rm", "-f", *each], capture_output=True, check=True)
+        self._process.terminate()
+        self._process.wait(timeout=60)
+        end_all(self.directory)
+        for mounted in mounts_below(self.directory):
+            subprocess.run(["umount", mounted], check=True)
+        for group in Path("/sys/fs/cgroup").glob(f"**{self._group}"):
+            group.rmdir()
+        remove_tree(self.directory)
+
+
+def cli_of(engine: Path) -> list[str]:
+    """The command of the engine at a socket."""
+    if engine.name == "docker.sock":
+        return ["docker", "--host", f"unix://{engine}"]
+    return ["podman", "--remote", "--url", f"unix://{engine}"]
 
 
 def mounts_below(directory: Path) -> list[str]:

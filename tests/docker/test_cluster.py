@@ -1,4 +1,4 @@
-"""A container of Podman's beside libvirt's networks for real: systemd, cloud-init, ssh, changes."""
+"""A container of an engine beside libvirt's networks for real: systemd, cloud-init, changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.docker.conftest import service_of
+from tests.docker.conftest import both_engines, service_of
 
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.docker import DockerSection
@@ -39,8 +39,7 @@ nodes:
 
 
 @pytest.fixture(scope="module")
-def rack(engine: Path) -> Iterator[Rack]:
-    del engine
+def rack() -> Iterator[Rack]:
     with private_rack() as made:
         shutil.copy(asyncio.run(debian_root(CACHE)), made.directory / "root.tar.zst")
         key = str(made.directory / "key")
@@ -90,7 +89,10 @@ def left(rack: Rack, name: str) -> list[str]:
     return found
 
 
-def test_a_container_of_podmans_runs_systemd_and_follows_its_file(rack: Rack, engine: Path) -> None:
+@both_engines
+def test_a_container_of_an_engine_runs_systemd_and_follows_its_file(
+    rack: Rack, engine: Path
+) -> None:
     name, bmc = rack.name(), rack.bmc()
     key = (rack.directory / "key.pub").read_text().strip()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.docker.conftest import both_engines
 from tests.lxc.test_conformance import make_stranger, read_seed, remove_machine
 
 from nospoon.testing.conformance import Bench, DriverPromises
@@ -12,6 +13,7 @@ from nospoon.testing.conformance import Bench, DriverPromises
 pytestmark = pytest.mark.docker
 
 
+@both_engines
 class TestDocker(DriverPromises):
     @pytest.fixture
     def bench(self, bench: Bench) -> Bench:

@@ -12,7 +12,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.docker.conftest import Service, mounts_below
+from tests.docker.conftest import (
+    REMAPPED,
+    DockerService,
+    Service,
+    both_engines,
+    cli_of,
+    mounts_below,
+)
 from tests.lxc.conftest import image_of
 from tests.lxc.test_machines import REBOOTS, console_of, eventually
 from tests.lxc.test_roots import archive, runs_code
@@ -79,6 +86,7 @@ def runs(pid: int) -> bool:
     )
 
 
+@both_engines
 async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     bench: Bench, place: Path, images: dict[str, Path], bridge: str
 ) -> None:
@@ -130,6 +138,7 @@ async def test_a_port_of_open_vswitch_is_plugged_in_as_that_of_a_vm_and_again_wh
     assert not (await openvswitch.look(runner)).ports.keys() & wanted.keys()
 
 
+@both_engines
 async def test_a_container_outlives_its_keeper_and_gets_another(bench: Bench, place: Path) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)
@@ -152,6 +161,7 @@ async def test_a_container_outlives_its_keeper_and_gets_another(bench: Bench, pl
         assert ended.power is PowerState.OFF
 
 
+@both_engines
 async def test_a_start_that_fails_reports_why_and_leaves_nothing(bench: Bench) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)
@@ -164,17 +174,25 @@ async def test_a_start_that_fails_reports_why_and_leaves_nothing(bench: Bench) -
     assert not (await found(bench, rack.machine)).running
 
 
-def podman(engine: Path, *argv: str) -> str:
-    argv = ("podman", "--remote", "--url", f"unix://{engine}", *argv)
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+def ids_of(user: str) -> int:
+    """The first of them (subuid(5))."""
+    lines = Path("/etc/subuid").read_text().splitlines()
+    return next(int(line.split(":")[1]) for line in lines if line.startswith(f"{user}:"))
 
 
+def asked(engine: Path, *argv: str) -> str:
+    return subprocess.run(
+        [*cli_of(engine), *argv], check=True, capture_output=True, text=True
+    ).stdout
+
+
+@both_engines
 async def test_a_root_that_the_engine_lost_is_at_fault_and_made_again(
     bench: Bench, engine: Path
 ) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)
-    podman(engine, "rm", "-f", f"{rack.pool.key.name}.m0-0")
+    asked(engine, "rm", "-f", f"{rack.pool.key.name}.m0-0")
     assert (await found(bench, rack.blank)).fault == "the engine has lost it"
     with pytest.raises(ProviderError, match=r"its root is gone"):
         await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
@@ -183,6 +201,7 @@ async def test_a_root_that_the_engine_lost_is_at_fault_and_made_again(
     assert (await found(bench, rack.blank)).fault == ""
 
 
+@both_engines
 async def test_a_container_of_another_program_is_refused_and_left(
     bench: Bench, engine: Path
 ) -> None:
@@ -190,10 +209,10 @@ async def test_a_container_of_another_program_is_refused_and_left(
     await make(bench, rack.pool, rack.image)
     name = f"{rack.pool.key.name}.m0-0"
     image = f"localhost/{rack.pool.key.name}/{rack.image.key.name}"
-    podman(engine, "create", "--name", name, "--ulimit", "nofile=1024", image)
+    asked(engine, "create", "--name", name, "--ulimit", "nofile=1024", image)
     with pytest.raises(ProviderError, match="nospoon did not make it"):
         await make(bench, rack.blank)
-    podman(engine, "rm", name)
+    asked(engine, "rm", name)
 
 
 class Killed(BaseException):
@@ -214,6 +233,7 @@ class Dying(LocalRunner):
         return await super().run(argv, stdin=stdin, check=check)
 
 
+@both_engines
 @pytest.mark.parametrize("ending", [".image.json", ".volume.json"])
 async def test_what_the_engine_made_for_a_daemon_that_was_killed_goes_with_the_cluster(
     bench: Bench, connection: DockerConnection, place: Path, engine: Path, ending: str
@@ -232,9 +252,10 @@ async def test_what_the_engine_made_for_a_daemon_that_was_killed_goes_with_the_c
     await killed.close()
     await remove_all(bench)
     for argv in (["ps", "-a", "--format={{.Names}}"], ["images", "--format={{.Repository}}"]):
-        assert rack.pool.key.name not in podman(engine, *argv)
+        assert rack.pool.key.name not in asked(engine, *argv)
 
 
+@both_engines
 async def test_images_that_are_no_roots_are_refused_and_leave_nothing(
     bench: Bench, place: Path, images: dict[str, Path]
 ) -> None:
@@ -261,6 +282,7 @@ exec /bin/busybox stat -c %s /filled
 """Shell: as much of 20 MiB as can be written."""
 
 
+@both_engines
 async def test_what_a_container_writes_ends_at_the_size_of_its_root(
     bench: Bench, engine: Path, place: Path
 ) -> None:
@@ -269,7 +291,7 @@ async def test_what_a_container_writes_ends_at_the_size_of_its_root(
 
     def filled() -> int:
         name = f"{rack.pool.key.name}.m0-0"
-        return int(podman(engine, "exec", name, "/bin/busybox", "sh", "-c", FILL))
+        return int(asked(engine, "exec", name, "/bin/busybox", "sh", "-c", FILL))
 
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
     assert 4 * MEBI < filled() < 8 * MEBI
@@ -297,14 +319,14 @@ async def test_after_a_reboot_of_its_host_a_container_is_off_and_starts_with_wha
         await make(rebooted, *rack.all)
         await machines.power(rack.uuid, PowerCommand.ON, PLAN)
         name = f"{rack.pool.key.name}.m0-0"
-        podman(service.socket, "exec", name, "/bin/busybox", "touch", "/kept")
+        asked(service.socket, "exec", name, "/bin/busybox", "touch", "/kept")
         directory = directory_of(bench)
         running = [number(directory / each) for each in ("pid", "init")]
         service.reboot(place, *running)
         seen = await found(rebooted, rack.machine)
         assert (seen.running, seen.live) == (False, None)
         await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-        podman(service.socket, "exec", name, "/bin/busybox", "test", "-e", "/kept")
+        asked(service.socket, "exec", name, "/bin/busybox", "test", "-e", "/kept")
         assert mounts_below(place)
         await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
         await remove_all(rebooted)
@@ -312,6 +334,7 @@ async def test_after_a_reboot_of_its_host_a_container_is_off_and_starts_with_wha
     assert mounts_below(place) == []
 
 
+@both_engines
 async def test_a_root_that_was_lost_and_made_again_is_that_of_its_image(
     bench: Bench, engine: Path
 ) -> None:
@@ -319,15 +342,16 @@ async def test_a_root_that_was_lost_and_made_again_is_that_of_its_image(
     name = f"{rack.pool.key.name}.m0-0"
     await make(bench, *rack.all)
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    podman(engine, "exec", name, "/bin/busybox", "touch", "/kept")
+    asked(engine, "exec", name, "/bin/busybox", "touch", "/kept")
     await machines.power(rack.uuid, PowerCommand.CYCLE, PLAN)
-    podman(engine, "exec", name, "/bin/busybox", "test", "-e", "/kept")
-    podman(engine, "rm", "-f", "-t", "0", name)
+    asked(engine, "exec", name, "/bin/busybox", "test", "-e", "/kept")
+    asked(engine, "rm", "-f", name)
     await make(bench, rack.blank)
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    assert "kept" not in podman(engine, "exec", name, "/bin/busybox", "ls", "/")
+    assert "kept" not in asked(engine, "exec", name, "/bin/busybox", "ls", "/")
 
 
+@both_engines
 async def test_a_container_does_not_start_where_its_root_is_gone(bench: Bench) -> None:
     """It would write to the engine's own directory, without a limit."""
     rack = rack_for(bench)
@@ -338,8 +362,9 @@ async def test_a_container_does_not_start_where_its_root_is_gone(bench: Bench) -
         await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
 
 
-async def test_each_container_has_ids_limits_and_capabilities_of_its_own(
-    bench: Bench, connection: DockerConnection
+@both_engines
+async def test_a_container_has_ids_limits_and_capabilities_that_are_not_the_hosts(
+    bench: Bench, connection: DockerConnection, engine: Path
 ) -> None:
     rack = rack_for(bench)
     await make(bench, *rack.all)
@@ -347,13 +372,16 @@ async def test_each_container_has_ids_limits_and_capabilities_of_its_own(
     pid = number(directory_of(bench) / "init")
     inside, outside, count = map(int, Path(f"/proc/{pid}/uid_map").read_text().split())
     assert (inside, count) == (0, 65536)
-    assert outside >= 2_147_483_647
+    of_podman = outside >= 2_147_483_647  # of each container, others
+    assert of_podman or (engine.name == "docker.sock" and outside == ids_of(REMAPPED))
     status = Path(f"/proc/{pid}/status").read_text()
     rows = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     has = int(rows["CapBnd"], 16)
     for dropped in (16, 17, 25, 34, 35):  # sys_module, sys_rawio, sys_time, syslog, wake_alarm
         assert not has >> dropped & 1
     assert rows["Seccomp"] == "2"
+    shown = Path(f"/proc/{pid}/mountinfo").read_text()
+    assert str(engine.parent / "data" / "containers") not in shown, "Docker's files of names"
     groups = [line.split(":") for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     for _, kind, path in groups:
         if kind == "memory":
@@ -361,3 +389,20 @@ async def test_each_container_has_ids_limits_and_capabilities_of_its_own(
             assert int(limit) == 64 << 20
         if kind == "pids":
             assert Path(f"/sys/fs/cgroup/pids{path}/pids.max").read_text() == "4096\n"
+
+
+async def test_a_docker_engine_that_gives_its_containers_the_hosts_ids_is_refused(
+    connection: DockerConnection,
+) -> None:
+    with closing(DockerService("--icc=true")) as service:
+        host = replace(connection.host, connection=Docker(str(service.socket)))
+        refused = DockerConnection(
+            host, "kit", LocalRunner(), connection.drivers[Kind.IMAGE]._open,  # type: ignore[attr-defined]
+            root="/nowhere", records="/nowhere",
+        )  # fmt: skip
+        with pytest.raises(ProviderError) as raised:
+            await refused.check()
+        await refused.close()
+    said = "has a Docker Engine without `userns-remap`: root in its containers is root of the host"
+    assert raised.value.message == f"host here:docker {said}"
+    assert '{"userns-remap": "default"}' in raised.value.hint

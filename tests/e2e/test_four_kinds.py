@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pytest
 from tests.docker.conftest import engine  # noqa: F401  (a fixture)
-from tests.docker.test_machines import podman
+from tests.docker.test_machines import asked
 from tests.e2e.test_containers import left, vsctl
 
 from nospoon.dev.images import root
@@ -292,4 +292,4 @@ def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
     rack.run("down", "--yes", "--purge", name)
     assert left(rack, name) == []
     assert vsctl("list-ports", switch) == ""
-    assert podman(engine, "ps", "-aq") == podman(engine, "images", "-q") == ""
+    assert asked(engine, "ps", "-aq") == asked(engine, "images", "-q") == ""

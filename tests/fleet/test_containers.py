@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from tests.docker.conftest import Service
-from tests.docker.test_machines import podman
+from tests.docker.test_machines import asked
 from tests.fleet.conftest import Farm
 
 from nospoon.testing.container_root import SAYS, busybox_root
@@ -50,7 +50,7 @@ def test_a_container_of_podmans_runs_on_a_host_over_ssh_and_leaves_nothing(farm:
         rack.power(f"{name}/box", "off")
         until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off")
         rack.run("down", "--yes", "--purge", name)
-        assert podman(engine.socket, "ps", "-aq") == ""
+        assert asked(engine.socket, "ps", "-aq") == ""
     assert far.run("find", "/var/lib/nospoon", "-type", "f") == ""
     assert far.run("ip", "-o", "link").count("\n") == 1
 

@@ -84,8 +84,8 @@ class HostSection(Section):
     )
     docker: Annotated[DockerSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None,
-        description="Containers beside libvirt's machines, by Podman's service, which has Docker's "
-        "API; default no.",
+        description="Containers beside libvirt's machines, by Podman's service or Docker Engine; "
+        "default no.",
     )
     simulated: Annotated[SimulatedSection | None, BeforeValidator(switched), OrSwitch()] = Field(
         None, description="Machines without processes, inside the daemon, and how they behave."

@@ -268,8 +268,8 @@ class Lxc(_Usual):
 
 @dataclass(frozen=True, slots=True)
 class Docker(_Usual):
-    """System containers, by an engine that has Docker's API: Podman's service. `socket`: its own,
-    by its path on the host; "" for the usual ones.
+    """System containers, by an engine that has Docker's API: Podman's service or Docker Engine.
+    `socket`: its own, by its path on the host; "" for the usual ones.
     """
 
     socket: str = ""

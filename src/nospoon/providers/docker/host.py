@@ -19,7 +19,7 @@ from nospoon.runtime.runner import Runner
 
 PACKAGE = "nospoon.providers.docker"
 MODULES = (
-    "wire", "processes", "engines", "podman", "roots", "running", "main",
+    "wire", "processes", "engines", "podman", "waiting", "moby", "roots", "running", "main",
 )  # fmt: skip
 """Of the program, each after those that it imports."""
 LOAD = """
@@ -37,7 +37,7 @@ RUN = SYSTEM_FIRST + 'exec python3 -I -S -c "$0" "$@"'
 """Shell: Python's program with the system's own tools."""
 INSTALL = (
     "Install Podman there, and start its service: `apt install podman`, `systemctl enable --now "
-    "podman.socket`."
+    "podman.socket`. Or start Docker Engine: `systemctl start docker`."
 )
 
 

@@ -1,12 +1,12 @@
 """What the program needs of an engine, whichever that is: how a container is created, prepared,
-begun, seen and ended. Engines have Docker's API, and each has a way of its own to have a
+begun, seen and ended. Both engines have Docker's API, and each has a way of its own to have a
 container's namespaces before anything of its image runs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, NamedTuple, TypedDict
 
 from nospoon.providers.docker.program.wire import EngineError, Wire
 
@@ -17,6 +17,15 @@ ADDED = ("SYS_ADMIN", "SYS_BOOT", "SYS_PTRACE", "NET_ADMIN", "NET_RAW", "AUDIT_W
 """Capabilities besides the engine's, in the container's own user namespace: systemd mounts and
 reboots, networkd sets addresses.
 """
+
+
+class Info(TypedDict, total=False):
+    """What is read of what an engine says of itself. `MemTotal` in bytes."""
+
+    DockerRootDir: str
+    Driver: str
+    MemTotal: int
+    SecurityOptions: list[str] | None
 
 
 class ContainerState(TypedDict):
@@ -77,7 +86,7 @@ class Engine(Wire, ABC):
         return found
 
     @abstractmethod
-    def violation(self, info: dict[str, Any]) -> tuple[str, str]:
+    def violation(self, info: Info) -> tuple[str, str]:
         """Why its containers would not be isolated, and how to change that; ("", "") where they
         are. `info`: what it says of itself.
         """

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from nospoon.providers.docker.program import roots, running
-from nospoon.providers.docker.program.engines import Engine
+from nospoon.providers.docker.program.engines import Engine, Info
+from nospoon.providers.docker.program.moby import DockerEngine
 from nospoon.providers.docker.program.podman import Podman
 from nospoon.providers.docker.program.processes import run
 from nospoon.providers.docker.program.wire import EngineError, Wire
@@ -34,30 +35,25 @@ def engine_at(path: str) -> Engine:
     where = path or next(filter(os.path.exists, SOCKETS), SOCKETS[0])
     parts = Wire(where).get("/version").get("Components") or ()
     names = [str(each.get("Name")) for each in parts]
-    if "Podman Engine" not in names:
-        raise EngineError(
-            f"the engine at {where} is not Podman's: Docker Engine has no user namespace of its "
-            "own for each container, and cannot give it NICs before it starts"
-        )
-    return Podman(where)
+    return Podman(where) if "Podman Engine" in names else DockerEngine(where)
 
 
 def facts(engine: Engine) -> None:
     """What a host has, as JSON."""
-    info = engine.get("/info")
+    info: Info = engine.get("/info")
     name = socket.gethostname()
     if "." not in name and not name.startswith("localhost"):
         with contextlib.suppress(EngineError, OSError):
             name = run("hostname", "-f").strip() or name
     violation, hint = engine.violation(info)
-    driver = str(info.get("Driver", ""))
+    driver = info.get("Driver", "")
     found = {
         "socket": engine.path,
         "cli": engine.cli,
         "cpus": os.cpu_count() or 0,
-        "memory": int(info["MemTotal"]),
+        "memory": info["MemTotal"],
         "name": name,
-        "directory": str(info.get("DockerRootDir", "")),
+        "directory": info.get("DockerRootDir", ""),
         "driver": driver,
         "limits_roots": driver == engine.overlay,
         "overlay": engine.overlay,

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import resource
 from pathlib import Path
-from typing import Any
 
-from nospoon.providers.docker.program.engines import ADDED, IDS, Engine, Limits, container_of
+from nospoon.providers.docker.program.engines import ADDED, IDS, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 
 LIBPOD = "/v4.0.0/libpod"
@@ -29,7 +28,7 @@ class Podman(Engine):
     changes = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3")
     inspected = LIBPOD + "/containers/{}/json"
 
-    def violation(self, info: dict[str, Any]) -> tuple[str, str]:
+    def violation(self, info: Info) -> tuple[str, str]:
         del info
         for file in ("/etc/subuid", "/etc/subgid"):
             lines = content(Path(file)).decode().splitlines()

@@ -1,0 +1,109 @@
+"""Docker Engine. Its API has no step between "created" and "running", so that a container begins
+with a process that waits (`waiting`). Users of all containers are those of one range
+(`userns-remap`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from nospoon.providers.docker.program import waiting
+from nospoon.providers.docker.program.engines import ADDED, INIT, Engine, Info, Limits, container_of
+from nospoon.providers.docker.program.processes import content
+from nospoon.providers.docker.program.wire import EngineError
+
+REMAP = (
+    'Write {"userns-remap": "default"} into /etc/docker/daemon.json there, and run `systemctl '
+    "restart docker`. Docker keeps images and containers that it has now apart, and shows them "
+    "again when the setting is removed."
+)
+TEMPORARY = {
+    "/run": "rw,exec,nosuid,nodev,mode=755",
+    "/run/lock": "rw,noexec,nosuid,nodev,size=5m",
+    "/tmp": "rw,exec,nosuid,nodev,mode=1777",  # noqa: S108  (the container's)
+}
+"""What systemd mounts itself, where AppArmor does not forbid that."""
+SHOWN = ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts")
+"""Files of the engine's directory that it mounts over the container's own."""
+NEWUSER, NEWNS, DETACH = 0x10000000, 0x00020000, 2
+
+
+class DockerEngine(Engine):
+    """`dockerd`."""
+
+    cli = "docker"
+    detach = ",".join(["ctrl-_"] * 8)  # without any it takes its own two, which users type
+    ended = ("created", "exited", "dead")
+    overlay = "overlay2"
+    changes = ('CMD ["/sbin/init"]',)
+
+    def violation(self, info: Info) -> tuple[str, str]:
+        if any(each.startswith("name=userns") for each in info.get("SecurityOptions") or ()):
+            return "", ""
+        why = (
+            "has a Docker Engine without `userns-remap`: root in its containers is root of the host"
+        )
+        return why, REMAP
+
+    def create(self, name: str, image: str, host: str, labels: dict[str, str]) -> None:
+        own = {
+            "NetworkMode": "none",
+            "CgroupnsMode": "private",
+            "LogConfig": {"Type": "none"},
+            "CapAdd": list(ADDED),
+            "RestartPolicy": {"Name": "no"},
+            "Tmpfs": TEMPORARY,
+        }
+        body = container_of(image, host, labels)
+        body |= {"Cmd": [f"/{waiting.NAME}", INIT], "HostConfig": own}
+        self.call("POST", "/containers/create", query={"name": name}, body=body)
+
+    def prepare(self, name: str, limits: Limits) -> int:
+        where = f"/containers/{name}"
+        self.call("POST", f"{where}/update", body={
+            "CpuPeriod": 100_000, "CpuQuota": limits.cpus * 100_000, "PidsLimit": limits.pids,
+            "Memory": limits.memory, "MemorySwap": limits.memory,
+        })  # fmt: skip
+        query = {"path": "/", "noOverwriteDirNonDir": "1"}
+        self.call("PUT", f"{where}/archive", query=query, stream=[waiting.packed()])
+        self.call("POST", f"{where}/start")
+        pid = self.pid(name)
+        waiting.until_waits(pid)
+        if content(Path(f"/proc/{pid}/uid_map")).split()[1:2] == [b"0"]:
+            raise EngineError("the engine gave it no users of its own: root in it is the host's")
+        unmount(pid, SHOWN)
+        return pid
+
+    def begin(self, name: str, pid: int) -> None:
+        del name
+        waiting.begin(pid)
+
+    def end(self, name: str) -> None:
+        self.call("POST", f"/containers/{name}/kill", query={"signal": "KILL"})
+
+
+def unmount(pid: int, places: tuple[str, ...]) -> None:
+    """In a container's mounts, by a process that is root in its user namespace alone: links in its
+    root lead to no place of the host.
+    """
+    import ctypes  # noqa: PLC0415  (it takes as long as the rest)
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    spaces = [os.open(f"/proc/{pid}/ns/{each}", os.O_RDONLY) for each in ("user", "mnt")]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(OSError):
+            for space, kind in zip(spaces, (NEWUSER, NEWNS), strict=True):
+                if libc.setns(space, kind) != 0:
+                    os._exit(1)
+            for each in places:
+                libc.umount2(each.encode(), DETACH)
+            status = 0
+        os._exit(status)
+    for space in spaces:
+        os.close(space)
+    if os.waitpid(child, 0)[1] != 0:
+        raise EngineError("its namespaces cannot be entered")
