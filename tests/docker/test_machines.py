@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -46,7 +47,7 @@ from nospoon.testing.conformance import (
     remove_all,
     until,
 )
-from nospoon.testing.container_root import busybox_root
+from nospoon.testing.container_root import SAYS, busybox_root
 
 pytestmark = pytest.mark.docker
 
@@ -213,6 +214,14 @@ async def test_a_container_of_another_program_is_refused_and_left(
     with pytest.raises(ProviderError, match="nospoon did not make it"):
         await make(bench, rack.blank)
     asked(engine, "rm", name)
+
+
+REBOOTS_LATER = """\
+#!/bin/busybox sh
+trap '/bin/busybox reboot -f' PWR
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+"""When it is asked to shut down."""
 
 
 class Killed(BaseException):
@@ -406,3 +415,62 @@ async def test_a_docker_engine_that_gives_its_containers_the_hosts_ids_is_refuse
     said = "has a Docker Engine without `userns-remap`: root in its containers is root of the host"
     assert raised.value.message == f"host here:docker {said}"
     assert '{"userns-remap": "default"}' in raised.value.hint
+
+
+DIES = """
+import os, signal, sys
+from nospoon.providers.docker.program import main, running
+engine = main.engine_at(sys.argv[1])
+engine.begin = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+running.start(engine, sys.argv[2])
+"""
+"""A start that is killed when its container is prepared, and has not begun."""
+
+
+def killed(engine: Path, directory: Path) -> int:
+    """Status of such a start."""
+    argv = [sys.executable, "-c", DIES, str(engine), str(directory)]
+    return subprocess.run(argv, check=False).returncode
+
+
+def rename(link: str, name: str) -> None:
+    subprocess.run(["ip", "link", "set", link, "name", name], check=True)
+
+
+@both_engines
+async def test_a_start_that_was_killed_before_init_ran_is_made_again(
+    bench: Bench, engine: Path, place: Path
+) -> None:
+    rack, machines = rack_for(bench), bench.connection.machine_driver
+    await make(bench, *rack.all)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    await machines.power(rack.uuid, PowerCommand.OFF, PLAN)
+    console_of(place, rack.uuid).write_text("")
+    assert killed(engine, directory_of(bench)) == -signal.SIGKILL
+    assert not (await found(bench, rack.machine)).running
+    assert await machines.power(rack.uuid, PowerCommand.ON, PLAN) is Outcome.CHANGED
+    await eventually(lambda: SAYS in console_of(place, rack.uuid).read_text())
+
+
+@both_engines
+async def test_a_guest_that_reboots_where_its_bridge_is_gone_is_off(
+    bench: Bench, place: Path, images: dict[str, Path], bridge: str, engine: Path
+) -> None:
+    port = f"nse{uuid4().hex[:8]}"
+    image = image_of(busybox_root(init=REBOOTS_LATER), place, images)
+    rack = rack_for(replace(bench, image=image))
+    assert isinstance(rack.machine.shape, Machine)
+    nic = replace(rack.machine.shape.nics[0], bridge=bridge, port=port)
+    machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
+    await make(bench, rack.pool, rack.image, rack.blank, machine)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    directory = directory_of(bench)
+    rename(bridge, f"{bridge}x")
+    os.kill(number(directory / "init"), signal.SIGPWR)
+    try:
+        await eventually(lambda: not (directory / "pid").exists())
+        assert "does not exist" in (directory / "log").read_text()
+        assert not (await found(bench, machine)).running
+        assert asked(engine, "ps", "-q") == ""
+    finally:
+        rename(f"{bridge}x", bridge)

@@ -162,7 +162,6 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     name = given["container"]
     mount_root(engine, name, Path(given["volume"]))
     pid = engine.prepare(name, Limits(given["cpus"], given["memory"], given["pids"]))
-    write(directory / "init", f"{pid} {began(pid)}")
     delegate(pid)
     for number, nic in enumerate(given["nics"]):
         plug(pid, number, nic)
@@ -172,6 +171,7 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
         put_seed(pid, directory / "seed.json", given["put_seed"])
     console = engine.console(name)
     engine.begin(name, pid)
+    write(directory / "init", f"{pid} {began(pid)}")  # from now on it is seen to run
     return console
 
 
@@ -264,6 +264,8 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
         except EngineError as error:
             write(directory / "log", f"{error}\n")
             if not init_of(directory):
+                with contextlib.suppress(EngineError):
+                    end(engine, directory, given)  # what is prepared of it
                 break
             time.sleep(1)
     clean(directory, given)
