@@ -18,6 +18,7 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
+    BootImage,
     Image,
     Key,
     Kind,
@@ -28,6 +29,7 @@ from nospoon.model.resources import (
     OwnerTag,
     Port,
     Resource,
+    boot_image,
 )
 from nospoon.model.seed import Seed
 from nospoon.plan.identity import node_uuid
@@ -177,3 +179,23 @@ async def test_an_image_may_take_longer_to_send_than_a_call_may_take(
     with pytest.raises(ProviderError):
         await driver.create(image(replace(SHAPE, sha256="cd" * 32)), ONE)
     assert len(cloud.images) == 1, "the other one is not left"
+
+
+async def test_an_image_that_others_made_of_a_server_is_theirs_though_it_has_its_properties(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Nova gives images of servers the properties of the image that a server was made of."""
+    roots, boots = connection.drivers[Kind.IMAGE], connection.drivers[Kind.BOOT_IMAGE]
+    boot = Resource(boot_image("cloud", Firmware.BIOS), BootImage(Firmware.BIOS, "http://daemon"))
+    await roots.create(image(), ONE)
+    await boots.create(boot, ONE)
+    for number, record in enumerate(list(cloud.images.values())):
+        copy = {**record, "id": f"copy-{number}", "image_type": "snapshot"}
+        cloud.images[copy["id"]] = {**copy, "name": "theirs"}
+    seen = [*await roots.observe(None), *await boots.observe(None)]
+    assert [each.key for each in seen] == [image().key, boot.key]
+    await roots.create(image(), OTHER)
+    for each in [*await roots.observe(None), *await boots.observe(None)]:
+        await connection.drivers[each.key.kind].delete(each)
+    assert sorted(cloud.images) == ["copy-0", "copy-1"]
+    assert not any(OTHER.cluster.hex in str(each) for each in cloud.images.values())

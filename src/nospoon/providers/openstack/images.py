@@ -17,6 +17,7 @@ from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.tags import (
     PREFIX,
     Tagged,
+    is_of_server,
     kept_properties,
     of_properties,
     properties,
@@ -130,7 +131,7 @@ class BootImageDriver:
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
-        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_image)
+        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_listed)
         return [
             (record, tagged)
             async for record in listed
@@ -143,6 +144,10 @@ def _fault(record: Image) -> str:
         return f"its upload is {record['status']}"
     is_for_rescue = all(record.get(name) == value for name, value in RESCUE.items())
     return "" if is_for_rescue else "an older nospoon made it, and servers cannot be rescued by it"
+
+
+def _listed(record: Mapping[str, object]) -> Image | None:
+    return None if is_of_server(record) else _image(record)
 
 
 def _image(record: Mapping[str, object]) -> Image:

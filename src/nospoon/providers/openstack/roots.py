@@ -26,6 +26,7 @@ from nospoon.providers.openstack.tags import (
     PREFIX,
     Tagged,
     described,
+    is_of_server,
     kept_properties,
     of_description,
     short,
@@ -222,6 +223,8 @@ def _read(record: Mapping[str, object]) -> _Root | None:
     """None for an image that nospoon did not make, or one of another kind. In the call's thread:
     each may have a hundred references.
     """
+    if is_of_server(record):
+        return None
     found = kept_properties(record, "id", "status", RUN_BY)
     try:
         firmware = Firmware(found[FIRMWARE])

@@ -97,6 +97,13 @@ def kept_properties(record: Mapping[str, object], *names: str) -> dict[str, str]
     return {name: short(record[name]) for name in (*own, *names) if name in record}
 
 
+def is_of_server(record: Mapping[str, object]) -> bool:
+    """Whether Nova made an image of a server. It has all properties of the image that the server
+    was made of, a tag too, and is of whoever asked for it.
+    """
+    return record.get("image_type") == "snapshot"
+
+
 def short(value: object) -> str:
     """What stays of a value that a cloud shows, which may be of any length and type."""
     return str(bool(value) if isinstance(value, list | dict) else value)[:LONGEST_VALUE]
