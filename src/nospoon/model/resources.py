@@ -41,6 +41,7 @@ class Kind(StrEnum):
     ROUTER = "router"
     NETBOOT = "netboot"
     MACHINE = "machine"
+    SNAPSHOT = "snapshot"
     BMC = "bmc"
     IRONIC_NODE = "ironic-node"
     IRONIC_PORTGROUP = "ironic-portgroup"
@@ -202,6 +203,17 @@ class Router:
 
     network: str
     external: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoot:
+    """The root disk of a node as a snapshot keeps it, where that is an image of a cloud.
+    `snapshot`: its name; `volume`: of which root, as the machine's shape calls it.
+    """
+
+    node: str
+    snapshot: str
+    volume: str
 
 
 class Loader(StrEnum):
@@ -474,7 +486,7 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-InCloud = BootImage | Port | FloatingIp | Router
+InCloud = BootImage | Port | FloatingIp | Router | KeptRoot
 OnHost = Pool | Image | Volume | Link | InCloud | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 

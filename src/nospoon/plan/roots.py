@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from nospoon.model.cluster import Node
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Image, Key, Kind, Machine, Observed, Resource, Volume
+from nospoon.model.resources import Image, KeptRoot, Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.order.kinds import whose
 
 STRIDE = 1000
@@ -61,6 +61,21 @@ def with_roots(
         returns += [node.name] if is_former else []
     _keep_images(result, [key for key, _ in machines], there)
     return Roots(result, tuple(notes), tuple(returns))
+
+
+def with_kept_roots(
+    desired: Mapping[Key, Resource], observed: Iterable[Observed]
+) -> Mapping[Key, Resource]:
+    """With what snapshots keep in a cloud of nodes that stay on their host. It goes with its node:
+    nothing else desires it.
+    """
+    kept = {
+        each.key: Resource(each.key, each.shape, (machine,), note=each.tag.note)
+        for each in observed
+        if isinstance(each.shape, KeptRoot)
+        if (machine := Key(Kind.MACHINE, each.key.host, each.shape.node)) in desired
+    }
+    return {**desired, **kept} if kept else desired
 
 
 def among(returns: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:

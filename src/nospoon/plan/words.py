@@ -25,6 +25,8 @@ from nospoon.model.resources import (
     Enrolled,
     FloatingIp,
     Image,
+    InCloud,
+    KeptRoot,
     Link,
     Machine,
     MachineDisk,
@@ -157,12 +159,14 @@ def describe(shape: Shape) -> str:
             return _in_cloud(shape)
 
 
-def _in_cloud(shape: BootImage | Port | FloatingIp | Router | Enrolled) -> str:
+def _in_cloud(shape: InCloud | Enrolled) -> str:
     match shape:
         case Router():
             return f"from {shape.network} to {shape.external}"
         case FloatingIp():
             return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
+        case KeptRoot():
+            return f"root of {shape.node} in snapshot {shape.snapshot}"
         case BootImage():
             return f"for {shape.firmware}, asks at {shape.url}"
         case Port():

@@ -149,6 +149,9 @@ class Drives(Protocol):
 class DiskSnapshots(Protocol):
     """States of disks and firmware variables, kept by a name ([a-z0-9-]+)."""
 
+    async def refusal(self, machine: UUID) -> str:
+        """Why no state of it can be kept as it is now; "" if one can."""
+
     async def pause(self, machine: UUID) -> bool:
         """Stop its CPUs for a while, once a start that is under way has ended.
 
@@ -211,7 +214,7 @@ class Adoption(Protocol):
 
 LOOKS = frozenset(
     {
-        "observe", "machines", "watch", "console", "list", "blocker", "key_databases",
+        "observe", "machines", "watch", "console", "list", "refusal", "blocker", "key_databases",
         "capabilities", "deployments", "survey", "adoptable", "check", "close",
     }
 )  # fmt: skip

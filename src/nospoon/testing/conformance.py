@@ -552,7 +552,7 @@ class DriverPromises:
         await make(bench, *rack.all)
         machines = bench.connection.machine_driver
         states = machines.snapshots
-        if states is None:
+        if states is None or await states.refusal(rack.uuid):
             return
         await states.delete(rack.uuid, "none")
         assert not await states.pause(rack.uuid)

@@ -260,6 +260,7 @@ class FakeCloud:
         self.servers[id_] = {
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
             "OS-EXT-STS:task_state": "spawning", "updated": self.now(),
+            "image": {"id": image} if image else "",
             "flavor": {
                 "original_name": flavor["name"], "vcpus": flavor["vcpus"], "ram": flavor["ram"],
             },
@@ -313,13 +314,17 @@ class FakeCloud:
             "reboot": (ON, ON),
             "unshelve": ("SHELVED_OFFLOADED", ON),
             "resume": ("SUSPENDED", ON),
+            "pause": (ON, "PAUSED"),
             "unpause": ("PAUSED", ON),
+            "rebuild": (OFF, OFF),
             "rescue": (f"{ON} {OFF}", RESCUED),
             "unrescue": (RESCUED, ON),
         }
         if server["OS-EXT-STS:task_state"]:
             message = "Cannot do it while it is in task_state something"
             return JSONResponse({"conflictingRequest": {"message": message}}, 409)
+        if name == "createImage":
+            return self._keep(server, how)
         if name in wanted:
             before, after = wanted[name]
             if name == "rescue" and not server.get("image") and version < BY_VOLUME:
@@ -330,12 +335,29 @@ class FakeCloud:
             if server["status"] not in before.split():
                 message = f"Cannot '{name}' while it is in vm_state {server['status']}"
                 return JSONResponse({"conflictingRequest": {"message": message}}, 409)
+            if name == "rebuild":
+                if how["imageRef"] not in self.images:
+                    return JSONResponse({"badRequest": {"message": "no such image"}}, 400)
+                server["image"] = {"id": how["imageRef"]}
             if name == "os-start" and self.failing_starts:
                 self.failing_starts, after = self.failing_starts - 1, before
             self.acted.append(name)
             server |= {"OS-EXT-STS:task_state": name, "after": after, "updated": self.now()}
             server.pop("OS-EXT-STS:power_state", None)
         return Response(status_code=202)
+
+    def _keep(self, server: Json, how: Json) -> Response:
+        """An image of a server, with the properties of that of which the server was made."""
+        id_, base = str(uuid4()), self.images.get((server["image"] or {}).get("id", ""), {})
+        own = {"id", "name", "status", "image_type", "created_at", "min_disk", "visibility"}
+        self.images[id_] = {
+            **{key: value for key, value in base.items() if key not in own},
+            **how["metadata"], "id": id_, "name": how["name"], "status": "saving",
+            "image_type": "snapshot", "created_at": self.now(), "base_image_ref": base.get("id"),
+        }  # fmt: skip
+        after = server["status"]
+        server |= {"OS-EXT-STS:task_state": "image_uploading", "after": after}
+        return JSONResponse({"image_id": id_}, 202)
 
     def remove(self, id_: str) -> None:
         """A server goes; ports that were there before it stay."""
@@ -444,7 +466,10 @@ class FakeCloud:
                     for each in self.images.values()
                     if all(each.get(key) == value for key, value in asked.items())
                 ]
-                return JSONResponse({"images": found})
+                shown = [dict(each) for each in found]
+                for each in found:
+                    each["status"] = each["status"].replace("saving", "active")
+                return JSONResponse({"images": shown})
             case "POST", ["images"]:
                 id_ = str(uuid4())
                 self.images[id_] = {"id": id_, "status": "queued", **await request.json()}

@@ -395,8 +395,15 @@ class Snapshots:
                 f"adopted machines, whose disks are their owners': {', '.join(adopted[:5])}",
                 hint="Their owners' tools can, such as `virsh snapshot-create`.",
             )
-        async for member in paced(members):
-            self._hosts.snapshots(member.machine)
+        asked = await few_at_once(
+            members, lambda m: self._hosts.snapshots(m.machine).refusal(m.machine), at_once=AT_ONCE
+        )
+        why = zip(members, asked, strict=True)
+        if unable := [f"{member.node} ({reason})" for member, reason in why if reason][:5]:
+            raise Conflict(
+                f"nodes whose state cannot be kept: {'; '.join(unable)}",
+                hint="A snapshot is of all nodes of a cluster, or of none.",
+            )
 
     async def _start(
         self, kind: str, row: ClusterRow, work: Callable[[Running], Awaitable[Ended]]

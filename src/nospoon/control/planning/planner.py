@@ -81,7 +81,7 @@ from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.roots import among, with_roots
+from nospoon.plan.roots import among, with_kept_roots, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
@@ -353,7 +353,7 @@ class Planner:
             seen.observed,
             cluster.nodes,
         )
-        desired = roots.desired
+        desired = with_kept_roots(roots.desired, seen.observed)
         neighbours = await self._neighbours(seen.id, request.caller.uid)
         own = [each.bmc for each in neighbours if each.owner == request.caller.uid]
         most = sys.maxsize if request.caller.admin else sockets_of_a_member()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from nospoon.model.resources import Kind
+from nospoon.model.resources import KeptRoot, Kind
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Plan
 
@@ -16,6 +16,11 @@ that was not noted, by an earlier version.
 
 def lost_snapshots(plan: Plan, snapshots: Mapping[str, Members]) -> Iterator[str]:
     """A note for each that cannot be restored any more."""
+    images = {
+        (step.observed.shape.snapshot, step.observed.shape.node)
+        for step in (*plan.steps, *plan.later)
+        if step.observed is not None and isinstance(step.observed.shape, KeptRoot)
+    }
     gone = {
         step.removes
         for step in (*plan.steps, *plan.later)
@@ -29,7 +34,9 @@ def lost_snapshots(plan: Plan, snapshots: Mapping[str, Members]) -> Iterator[str
         lost = [
             node
             for node, had in members.items()
-            if node in nodes or (not disks.isdisjoint(had) if had else node in losers)
+            if node in nodes
+            or (name, node) in images
+            or (not disks.isdisjoint(had) if had else node in losers)
         ]
         if lost:
             yield f"snapshot {name} is lost: it cannot be restored without {', '.join(lost)}"

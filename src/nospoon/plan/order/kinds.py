@@ -21,6 +21,7 @@ from nospoon.model.resources import (
     BootImage,
     FloatingIp,
     Image,
+    KeptRoot,
     Key,
     Kind,
     Link,
@@ -99,6 +100,7 @@ KINDS: Mapping[Kind, Row] = {
         after_ironic=True,
         after_release=True,
     ),
+    Kind.SNAPSHOT: Row(shape=KeptRoot),
     Kind.BMC: Row(
         shape=Bmc,
         named=Named.AS_ITS_NODE,

@@ -37,6 +37,7 @@ from nospoon.model.resources import (
     Bmc,
     FloatingIp,
     Image,
+    KeptRoot,
     Key,
     Kind,
     Link,
@@ -298,6 +299,8 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case FloatingIp(mac=mac):
                 network = on.get((host, mac), "")
                 needs = [*_there(ports, (host, mac)), *_there(routers, (host, network))]
+            case KeptRoot(node=node):
+                needs = [Key(Kind.MACHINE, host, node)]
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
             case IronicNode(uuid=uuid):

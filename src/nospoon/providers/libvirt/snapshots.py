@@ -63,6 +63,9 @@ class DomainSnapshots:
     runner: Runner
     locks: Mapping[UUID, asyncio.Lock]
 
+    async def refusal(self, machine: UUID) -> str:  # noqa: ARG002  (of any)
+        return ""
+
     async def pause(self, machine: UUID) -> bool:
         """Stop its CPUs, if it is on; whether it is."""
 

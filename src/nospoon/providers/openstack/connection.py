@@ -36,6 +36,7 @@ from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor, VolumeType
+from nospoon.providers.openstack.snapshots import KeptRootDriver
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.runtime.paced import paced
@@ -100,6 +101,7 @@ class OpenStackConnection:
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,
             Kind.MACHINE: self._machines,
+            Kind.SNAPSHOT: KeptRootDriver(self._around),
         }
 
     @property

@@ -37,6 +37,7 @@ from nospoon.providers.openstack.roster import (
     metadata,
 )
 from nospoon.providers.openstack.shown import Ref
+from nospoon.providers.openstack.snapshots import ServerSnapshots
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -69,7 +70,6 @@ class ServerDriver:
 
     kind = Kind.MACHINE
     boot_order = None
-    snapshots = None
     firmware_keys = None
 
     def __init__(
@@ -86,6 +86,7 @@ class ServerDriver:
         self._roster = Roster(around)
         self._actions = Actions(around, self._roster)
         self._rescue = Rescue(self._actions, made_of.boot_images)
+        self.snapshots = ServerSnapshots(around, self._actions, self._starts)
         self._feed = EventFeed()
         self._known: dict[UUID, MachineEvent] = {}
         self._consoles: dict[UUID, Known] = {}
@@ -99,6 +100,10 @@ class ServerDriver:
     @property
     def adoption(self) -> ServerDriver:
         return self
+
+    def _starts(self, machine: UUID) -> None:
+        """Its console begins again."""
+        self._started.add(machine)
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         await self._owners.claim(resource, tag)

@@ -20,6 +20,11 @@ class SimulatedSnapshots:
 
     around: Surroundings
 
+    async def refusal(self, machine: UUID) -> str:
+        self.around.begin("look for what is in the way")
+        self.around.state(machine)
+        return ""
+
     async def pause(self, machine: UUID) -> bool:
         self.around.begin("pause")
         state = self.around.state(machine)

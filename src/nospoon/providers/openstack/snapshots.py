@@ -1,0 +1,240 @@
+"""Snapshots of servers: their root disks as images of Nova's, each tagged with its cluster.
+
+Nova keeps the root disk alone: no ephemeral disk, and nothing of the firmware. An image of a server
+has all properties of the image that the server was made of, so one that someone else makes of a
+node carries tags, too; what nospoon made has its own name among its properties besides.
+
+https://docs.openstack.org/api-ref/compute/#create-image-createimage-action
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.machine import KeptState, PowerState
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import KeptRoot, Kind, Observed, OwnerTag, Resource
+from nospoon.providers.openstack.actions import PAUSED, POWER, STARTED_BY, Actions
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.images import READY
+from nospoon.providers.openstack.roster import Server
+from nospoon.providers.openstack.tags import (
+    PREFIX,
+    Tagged,
+    is_of_server,
+    kept_properties,
+    of_properties,
+    properties,
+)
+from nospoon.providers.openstack.understood import understood
+from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
+
+NAME, MACHINE, NODE, ON, ROOT, CALLED = (
+    f"{PREFIX}{each}" for each in ("snapshot", "machine", "node", "on", "root", "called")
+)
+DEPLOYMENT, TOKEN = f"{PREFIX}deployment", f"{PREFIX}token"
+YES, NO = "yes", "no"
+KEEP = 7200
+"""Pauses within which Nova stores an image of a server, and makes a root of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An image. `id`: Glance's; `at`: Unix seconds."""
+
+    id: str
+    status: str
+    machine: UUID
+    shape: KeptRoot
+    state: KeptState
+    tagged: Tagged
+
+
+class _Images:
+    """Images of servers that nospoon made."""
+
+    def __init__(self, around: Around) -> None:
+        self.around = around
+
+    async def all(self, **wanted: str) -> list[_Kept]:
+        """Of this deployment; `wanted`: values of their properties."""
+        query = {DEPLOYMENT: self.around.deployment, **wanted}
+        listed = self.around.api.listed(Service.GLANCE, "/images", query, read=_read)
+        return [each async for each in listed]
+
+    async def of(self, machine: UUID, name: str) -> list[_Kept]:
+        return await self.all(**{MACHINE: str(machine), NAME: name})
+
+    async def delete(self, images: Sequence[_Kept]) -> None:
+        for each in images:
+            with suppress(Gone):
+                await self.around.api.call(Service.GLANCE, "DELETE", f"/images/{each.id}")
+
+
+@understood
+class ServerSnapshots:
+    """As `DiskSnapshots`. `starts`: is called with a machine that Nova starts."""
+
+    def __init__(self, around: Around, actions: Actions, starts: Callable[[UUID], None]) -> None:
+        self._around, self._actions, self._starts = around, actions, starts
+        self._images = _Images(around)
+
+    async def refusal(self, machine: UUID) -> str:
+        server = await self._actions.must(machine)
+        if server.shape.kind is NodeKind.BAREMETAL:
+            return "Nova keeps roots alone, and its root is the boot image"
+        if server.has_root_volume:
+            return "its root is a volume"
+        if len(server.shape.disks) > 1:
+            return "Nova keeps roots alone, and it has more disks"
+        if server.status in STARTED_BY:
+            return f"its server is {server.status.lower()}: power it on and off first"
+        return ""
+
+    async def pause(self, machine: UUID) -> bool:
+        server = await self._actions.until(machine, lambda _: True, POWER)
+        if server.power is PowerState.ON and server.status != PAUSED:
+            await self._actions.act(machine, {"pause": None})
+            await self._actions.until(machine, lambda each: each.status == PAUSED, POWER)
+        return server.power is PowerState.ON
+
+    async def resume(self, machine: UUID) -> None:
+        server = await self._actions.until(machine, lambda _: True, KEEP)
+        if server.status == PAUSED:
+            await self._actions.going_on(machine)
+
+    async def create(self, machine: UUID, name: str) -> None:
+        """It returns when the image is there, as long as Nova takes to send it to Glance."""
+        server = await self._actions.must(machine)
+        if server.power is PowerState.ON and server.status != PAUSED:
+            raise ProviderError(f"machine {machine} was resumed by other means")
+        token = uuid4().hex
+        image = _image_of(server, name, token)
+        await self._actions.act(machine, {"createImage": image})
+        await self._until_stored(server, token)
+        await self._actions.until(machine, lambda _: True, KEEP)
+        before = await self._images.of(machine, name)
+        await self._images.delete([each for each in before if each.tagged.tag.token != token])
+
+    async def _until_stored(self, server: Server, token: str) -> None:
+        """Nova deletes an image that it cannot store. Raises `ProviderError`."""
+        end = clock.monotonic() + KEEP * self._around.pause
+        while images := await self._images.all(**{TOKEN: token}):
+            if images[0].status == READY:
+                return
+            if clock.monotonic() > end:
+                seconds = KEEP * self._around.pause
+                raise ProviderError(
+                    f"the image of server {server.id} is {images[0].status} after {seconds:.0f} s"
+                )
+            await asyncio.sleep(self._around.pause)
+        raise ProviderError(
+            f"Nova could not store an image of server {server.id}",
+            hint=f"`openstack server event list {server.id}` may say why.",
+        )
+
+    async def list(self, machine: UUID) -> Mapping[str, Mapping[str, KeptState]]:
+        """Those of the root that it has by now: another image is another root."""
+        server = await self._actions.must(machine)
+        if server.shape.kind is NodeKind.BAREMETAL:
+            return {}
+        root = server.shape.disks[0].volume
+        images = await self._images.all(**{MACHINE: str(machine), ROOT: root})
+        return {root: {e.shape.snapshot: e.state async for e in paced(images) if e.status == READY}}
+
+    async def blocker(self, machine: UUID, name: str) -> str:  # noqa: ARG002  (any state can be restored)
+        await self._actions.must(machine)
+        return ""
+
+    async def restore(self, machine: UUID, name: str) -> None:
+        """Nova makes the root again of the image. It starts the server for that, and stops it."""
+        server = await self._actions.must(machine)
+        if server.power is PowerState.ON:
+            raise ProviderError(f"machine {machine} runs: its snapshot cannot be restored")
+        images = await self._images.of(machine, name)
+        kept = next((each for each in images if each.status == READY), None)
+        if kept is None:
+            raise Gone(f"machine {machine} has no state {name}")
+        self._starts(machine)
+        await self._actions.act(machine, {"rebuild": {"imageRef": kept.id}})
+        await self._actions.until(machine, lambda each: each.power is not PowerState.ON, KEEP)
+
+    async def delete(self, machine: UUID, name: str) -> None:
+        await self._images.delete(await self._images.of(machine, name))
+
+
+@understood
+class KeptRootDriver:
+    """Of Kind.SNAPSHOT: what a plan knows of the same images, so that they go with their nodes."""
+
+    kind = Kind.SNAPSHOT
+
+    def __init__(self, around: Around) -> None:
+        self._around, self._images = around, _Images(around)
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        only = {} if cluster is None else {f"{PREFIX}cluster": str(cluster)}
+        found = {each.tagged.name: each async for each in paced(await self._images.all(**only))}
+        return [
+            self._around.observed(self.kind, each.shape, each.tagged) for each in found.values()
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        del tag
+        raise Gone(
+            f"{resource.key} is not in cloud {self._around.api.name} any more", hint="Plan again."
+        )
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        """Nothing of it can change."""
+
+    async def delete(self, observed: Observed) -> None:
+        images = await self._images.all(**{f"{PREFIX}cluster": str(observed.tag.cluster)})
+        await self._images.delete([e for e in images if e.tagged.name == observed.key.name])
+
+
+def _image_of(server: Server, name: str, token: str) -> dict[str, object]:
+    """What Nova is asked for."""
+    node = server.tagged.name
+    tag = replace(server.tagged.tag, token=token, note="")
+    called = f"nospoon-{tag.name}-{node}-{name}"
+    return {
+        "name": called,
+        "metadata": {
+            **properties(Tagged(tag, f"{node}.{name}")),
+            NAME: name,
+            MACHINE: str(server.machine),
+            NODE: node,
+            ON: YES if server.power is PowerState.ON else NO,
+            ROOT: server.shape.disks[0].volume,
+            CALLED: called,
+        },
+    }
+
+
+def _read(record: Mapping[str, object]) -> _Kept | None:
+    """None for an image of another kind, and one that others made."""
+    found = kept_properties(record, "id", "status", "name", "created_at")
+    tagged = of_properties(found)
+    if tagged is None or not is_of_server(record) or found.get(CALLED) != found.get("name"):
+        return None
+    try:
+        at = datetime.fromisoformat(found["created_at"]).timestamp()
+        return _Kept(
+            id=found["id"],
+            status=found["status"],
+            machine=UUID(found[MACHINE]),
+            shape=KeptRoot(found[NODE], found[NAME], found[ROOT]),
+            state=KeptState(at, on=found[ON] == YES),
+            tagged=tagged,
+        )
+    except (KeyError, ValueError):
+        return None

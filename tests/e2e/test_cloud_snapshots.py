@@ -1,0 +1,88 @@
+"""Snapshots of servers of a cloud by the command line: kept, restored, gone with their nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.rack import Rack, private_rack
+
+VM = (
+    "name: {name}, kind: vm, cpus: 1, memory: 512MiB, firmware: uefi, nics: [{{network: external}}]"
+)
+FILE = """
+cluster: kept
+hosts:
+  cloud:
+    openstack: {{cloud: {settings}, boot_address: 127.0.0.1}}
+    physnets: {{external: external}}
+networks: {{external: {{physnet: external}}}}
+nodes: [{nodes}]
+"""
+
+
+def vm(name: str) -> str:
+    return "{" + VM.format(name=name) + ", disks: [{image: cloud.raw, size: 1GiB}]}"
+
+
+METAL = "{name: m, memory: 512MiB, disks: [1GiB], nics: [{network: external}]}"
+
+
+def file(rack: Rack, cloud: FakeCloud, bmc: str, *nodes: str) -> str:
+    settings = json.dumps({"name": "mine", **cloud.settings})
+    return rack.file(FILE.format(settings=settings, nodes=", ".join(nodes)) + bmc)
+
+
+@pytest.mark.timeout(240)
+async def test_roots_of_a_cloud_are_kept_restored_and_removed() -> None:
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32
+        with private_rack() as rack:
+            (rack.directory / "cloud.raw").write_bytes(bytes(1 << 20))
+            await asyncio.to_thread(_kept, rack, cloud)
+            await asyncio.to_thread(_refused, rack, cloud)
+        assert not cloud.servers
+        assert not cloud.images
+
+
+def _kept(rack: Rack, cloud: FakeCloud) -> None:
+    bmc = rack.bmc()
+    rack.run("up", "--yes", file(rack, cloud, bmc, vm("a"), vm("b")))
+    rack.power("kept/b", "off")
+    rack.run("snapshot", "create", "kept", "first")
+    (row,) = rack.json("snapshot", "list", "kept")
+    assert (row["state"], row["nodes"], row["on"]) == ("complete", 2, 1)
+    both = {each["name"]: each["id"] for each in cloud.images.values() if "image_type" in each}
+    assert set(both) == {"nospoon-kept-a-first", "nospoon-kept-b-first"}
+    rack.power("kept/b", "on")
+    rack.run("snapshot", "restore", "--yes", "kept", "first")
+    states = {each["name"]: (each["status"], each["image"]) for each in cloud.servers.values()}
+    assert states == {
+        "kept-a": ("ACTIVE", {"id": both["nospoon-kept-a-first"]}),
+        "kept-b": ("SHUTOFF", {"id": both["nospoon-kept-b-first"]}),
+    }
+    assert "Nothing to do" in rack.run("plan", file(rack, cloud, bmc, vm("a"), vm("b"))).stdout
+    fewer = file(rack, cloud, bmc, vm("a"))
+    plan = rack.json("plan", fewer)
+    assert ("delete", "snapshot") in {(each["action"], each["kind"]) for each in plan["steps"]}
+    assert "snapshot first is lost: it cannot be restored without b" in plan["notes"]
+    rack.run("up", "--yes", fewer)
+    kept = [each["name"] for each in cloud.images.values() if "image_type" in each]
+    assert kept == ["nospoon-kept-a-first"]
+    rack.run("down", "--yes", "kept")
+    assert not cloud.images
+
+
+def _refused(rack: Rack, cloud: FakeCloud) -> None:
+    """All nodes of a cluster, or none."""
+    bmc = rack.bmc()
+    rack.run("up", "--yes", file(rack, cloud, bmc, vm("a"), METAL))
+    refused = rack.run("snapshot", "create", "kept", "first", status=5).stderr
+    assert "m (Nova keeps roots alone, and its root is the boot image)" in refused
+    assert "of all nodes of a cluster, or of none" in refused
+    assert rack.json("snapshot", "list", "kept") == []
+    assert not [each for each in cloud.images.values() if "image_type" in each]
+    rack.run("down", "--yes", "kept")

@@ -1,0 +1,163 @@
+"""Snapshots of servers: images that Nova makes of their roots, which go with their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.openstack_hosts.test_roots import MAC, ONE, OTHER, image, open_seed, server
+
+from nospoon.errors import Gone, ProviderError
+from nospoon.model.boot import BootPlan
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import (
+    KeptRoot,
+    Key,
+    Kind,
+    Link,
+    Machine,
+    MachineDisk,
+    Port,
+    Resource,
+)
+from nospoon.plan.roots import with_kept_roots
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.snapshots import ServerSnapshots
+from nospoon.testing.fake_cloud import FakeCloud, connected
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+PLAN = BootPlan((), ())
+
+
+@pytest.fixture
+async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
+    async with connected(cloud, tmp_path, open_seed=open_seed) as made:
+        yield made
+
+
+def vm() -> Resource:
+    """With its root alone."""
+    made = server()
+    return replace(made, shape=replace(shape_of(made), disks=shape_of(made).disks[:1]))
+
+
+def shape_of(resource: Resource) -> Machine:
+    assert isinstance(resource.shape, Machine)
+    return resource.shape
+
+
+async def make(connection: OpenStackConnection, machine: Resource) -> ServerSnapshots:
+    link = Resource(Key(Kind.NETWORK, "cloud", "wire"), Link("wire"))
+    plug = Resource(Key(Kind.PORT, "cloud", "v-0"), Port("wire", MAC, guarded=True))
+    for each in (link, plug, image(), machine):
+        await connection.drivers[each.key.kind].create(each, ONE)
+    return connection.machine_driver.snapshots
+
+
+async def test_a_root_is_kept_and_made_again_of_what_was_kept(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    states, uuid = await make(connection, vm()), shape_of(vm()).uuid
+    assert await states.refusal(uuid) == ""
+    with pytest.raises(ProviderError, match="was resumed"):
+        await states.create(uuid, "first")
+    for _ in range(2):
+        assert await states.pause(uuid)
+    for _ in range(2):
+        await states.create(uuid, "first")
+    for _ in range(2):
+        await states.resume(uuid)
+    assert [each["status"] for each in cloud.servers.values()] == ["ACTIVE"]
+    base, kept = cloud.images.values()
+    assert (kept["name"], kept["image_type"]) == ("nospoon-one-v-first", "snapshot")
+    assert kept["nospoon_sha256"] == base["nospoon_sha256"], "as Nova does"
+    (root,) = shape_of(vm()).disks
+    listed = await states.list(uuid)
+    assert {name: state.on for name, state in listed[root.volume].items()} == {"first": True}
+    with pytest.raises(ProviderError, match="runs"):
+        await states.restore(uuid, "first")
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    assert not await states.pause(uuid)
+    await states.restore(uuid, "first")
+    (record,) = cloud.servers.values()
+    assert (record["status"], record["image"]) == ("SHUTOFF", {"id": kept["id"]})
+    await states.delete(uuid, "first")
+    assert list(cloud.images) == [base["id"]]
+    with pytest.raises(Gone, match="no state first"):
+        await states.restore(uuid, "first")
+    for call in (states.pause, states.list, states.refusal):
+        with pytest.raises(Gone):
+            await call(uuid4())
+    (seen,) = await connection.machine_driver.observe(None)
+    assert seen.shape == vm().shape, "its image in the cloud is no part of its shape"
+
+
+async def test_what_nova_does_not_keep_is_refused_with_the_reason(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    uuid = shape_of(vm()).uuid
+    states = await make(connection, server())
+    assert await states.refusal(uuid) == "Nova keeps roots alone, and it has more disks"
+    (record,) = cloud.servers.values()
+    record["image"] = ""
+    assert await states.refusal(uuid) == "its root is a volume"
+    record["image"] = {"id": "any"}
+    blank = MachineDisk("v-0", "sata", "")
+    shape = replace(shape_of(vm()), kind=NodeKind.BAREMETAL, disks=(blank,))
+    metal = replace(vm(), shape=shape)
+    (seen,) = await connection.machine_driver.observe(None)
+    await connection.machine_driver.change(seen, metal, ONE)
+    assert "its root is the boot image" in await states.refusal(uuid)
+    assert await states.list(uuid) == {}
+
+
+async def test_an_image_that_nova_gives_up_is_an_error_and_the_earlier_one_stays(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    states, uuid = await make(connection, vm()), shape_of(vm()).uuid
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    await states.create(uuid, "first")
+    before = set(cloud.images)
+
+    def give_up(call: str) -> None:
+        if call.endswith("/action"):
+            for id_ in set(cloud.images) - before:
+                del cloud.images[id_]
+
+    cloud.heard = give_up
+    with pytest.raises(ProviderError, match="could not store"):
+        await states.create(uuid, "first")
+    assert set(cloud.images) == before
+    assert (await connection.machine_driver.machines())[0].power is PowerState.OFF
+
+
+async def test_what_is_kept_goes_with_its_node_and_images_of_others_stay(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    states, uuid = await make(connection, vm()), shape_of(vm()).uuid
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    await states.create(uuid, "first")
+    await states.restore(uuid, "first")
+    (record,) = cloud.servers.values()
+    copy = cloud.images[record["image"]["id"]] | {"id": "theirs", "name": "of another"}
+    cloud.images["theirs"] = copy
+    driver = connection.drivers[Kind.SNAPSHOT]
+    assert await driver.observe(OTHER.cluster) == []
+    (seen,) = await driver.observe(ONE.cluster)
+    (root,) = shape_of(vm()).disks
+    assert (seen.key.name, seen.shape) == ("v.first", KeptRoot("v", "first", root.volume))
+    there = {vm().key: vm()}
+    (kept,) = (each for each in with_kept_roots(there, [seen]).values() if each.key == seen.key)
+    assert (kept.shape, kept.needs) == (seen.shape, (vm().key,))
+    assert seen.key not in with_kept_roots({image().key: image()}, [seen])
+    with pytest.raises(Gone):
+        await driver.create(kept, ONE)
+    for _ in range(2):
+        await driver.delete(seen)
+    assert await driver.observe(None) == []
+    assert "theirs" in cloud.images
+    assert len(cloud.images) == 2
