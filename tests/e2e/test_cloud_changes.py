@@ -60,6 +60,10 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             assert await plan() == {}
             assert await plan(flavor="metal.2048") == {}, "nodes keep the flavor that they have"
             assert await plan(address="127.0.0.2") == {"boot-image": "replace"}
+            stops = rack.file(text(cloud, more="      off: shelve") + bmc, "changed.yaml")
+            told = await asyncio.to_thread(rack.run, "plan", stops)
+            assert "host cloud: a power-off stops n, because a cloud keeps" in told.stdout
+            assert await plan(more="      off: shelve") == {}, "it is bare metal"
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
             assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 
 VM = (
@@ -72,8 +74,26 @@ def _kept(rack: Rack, cloud: FakeCloud) -> None:
     rack.run("up", "--yes", fewer)
     kept = [each["name"] for each in cloud.images.values() if "image_type" in each]
     assert kept == ["nospoon-kept-a-first"]
+    shelving = Path(fewer).read_text().replace("127.0.0.1}", "127.0.0.1, off: shelve}", 1)
+    plan = rack.json("plan", rack.file(shelving))
+    assert [(e["action"], e["kind"], e["name"]) for e in plan["steps"]] == [
+        ("change", "machine", "a")
+    ]
+    assert any("a power-off shelves a:" in note for note in plan["notes"])
+    rack.run("up", "--yes", rack.file(shelving))
+    assert power(rack, "a") == "on"
+    rack.run("node", "power", "kept/a", "off")
+    until(lambda: [each["status"] for each in cloud.servers.values()] == ["SHELVED_OFFLOADED"])
+    assert power(rack, "a") == "off"
+    assert "Nothing to do" in rack.run("plan", rack.file(shelving)).stdout
+    refused = rack.run("snapshot", "create", "kept", "second", status=5).stderr
+    assert "power it on first" in refused
     rack.run("down", "--yes", "kept")
     assert not cloud.images
+
+
+def power(rack: Rack, node: str) -> str:
+    return next(str(each["power"]) for each in rack.json("status", "kept") if each["node"] == node)
 
 
 def _refused(rack: Rack, cloud: FakeCloud) -> None:

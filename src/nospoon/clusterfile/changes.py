@@ -118,7 +118,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.REFUSED, "cloud", "region"),
         **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
         "availability_zone": Rule.REPLACE,
-        "external_network": Rule.LIVE,
+        **_all(Rule.LIVE, "external_network", "off"),
     },
     LxcSection: {"idmap": Rule.NEW_NODES},
     DockerSection: {"socket": Rule.REFUSED},

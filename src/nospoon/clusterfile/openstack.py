@@ -13,7 +13,7 @@ from nospoon.clusterfile.fields import Address
 from nospoon.clusterfile.section import Flag, Section, Text
 from nospoon.errors import UsageError
 from nospoon.model.cloud import URLS
-from nospoon.model.connections import OpenStack
+from nospoon.model.connections import OpenStack, WhenOff
 
 WHO = (
     "user_id", "username", "user_domain_id", "user_domain_name", "project_id", "project_name",
@@ -55,6 +55,12 @@ class OpenStackSection(Section):
         description="Disks are volumes of Cinder, of any size, deleted with their server: `true`, "
         "or the volume type. Default: they are parts of the flavor.",
     )
+    off: WhenOff = Field(
+        WhenOff.STOP,
+        description="What a power-off does with a VM. `stop`: its server stays on its compute "
+        "host, which most clouds bill. `shelve`: its root is an image meanwhile, and a power-on "
+        "takes longer. Bare metal, and VMs with ephemeral disks, are stopped.",
+    )
 
 
 MOST_SETTINGS = 16 << 10
@@ -76,6 +82,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         boot_address=str(section.boot_address or ""),
         external=section.external_network,
         has_volumes=bool(section.volumes),
+        off=section.off,
         volume_type=section.volumes if isinstance(section.volumes, str) else "",
     )
     return made, text

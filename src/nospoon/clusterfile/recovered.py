@@ -15,7 +15,7 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated, WhenOff
 from nospoon.model.resources import (
     FloatingIp,
     Link,
@@ -172,6 +172,8 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, ob
         said["external_network"] = cloud.external
     if cloud.has_volumes:
         said["volumes"] = cloud.volume_type or True
+    if cloud.off is not WhenOff.STOP:
+        said["off"] = str(cloud.off)
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})

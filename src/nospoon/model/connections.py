@@ -25,6 +25,13 @@ class ConnectionKind(StrEnum):
     OPENSTACK = "openstack"
 
 
+class WhenOff(StrEnum):
+    """What a cloud does with a server that its BMC powers off."""
+
+    STOP = "stop"  # it keeps its place on its compute host
+    SHELVE = "shelve"  # its root becomes an image, and it has no place until it is powered on
+
+
 class BootMethod(StrEnum):
     """Who makes a machine boot what its BMC says."""
 
@@ -143,6 +150,15 @@ class _Usual:
         there are none.
         """
         return ""
+
+    @property
+    def off(self) -> WhenOff:
+        """What becomes of its machines that are powered off."""
+        return WhenOff.STOP
+
+    def shelves(self, disks: int) -> bool:  # noqa: ARG002  (none)
+        """Whether it shelves a VM with so many disks when it is powered off."""
+        return False
 
     @property
     def agents(self) -> Agents | None:
@@ -314,7 +330,8 @@ class OpenStack(_Usual):
     `zone`: availability zone of servers, "" for Nova's choice. `boot_address`: this daemon's, as
     guests there reach it. `external`: the external network to which networks with NAT lead, by name
     or id; "" for the only one. `has_volumes`: disks of servers are volumes of Cinder, of
-    `volume_type`, "" for the usual one; else they are parts of their flavor.
+    `volume_type`, "" for the usual one; else they are parts of their flavor. `off`: of servers that
+    are powered off.
     """
 
     cloud: str
@@ -326,7 +343,12 @@ class OpenStack(_Usual):
     external: str = ""
     has_volumes: bool = False
     volume_type: str = ""
+    off: WhenOff = WhenOff.STOP
     kind: ClassVar = ConnectionKind.OPENSTACK
+
+    def shelves(self, disks: int) -> bool:
+        """Nova keeps a root and volumes of what it shelves, and no other disk."""
+        return self.off is WhenOff.SHELVE and (disks == 1 or self.has_volumes)
 
     @property
     def place(self) -> tuple[str, ...]:

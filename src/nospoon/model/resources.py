@@ -368,6 +368,7 @@ class Machine:
     decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
+    `shelved`: its cloud shelves it when it is powered off.
     `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
     """
 
@@ -391,6 +392,7 @@ class Machine:
     zone: str = ""
     kind: NodeKind = NodeKind.BAREMETAL
     seed: str = field(default="", repr=False)
+    shelved: bool = False
 
     @property
     def serial_number(self) -> str:

@@ -17,6 +17,7 @@ from nospoon.model.cluster import (
     Netboot,
     Node,
 )
+from nospoon.model.connections import WhenOff
 from nospoon.model.host_facts import HostFacts, Route
 from nospoon.model.ironic import Standing, Way
 from nospoon.model.machine import PowerPolicy
@@ -26,6 +27,7 @@ from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.closed import remedy
 from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.placement.hosts import against_network, against_node
+from nospoon.plan.words import listed
 
 NOTHING_DECIDED = Allocations()
 
@@ -246,6 +248,7 @@ def cautions(
     yield from _closed(cluster, allocations, facts)
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
+    yield from _shelved(cluster, allocations)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
     if short:
@@ -254,6 +257,30 @@ def cautions(
             f"node {short[0]}{more}: the password has fewer than {REDFISH_SHORTEST} characters; "
             "Redfish clients can only set longer ones"
         )
+
+
+def _shelved(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """What a power-off does where a cloud is to shelve what is off."""
+    for host in cluster.hosts:
+        if host.connection.off is not WhenOff.SHELVE:
+            continue
+        here = [each for each in cluster.nodes if allocations.hosts.get(each.name) == host.name]
+        put_away = [
+            each.name
+            for each in here
+            if each.kind is NodeKind.VM and host.connection.shelves(len(each.disks))
+        ]
+        stopped = [each.name for each in here if each.name not in put_away]
+        if put_away:
+            yield (
+                f"host {host.name}: a power-off shelves {listed(put_away)}: roots are images "
+                "meanwhile, and a power-on takes as long as the cloud needs to copy one"
+            )
+        if stopped:
+            yield (
+                f"host {host.name}: a power-off stops {listed(stopped)}, because a cloud keeps "
+                "roots and volumes of what it shelves, and no other disks"
+            )
 
 
 def _closed(

@@ -441,6 +441,7 @@ class _Resolver:
             and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
             flavor=size.name if size is not None else "",
             zone=host.connection.zone,
+            shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
             kind=node.kind,
             seed=self.around.seeds.get(node.name, ""),
         )

@@ -40,7 +40,7 @@ DHCP_NETWORK = {
     "router:external": True,
 }  # fmt: skip
 START = datetime(2026, 1, 1, tzinfo=UTC)
-OFF, ON, RESCUED = "SHUTOFF", "ACTIVE", "RESCUE"
+OFF, ON, RESCUED, SHELVED = "SHUTOFF", "ACTIVE", "RESCUE", "SHELVED_OFFLOADED"
 BY_VOLUME = 2.87
 """Microversion by which a server is rescued whose root disk is a volume."""
 FAULT = {"error": {"message": "a fault of the test"}}
@@ -286,6 +286,9 @@ class FakeCloud:
             case "DELETE", []:
                 self.remove(server["id"])
                 return Response(status_code=204)
+            case _, ["metadata" | "os-interface", *_] if server["status"] == SHELVED:
+                message = f"Cannot do it while it is in vm_state {SHELVED}"
+                return JSONResponse({"conflictingRequest": {"message": message}}, 409)
             case "PUT" | "POST", ["metadata"]:
                 before = server["metadata"] if method == "POST" else {}
                 server["metadata"] = before | (await request.json())["metadata"]
@@ -312,7 +315,8 @@ class FakeCloud:
             "os-start": (OFF, ON),
             "os-stop": (ON, OFF),
             "reboot": (ON, ON),
-            "unshelve": ("SHELVED_OFFLOADED", ON),
+            "shelve": (f"{ON} {OFF}", SHELVED),
+            "unshelve": (SHELVED, ON),
             "resume": ("SUSPENDED", ON),
             "pause": (ON, "PAUSED"),
             "unpause": ("PAUSED", ON),

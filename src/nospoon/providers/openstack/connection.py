@@ -48,7 +48,9 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.PORT: dict.fromkeys(("virtual_ips", "range"), ChangeRule.LIVE),
     Kind.ROUTER: {"external": ChangeRule.LIVE},
     Kind.FLOATING_IP: {"mac": ChangeRule.LIVE},
-    Kind.MACHINE: dict.fromkeys(("boot_iso", "boot_order", "ipv6", "nics"), ChangeRule.LIVE),
+    Kind.MACHINE: dict.fromkeys(
+        ("boot_iso", "boot_order", "ipv6", "nics", "shelved"), ChangeRule.LIVE
+    ),
 }
 GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1

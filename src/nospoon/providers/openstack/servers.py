@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -37,7 +38,7 @@ from nospoon.providers.openstack.roster import (
     metadata,
 )
 from nospoon.providers.openstack.shown import Ref
-from nospoon.providers.openstack.snapshots import ServerSnapshots
+from nospoon.providers.openstack.snapshots import KEEP, ServerSnapshots
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
 from nospoon.runtime import clock
@@ -86,7 +87,7 @@ class ServerDriver:
         self._roster = Roster(around)
         self._actions = Actions(around, self._roster)
         self._rescue = Rescue(self._actions, made_of.boot_images)
-        self.snapshots = ServerSnapshots(around, self._actions, self._starts)
+        self.snapshots = ServerSnapshots(around, self._actions, self._rebuilding)
         self._feed = EventFeed()
         self._known: dict[UUID, MachineEvent] = {}
         self._consoles: dict[UUID, Known] = {}
@@ -100,10 +101,6 @@ class ServerDriver:
     @property
     def adoption(self) -> ServerDriver:
         return self
-
-    def _starts(self, machine: UUID) -> None:
-        """Its console begins again."""
-        self._started.add(machine)
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         await self._owners.claim(resource, tag)
@@ -257,6 +254,8 @@ class ServerDriver:
         if not server.made:
             await self._built(str(server.id))
             await self._finish(shape.uuid)
+        if server.task or server.status in STARTED_BY:
+            await self._take_out(shape.uuid)
         path = f"/servers/{server.id}"
         for nic in shape.nics:
             own = await self._port(desired, nic.mac, tag)
@@ -308,20 +307,15 @@ class ServerDriver:
         server, was_paused = await self._actions.going_on(machine)
         on = server.power is PowerState.ON
         if server.shape.adopted:
-            boots = command in BOOTING and not (on and command is PowerCommand.ON)
-            asks = boots and boot.now[:1] not in {(), (DISK,)}
-            if asks and not server.shape.boot_iso:
-                raise of_its_owner(
-                    server.shape.adopted,
-                    f"Nova boots its disk, not {boot.now[0]}",
-                    f"{BOOT_ADDRESS}, or set its boot device to disk: `nospoon node boot NODE "
-                    "disk`.",
-                )
+            asks = _asks(server, command, boot)
             if server.shape.boot_iso and (asks or server.is_rescued):
                 return await self._power_by_rescue(server, command, asks=asks)
         match command, on:
             case (PowerCommand.ON, True) if was_paused:
                 return Outcome.CONTINUED
+            case (PowerCommand.OFF | PowerCommand.SOFT, _) if server.shape.shelved:
+                await self._put_away(machine)
+                return Outcome.CHANGED if on else Outcome.UNCHANGED
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return Outcome.UNCHANGED
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
@@ -345,6 +339,31 @@ class ServerDriver:
             case _:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
         return Outcome.CHANGED
+
+    async def _put_away(self, machine: UUID) -> None:
+        """Off, and shelved, which goes on when this returns: Nova copies its root. One whose guest
+        powered itself off is shelved, too.
+        """
+        await self._power_off(machine)
+        now = await self._actions.until(machine, lambda _: True, KEEP)
+        if now.status not in STARTED_BY:
+            await self._actions.act(machine, {"shelve": None})
+
+    async def _take_out(self, machine: UUID) -> None:
+        """Of a server that is shelved, on its host and off: Nova changes no other ones."""
+        server = await self._actions.until(machine, lambda _: True, KEEP)
+        if server.status in STARTED_BY:
+            await self._power_on(machine)
+            await self._power_off(machine)
+
+    @asynccontextmanager
+    async def _rebuilding(self, machine: UUID) -> AsyncIterator[None]:
+        """Nova makes its root again meanwhile, and starts and stops it."""
+        await self._take_out(machine)
+        self._started.add(machine)
+        yield
+        if (await self._actions.must(machine)).shape.shelved:
+            await self._put_away(machine)
 
     async def _power_by_rescue(
         self, server: Server, command: PowerCommand, *, asks: bool
@@ -374,11 +393,11 @@ class ServerDriver:
         """
         self._started.add(machine)
         for left in reversed(range(STARTS)):
-            server = await self._actions.must(machine)
+            server = await self._actions.until(machine, lambda _: True, KEEP)
             await self._actions.act(machine, {STARTED_BY.get(server.status, "os-start"): None})
-            now = await self._actions.until(
-                machine, Settled(lambda each: each.power is PowerState.ON), POWER
-            )
+            pauses = KEEP if server.status in STARTED_BY else POWER
+            is_on = Settled(lambda each: each.power is PowerState.ON)
+            now = await self._actions.until(machine, is_on, pauses)
             if now.power is PowerState.ON:
                 self._publish(now.event(MachineChange.STARTED))
                 return
@@ -517,6 +536,22 @@ CHANGES = {
     PowerState.OFF: MachineChange.SHUTDOWN,
     PowerState.FAILED: MachineChange.FAILED,
 }
+
+
+def _asks(server: Server, command: PowerCommand, boot: BootPlan) -> bool:
+    """Whether one of others is to boot something else than its disk. Raises `ProviderError` where
+    it cannot.
+    """
+    is_on = server.power is PowerState.ON
+    boots = command in BOOTING and not (is_on and command is PowerCommand.ON)
+    asks = boots and boot.now[:1] not in {(), (DISK,)}
+    if asks and not server.shape.boot_iso:
+        raise of_its_owner(
+            server.shape.adopted,
+            f"Nova boots its disk, not {boot.now[0]}",
+            f"{BOOT_ADDRESS}, or set its boot device to disk: `nospoon node boot NODE disk`.",
+        )
+    return asks
 
 
 def _id(answer: Mapping[str, Ref]) -> str:

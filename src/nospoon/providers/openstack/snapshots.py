@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -42,6 +42,7 @@ NAME, MACHINE, NODE, ON, ROOT, CALLED = (
 )
 DEPLOYMENT, TOKEN = f"{PREFIX}deployment", f"{PREFIX}token"
 YES, NO = "yes", "no"
+Rebuilding = Callable[[UUID], AbstractAsyncContextManager[None]]
 KEEP = 7200
 """Pauses within which Nova stores an image of a server, and makes a root of one."""
 
@@ -81,10 +82,10 @@ class _Images:
 
 @understood
 class ServerSnapshots:
-    """As `DiskSnapshots`. `starts`: is called with a machine that Nova starts."""
+    """As `DiskSnapshots`. `rebuilding`: around the call by which a root is made again."""
 
-    def __init__(self, around: Around, actions: Actions, starts: Callable[[UUID], None]) -> None:
-        self._around, self._actions, self._starts = around, actions, starts
+    def __init__(self, around: Around, actions: Actions, rebuilding: Rebuilding) -> None:
+        self._around, self._actions, self._rebuilding = around, actions, rebuilding
         self._images = _Images(around)
 
     async def refusal(self, machine: UUID) -> str:
@@ -96,7 +97,7 @@ class ServerSnapshots:
         if len(server.shape.disks) > 1:
             return "Nova keeps roots alone, and it has more disks"
         if server.status in STARTED_BY:
-            return f"its server is {server.status.lower()}: power it on and off first"
+            return f"its server is {server.status.lower()}: power it on first"
         return ""
 
     async def pause(self, machine: UUID) -> bool:
@@ -163,9 +164,9 @@ class ServerSnapshots:
         kept = next((each for each in images if each.status == READY), None)
         if kept is None:
             raise Gone(f"machine {machine} has no state {name}")
-        self._starts(machine)
-        await self._actions.act(machine, {"rebuild": {"imageRef": kept.id}})
-        await self._actions.until(machine, lambda each: each.power is not PowerState.ON, KEEP)
+        async with self._rebuilding(machine):
+            await self._actions.act(machine, {"rebuild": {"imageRef": kept.id}})
+            await self._actions.until(machine, lambda each: each.power is not PowerState.ON, KEEP)
 
     async def delete(self, machine: UUID, name: str) -> None:
         await self._images.delete(await self._images.of(machine, name))
