@@ -63,6 +63,7 @@ class FakeCloud:
     `acted`: actions that were carried out on servers. `requested`: servers as they were asked for.
     `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
     carried out and is not answered yet.
+    `serial_url`: where its serial consoles are, "" where it has none.
     `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
     `volume_types` names some.
     """
@@ -90,6 +91,7 @@ class FakeCloud:
     heard: Callable[[str], None] | None = None
     regions: dict[str, str] = field(default_factory=dict)
     tokens: int = 0
+    serial_url: str = ""
     failing_starts: int = 0
     ticks: int = 0
 
@@ -302,6 +304,12 @@ class FakeCloud:
                 port = (await request.json())["interfaceAttachment"]["port_id"]
                 self.ports[port]["device_id"] = server["id"]
                 return JSONResponse({"interfaceAttachment": {"port_id": port}})
+            case "POST", ["remote-consoles"]:
+                if not self.serial_url:
+                    message = "Unavailable console type serial."
+                    return JSONResponse({"badRequest": {"message": message}}, 400)
+                (asked,) = (await request.json()).values()
+                return JSONResponse({"remote_console": {**asked, "url": self.serial_url}})
             case "POST", ["action"]:
                 version = request.headers.get("X-OpenStack-Nova-API-Version", "2.1")
                 return self._act(server, await request.json(), float(version))

@@ -6,6 +6,8 @@ https://docs.openstack.org/api-ref/compute/, …/network/v2/, …/image/v2/
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -28,6 +30,7 @@ from nospoon.providers.answers import (
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
+from nospoon.runtime.reach import Reach
 
 if TYPE_CHECKING:
     import requests
@@ -199,6 +202,21 @@ class Api:
             return await self.call(service, "GET", path, read=read)
         except Gone:
             return None
+
+    @property
+    def reach(self) -> Reach:
+        """Where connections to what the cloud names may go."""
+        return self._reach
+
+    async def trust(self) -> ssl.SSLContext:
+        """By what TLS of the cloud is judged, beside its APIs."""
+        return await self._calls.run(self._trust)
+
+    def _trust(self) -> ssl.SSLContext:
+        made = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or None)
+        if self._settings().get("verify", True) is False:
+            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        return made
 
     async def project(self) -> str:
         """The id of the project that the login has."""

@@ -26,6 +26,7 @@ from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Sett
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
 from nospoon.providers.openstack.api import Service, is_full
 from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.consoles import serial_console
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
@@ -521,11 +522,10 @@ class ServerDriver:
             self._recorder.take(machine, fresh.encode(), self._user)
 
     async def console(self, machine: UUID) -> ConsoleStream:
-        raise ProviderError(
-            f"the console of machine {machine} cannot be typed at: cloud {self._around.api.name} "
-            "gives its log alone",
-            hint="`nospoon node console --log` shows what it says.",
-        )
+        server = await self._actions.must(machine)
+        if server.power is not PowerState.ON:
+            raise ProviderError(f"machine {machine} is off: its console says nothing")
+        return await serial_console(self._around.api, str(server.id))
 
     def console_record(self, machine: UUID) -> str:
         return str(self._recorder.path(machine) or "")

@@ -1,4 +1,4 @@
-"""Snapshots of servers of a real cloud: what Nova keeps of a root is there after a restore."""
+"""Servers of a real cloud that are VMs: typed at, kept, restored and shelved."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
+from nospoon.testing.terminal import terminal
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """
@@ -23,12 +24,14 @@ hosts:
 networks: {{external: {{physnet: external}}}}
 nodes:
   - {{name: v, kind: vm, cpus: 1, memory: 128MiB, firmware: bios, image: disk.raw,
-     nics: [{{network: external}}]}}
+     bmc: ipmi, nics: [{{network: external}}]}}
 """
 
 
 @pytest.mark.timeout(400, func_only=True)
-def test_a_root_is_what_it_was_when_it_was_kept_or_shelved(cloud: OwnCloud, rack: Rack) -> None:
+def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelved(
+    cloud: OwnCloud, rack: Rack
+) -> None:
     member, name, bmc = connection(cloud), rack.name(), rack.bmc()
     before = everything(member)
     (rack.directory / "disk.raw").write_bytes(partitioned(speaking_disk()))
@@ -46,6 +49,7 @@ def test_a_root_is_what_it_was_when_it_was_kept_or_shelved(cloud: OwnCloud, rack
 
     (server,) = member.compute.servers()
     until(has_booted)
+    typed_at(rack, name)
     rack.run("snapshot", "create", name, "first")
     (server,) = member.compute.servers()
     assert server.status == "ACTIVE", "it was paused for that"
@@ -76,3 +80,22 @@ def test_a_root_is_what_it_was_when_it_was_kept_or_shelved(cloud: OwnCloud, rack
     rack.run("down", name, "--yes")
     member.image.delete_image(theirs.id)
     assert everything(member) == before
+
+
+def typed_at(rack: Rack, name: str) -> None:
+    """By nospoon and by Serial over LAN, through the proxy of the cloud: it resets at `r`."""
+    with terminal(["nospoon", "node", "console", f"{name}/v"], env=rack.environment) as screen:
+        screen.shows(b"Ctrl-]")
+        screen.types(b"r")
+        screen.shows(BOOTED)
+        screen.types(b"\x1d")
+        assert screen.ends() == 0
+    bmc = rack.bmcs(name)["v"]
+    host, port = bmc["ipmi"].rsplit(":", 1)
+    login = ["-H", host, "-p", port, "-U", bmc["username"], "-P", bmc["password"]]
+    with terminal(["ipmitool", "-I", "lanplus", *login, "sol", "activate"]) as screen:
+        screen.shows(b"SOL Session operational")
+        screen.types(b"r")
+        screen.shows(BOOTED)
+        screen.types(b"\r~.")
+        screen.ends()
