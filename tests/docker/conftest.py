@@ -37,7 +37,8 @@ REMAPPED = "dockremap"
 both_engines = pytest.mark.parametrize(
     "engine", ["podman", "docker"], indirect=True, scope="session"
 )
-"""Of a test that has an `engine`: with each; Podman's alone without."""
+docker_engine = pytest.mark.parametrize("engine", ["docker"], indirect=True, scope="session")
+"""Of a test that has an `engine`: with each, or Docker's alone; Podman's alone without."""
 
 
 @pytest.fixture(scope="session")

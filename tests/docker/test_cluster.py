@@ -10,16 +10,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.docker.conftest import both_engines, service_of
+from tests.docker.conftest import both_engines, cli_of, docker_engine, service_of
+from tests.docker.test_machines import asked
 
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.models import HostSection
-from nospoon.testing.container_root import debian_root
+from nospoon.testing.container_root import busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.docker]
 
+REBOOTS = """\
+#!/bin/busybox sh
+trap 'echo again >/var/data/began; /bin/busybox reboot -f' PWR
+export PATH=/bin
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+"""When it is asked to shut down."""
 FILE = """\
 cluster: {name}
 {bmc}hosts: {{here: {{libvirt: 'qemu:///system', docker: {docker}, simulated: true}}}}
@@ -135,3 +143,56 @@ def test_a_container_of_an_engine_runs_systemd_and_follows_its_file(
 
     rack.run("down", "--yes", name)
     assert left(rack, name) == []
+
+
+@docker_engine
+def test_a_rollback_brings_back_the_root_and_a_volume_outlives_both(
+    rack: Rack, engine: Path
+) -> None:
+    """On a bridge where another container of the cluster answers, also after a reboot."""
+    name, bmc = rack.name(), rack.bmc()
+
+    def file(version: str) -> str:
+        (rack.directory / "upgraded.tar").write_bytes(busybox_root(init=f"{REBOOTS}# {version}\n"))
+        disks = "disks: [{image: upgraded.tar, size: 16MiB}, {size: 8MiB, mount: /var/data}]"
+        box = f"kind: container, host: 'here:docker', memory: 32MiB, {disks}"
+        text = (
+            f"cluster: {name}\n{bmc}"
+            f"hosts: {{here: {{libvirt: 'qemu:///system', docker: {{socket: {engine}}}}}}}\n"
+            "networks: {lan: {}}\nnodes:\n"
+            f"- {{name: box, {box}, nics: lan}}\n"
+            f"- {{name: other, {box}, nics: lan}}\n"
+        )
+        return rack.file(text, f"{name}.yaml")
+
+    def ran(script: str, node: str = "box") -> str:
+        listed = asked(engine, "ps", "--format={{.Names}}").split()
+        running = [each for each in listed if f"{name}-" in each and f".{node}-" in each]
+        argv = [*cli_of(engine), "exec", *running, "/bin/busybox", "sh", "-c", script]
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+
+    def reaches() -> bool:
+        for node, address in (("box", 11), ("other", 12)):
+            given = f"ip address add 192.0.2.{address}/24 dev eth0; ip link set eth0 up"
+            ran(f"/bin/busybox {given.replace('; ', '; /bin/busybox ')}", node)
+        return "1 packets received" in ran("/bin/busybox ping -c 1 -W 2 192.0.2.12")
+
+    rack.run("up", "--yes", file("one"))
+    ran("echo root >/kept; echo volume >/var/data/kept")
+    until(reaches, "the other one answers")
+    rack.run("node", "power", f"{name}/box", "soft")
+    until(lambda: ran("/bin/busybox cat /var/data/began /kept") == "again\nroot", "it reboots")
+    until(reaches, "the other one answers")
+    rack.run("up", "--yes", file("two"))
+    assert (
+        ran("/bin/busybox tail -n 1 /sbin/init; /bin/busybox cat /kept /var/data/kept")
+        == "# two\nvolume"
+    )
+    assert "returns to the root" in rack.run("up", "--yes", file("one")).stderr
+    assert (
+        ran("/bin/busybox tail -n 1 /sbin/init; /bin/busybox cat /kept /var/data/kept")
+        == "# one\nroot\nvolume"
+    )
+    rack.run("down", "--yes", "--purge", name)
+    assert left(rack, name) == []
+    assert asked(engine, "ps", "-aq") == asked(engine, "images", "-q") == ""
