@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from tests.docker.conftest import both_engines
 from tests.docker.test_machines import directory_of, number
 from tests.lxc.test_volumes import Run, VolumePromises
 
@@ -14,7 +13,6 @@ from nospoon.testing.conformance import Bench
 pytestmark = pytest.mark.docker
 
 
-@both_engines
 class TestDocker(VolumePromises):
     @pytest.fixture
     def run(self, bench: Bench) -> Run:
