@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from nospoon.providers.docker.program import roots, running
 from nospoon.providers.docker.program.engines import Engine, Info
 from nospoon.providers.docker.program.moby import DockerEngine
-from nospoon.providers.docker.program.podman import Podman
+from nospoon.providers.docker.program.podman import LIBPOD, Podman
 from nospoon.providers.docker.program.processes import run
 from nospoon.providers.docker.program.wire import EngineError, Wire
 
@@ -31,11 +31,17 @@ SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def engine_at(path: str) -> Engine:
-    """The engine that listens there. Raises `EngineError`."""
+    """The engine that listens there. Podman takes half a second to say its version, and no time to
+    say that it has an API of its own. Raises `EngineError`.
+    """
     where = path or next(filter(os.path.exists, SOCKETS), SOCKETS[0])
-    parts = Wire(where).get("/version").get("Components") or ()
-    names = [str(each.get("Name")) for each in parts]
-    return Podman(where) if "Podman Engine" in names else DockerEngine(where)
+    try:
+        Wire(where).call("GET", f"{LIBPOD}/_ping")
+    except EngineError as error:
+        if error.status != 404:
+            raise
+        return DockerEngine(where)
+    return Podman(where)
 
 
 def facts(engine: Engine) -> None:
