@@ -22,7 +22,7 @@ from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
-from nospoon.lab.work import Again, Asked, Options, RecipeSet, Run, SetState, Size
+from nospoon.lab.work import Again, Asked, Cause, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Distro, Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.neighbors import Neighbor, Way
@@ -219,7 +219,7 @@ async def test_a_lease_that_ends_in_time_is_no_failure(place: Place) -> None:
             board._wake.set()
             await until(lambda: made.id not in board.scheduler.sets)  # noqa: B023
         assert board.measured.ended == {("c/dev", "expired"): 2}
-        assert board.measured.failures == {("c/dev", "expired"): 1}
+        assert board.measured.failures == {("c/dev", Cause.BOOT_TIMEOUT): 1}
 
 
 async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place: Place) -> None:
@@ -373,6 +373,7 @@ async def test_errors_that_no_one_expects_end_no_task(place: Place) -> None:
         await until(lambda: board.scheduler.sets["1.1"].state is SetState.QUEUED)
         assert board.scheduler.sets["1.1"].why == "internal error: KeyError: 'x'"
         assert place.machines.removed == ["1.1"]
+        assert board.measured.failures == {("c/dev", Cause.INTERNAL_ERROR): 1}
         place.now += 3600
         await board.do(list)
         await until(lambda: place.machines.made == ["1.1"])

@@ -22,6 +22,7 @@ from nospoon.lab.work import (
     OVER,
     UNLEASED,
     Again,
+    Cause,
     Options,
     RecipeSet,
     Report,
@@ -38,6 +39,12 @@ them.
 """
 _GONE = Lab("gone")
 """In place of a lab whose file is gone: only removals are left of its sets."""
+_NOT_STARTED = {
+    Again.CAPACITY: Cause.NO_CAPACITY,
+    Again.NEVER: Cause.PLAN_REFUSED,
+    Again.LATER: Cause.PROVISION_FAILED,
+}
+_TIMEOUTS = {Stage.BOOTING: Cause.BOOT_TIMEOUT, Stage.INSTALLING: Cause.INSTALL_TIMEOUT}
 MOST_DEADLINES = 10_000
 """After which those that are not any more are forgotten."""
 MOST_SHORT = 1000
@@ -68,12 +75,15 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """For those who follow a set. `recipe`: its number, -1 for the set as a whole."""
+    """For those who follow a set. `recipe`: its number, -1 for the set as a whole. `cause`: of a
+    failure, None for what is none.
+    """
 
     set_id: str
     recipe: int
     event: str
     message: str = ""
+    cause: Cause | None = None
 
 
 Effect = Build | Remove | Happened
@@ -316,8 +326,10 @@ class Scheduler:
             case "failed":
                 return self.install_failed(set_id, recipe, report.why, now)
 
-    def not_started(self, set_id: str, why: str, now: float, *, again: Again) -> list[Effect]:
-        """Its machines could not be made."""
+    def not_started(
+        self, set_id: str, why: str, now: float, *, again: Again, cause: Cause | None = None
+    ) -> list[Effect]:
+        """Its machines could not be made. `cause`: where `again` does not say it."""
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
@@ -329,7 +341,8 @@ class Scheduler:
             )
             heapq.heappush(self._deadlines, (until, WAITING))
         found = after_failure(found, why, now, again=again, known=self.labs)
-        return [Happened(set_id, -1, "not started", why), *self._end(found, "failed")]
+        event = Happened(set_id, -1, "not started", why, cause or _NOT_STARTED[again])
+        return [event, *self._end(found, "failed")]
 
     def install_started(self, set_id: str, recipe: int, now: float) -> list[Effect]:
         """The installer reported: a machine that does so again and again boots no disk."""
@@ -340,7 +353,7 @@ class Scheduler:
         fetched = run.fetched + 1
         if fetched > LOOPS:
             why = f"the installer started {fetched} times: it does not boot from its disk"
-            return self._fail(found, recipe, why, now)
+            return self._fail(found, recipe, why, now, Cause.INSTALL_LOOP)
         run = replace(run, fetched=fetched)
         if run.stage is Stage.BOOTING:
             expires = now + lab.timeouts.install
@@ -365,7 +378,7 @@ class Scheduler:
         found, run = self._run(set_id, recipe)
         if found is None or run is None or run.stage not in (Stage.BOOTING, Stage.INSTALLING):
             return []
-        return self._fail(found, recipe, why, now)
+        return self._fail(found, recipe, why, now, Cause.INSTALL_FAILED)
 
     def panicked(
         self, set_id: str, recipe: int, line: str, now: float, *, number: int = 1, end: int = 0
@@ -385,7 +398,8 @@ class Scheduler:
             run = replace(run, expires=min(run.expires or now + left, now + left))
         self._save(found.with_run(recipe, run))
         self._remember_deadlines(self.sets[set_id])
-        return [Happened(set_id, recipe, "panic", line), *self.expire(now)]
+        event = Happened(set_id, recipe, "panic", line, Cause.KERNEL_PANIC)
+        return [event, *self.expire(now)]
 
     def extend(
         self, set_id: str, seconds: float, now: float, *, add: bool, recipe: int | None = None
@@ -676,7 +690,8 @@ class Scheduler:
         for number, run in enumerate(found.runs):
             if run.over or not run.expires or run.expires > now:
                 continue
-            early = run.stage in (Stage.BOOTING, Stage.INSTALLING)
+            cause = _TIMEOUTS.get(run.stage)
+            early = cause is not None
             why = f"the watchdog ended it: {run.stage} for {now - run.since:.0f} s" if early else ""
             if run.panic and not run.asked.panic_ignored:
                 why = f"kernel panic: {run.panic}"
@@ -684,16 +699,20 @@ class Scheduler:
                 self._count_failure(found.lab, run.machine, why)
             run = replace(run, stage=Stage.EXPIRED, since=now, why=why)  # noqa: PLW2901
             found = found.with_run(number, run)
-            effects.append(Happened(found.id, number, "expired", why))
+            if run.panic and not run.asked.panic_ignored:
+                cause = None  # the panic was counted
+            effects.append(Happened(found.id, number, "expired", why, cause))
         self._save(found)
         return [*effects, *self._end_if_over(found.id, "expired", now)]
 
-    def _fail(self, found: RecipeSet, recipe: int, why: str, now: float) -> list[Effect]:
+    def _fail(
+        self, found: RecipeSet, recipe: int, why: str, now: float, cause: Cause
+    ) -> list[Effect]:
         run = replace(found.runs[recipe], stage=Stage.FAILED, why=why, since=now)
         if run.machine:
             self._count_failure(found.lab, run.machine, why)
         self._save(found.with_run(recipe, run))
-        event = Happened(found.id, recipe, "failed", why)
+        event = Happened(found.id, recipe, "failed", why, cause)
         return [event, *self._end_if_over(found.id, "failed", now)]
 
     def _end_if_over(self, set_id: str, result: str, now: float) -> list[Effect]:

@@ -41,6 +41,25 @@ class Stage(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Cause(StrEnum):
+    """Why something of a set failed, as metrics count it. NO_CAPACITY: its lab's host, cloud or
+    quota was full. PLAN_REFUSED: the lab can never make its machines. PROVISION_FAILED: they could
+    not be made or started. INTERNAL_ERROR: a defect of nospoon. BOOT_TIMEOUT, INSTALL_TIMEOUT: the
+    watchdog ended it. INSTALL_LOOP: its installer started again and again. INSTALL_FAILED: the
+    installer reported it, or the console shows it. KERNEL_PANIC: the console shows one.
+    """
+
+    NO_CAPACITY = "no_capacity"
+    PLAN_REFUSED = "plan_refused"
+    PROVISION_FAILED = "provision_failed"
+    INTERNAL_ERROR = "internal_error"
+    BOOT_TIMEOUT = "boot_timeout"
+    INSTALL_TIMEOUT = "install_timeout"
+    INSTALL_LOOP = "install_loop"
+    INSTALL_FAILED = "install_failed"
+    KERNEL_PANIC = "kernel_panic"
+
+
 class Again(StrEnum):
     """Whether a set whose machines could not be made may start again. NEVER: not in that lab.
     LATER: a few times. CAPACITY: as often as it takes, as the lab's host or cloud is full.

@@ -361,16 +361,13 @@ class Board:
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
         lab = self.known[found.lab].shown if found.lab in self.known else ""
-        now = self._clock()
-        if event.event == "starting":
-            self.measured.queue.add(now - found.submitted)
-        elif event.event == "started":
-            self.measured.build.add(now - found.started)
+        if event.event == "started":
+            self.measured.queue.add(found.started - found.submitted)
+            self.measured.build.add(self._clock() - found.started)
         elif event.event == "ended":
             self.measured.ended[lab, found.result] += 1
-        ran_out = event.event == "expired" and not event.message  # as leases do
-        if event.event in ("failed", "not started", "panic", "expired") and not ran_out:
-            self.measured.failures[lab, event.event] += 1
+        if event.cause is not None:
+            self.measured.failures[lab, event.cause] += 1
 
     def _carry_out(self, effect: Effect) -> None:
         found = self.scheduler.sets.get(effect.set_id)

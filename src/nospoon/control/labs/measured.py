@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from nospoon.lab.work import Cause
+
 BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 """Seconds; upper bounds of the histograms (Prometheus, histograms)."""
 
@@ -22,9 +24,12 @@ class Histogram:
 
 @dataclass(slots=True)
 class Measured:
-    """Since the daemon started. `ended`: by (lab, result); `failures` by (lab, cause)."""
+    """Since the daemon started. `queue`: from the request to the start that succeeded, `build`:
+    from there until all machines were started. `ended`: by (lab, result). `failures`: by (lab,
+    cause).
+    """
 
     queue: Histogram = field(default_factory=Histogram)
     build: Histogram = field(default_factory=Histogram)
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: Counter[tuple[str, Cause]] = field(default_factory=Counter)

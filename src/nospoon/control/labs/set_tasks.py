@@ -14,7 +14,7 @@ from nospoon.control.labs.known import KnownLabs
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import NospoonError
 from nospoon.lab.scheduler import Effect, Scheduler
-from nospoon.lab.work import Again, RecipeSet
+from nospoon.lab.work import Again, Cause, RecipeSet
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 
@@ -49,6 +49,7 @@ class SetTasks:
         self.tasks.start(self._remove(found), name=f"remove {found.id}")
 
     async def _build(self, found: RecipeSet) -> None:
+        cause = None
         try:
             await self.racks.build(found, self.labs.known_of(found))
         except NotMade as error:
@@ -56,6 +57,7 @@ class SetTasks:
         except Exception as error:  # a set that is neither made nor not would never end
             log.exception("machines of a recipe set are not made", set=found.id)
             why, again = f"internal error: {type(error).__name__}: {error}", Again.LATER
+            cause = Cause.INTERNAL_ERROR
         else:
             why, again = "", Again.NEVER
         finally:
@@ -63,10 +65,8 @@ class SetTasks:
         if not why:
             await self._surely(lambda: self.scheduler.started(found.id, self.clock()))
             return
-        said = storable(why)
-        await self._surely(
-            lambda: self.scheduler.not_started(found.id, said, self.clock(), again=again)
-        )
+        said, failed = storable(why), self.scheduler.not_started
+        await self._surely(lambda: failed(found.id, said, self.clock(), again=again, cause=cause))
 
     async def _remove(self, found: RecipeSet) -> None:
         building = self._building.pop(found.id, None)
