@@ -9,13 +9,13 @@ while leases end. Limits hold at every moment: what is being removed still count
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.lab.assign import NOTHING, Free, Grant, assign
 from nospoon.lab.held import Held, fits_ever, wanted
+from nospoon.lab.queues import Queue, Queues
 from nospoon.lab.retry import after_failure, in_turn, queued_again
 from nospoon.lab.shortage import Need, Shortages
 from nospoon.lab.work import (
@@ -122,13 +122,12 @@ class Scheduler:
         self.probed: set[tuple[str, str]] = set()
         """Machines, by (lab, machine), whose inventory is taken now."""
         self.shortages = Shortages()
-        self._waiting: dict[_Queue, list[tuple[int, int, str]]] = {}
+        self._queues = Queues()
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
         self._idle_in: dict[str, frozenset[str]] = {}
         self._reserved: dict[str, Counter[str]] = {}
         self._holding: dict[str, set[str]] = {}
-        self._queued: Counter[str] = Counter()
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
         self._fits: dict[tuple[str, str], bool] = {}
@@ -177,7 +176,7 @@ class Scheduler:
         for each in sorted(sets, key=lambda each: each.number):
             self.sets[each.id] = each
             if each.state is SetState.QUEUED:
-                self._enqueue(each)
+                self._queues.add(each)
             else:
                 self._take(each)
                 self._remember_deadlines(each)
@@ -200,7 +199,7 @@ class Scheduler:
 
     def queued_in(self, key: str) -> int:
         """How many sets wait that a lab may serve."""
-        return self._queued[key]
+        return self._queues.amounts[key]
 
     def holding(self, key: str) -> list[RecipeSet]:
         """Sets that have machines of a lab."""
@@ -233,7 +232,7 @@ class Scheduler:
     def submit(self, new: RecipeSet, now: float) -> list[Effect]:
         """It waits from now on; `new.runs` have their options by lab."""
         self._save(replace(new, submitted=now, state=SetState.QUEUED))
-        self._enqueue(self.sets[new.id])
+        self._queues.add(self.sets[new.id])
         return [Happened(new.id, -1, "queued"), *self._decide(now)]
 
     def decide(self, now: float) -> list[Effect]:
@@ -249,7 +248,7 @@ class Scheduler:
         """
         self.undecided = False
         held = Held(dict(self._free), {key: self._idle(key) for key in self.labs})
-        passed, short, left = Counter[str](), Counter[str](), set(self._queued)
+        passed, short, left = Counter[str](), Counter[str](), set(self._queues.amounts)
         for set_id in self.in_order():
             found = self.sets[set_id]
             if held.exhausted or not left:
@@ -478,7 +477,7 @@ class Scheduler:
         if found.requeue:
             found = queued_again(found, now)
             self._save(found)
-            self._enqueue(found)
+            self._queues.add(found)
             if found.not_before > now:
                 heapq.heappush(self._deadlines, (found.not_before, set_id))
             return [Happened(set_id, -1, "queued", found.why), *self._decide(now)]
@@ -534,23 +533,11 @@ class Scheduler:
         machines in the labs that they wait for, as any user may act for any owner in a lab of his;
         then who came first.
         """
-        queues = {queue: list(waiting) for queue, waiting in self._waiting.items()}
-        using = {
-            (owner, labs): sum(self._owned[key][owner] for key in labs if key in self._owned)
-            for owner, labs in queues
-        }
-        heads = [
-            (waiting[0][0], using[queue], waiting[0][1], queue, 0)
-            for queue, waiting in queues.items()
-        ]
-        heapq.heapify(heads)
-        while heads:
-            *_, queue, at = heapq.heappop(heads)
-            waiting = queues[queue]
-            if at + 1 < len(waiting):
-                priority, number, _ = waiting[at + 1]
-                heapq.heappush(heads, (priority, using[queue] + at + 1, number, queue, at + 1))
-            yield waiting[at][2]
+        return self._queues.in_order(self._used)
+
+    def _used(self, queue: Queue) -> int:
+        owner, labs = queue
+        return sum(self._owned[key][owner] for key in labs if key in self._owned)
 
     def _place(
         self, found: RecipeSet, labs: Sequence[str], held: Held, now: float
@@ -752,22 +739,10 @@ class Scheduler:
         self.sets[found.id] = found
         self.changed.add(found.id)
 
-    def _enqueue(self, found: RecipeSet) -> None:
-        insort(self._waiting.setdefault(_queue(found), []), (*found.order, found.id))
-        self._queued.update(found.labs)
-
     def _dequeue(self, found: RecipeSet) -> None:
-        waiting = self._waiting[_queue(found)]
-        at = bisect_left(waiting, (*found.order, found.id))
-        assert waiting[at][2] == found.id, "what is queued is in its owner's queue"
-        del waiting[at]
-        if not waiting:
-            del self._waiting[_queue(found)]
-        self._queued.subtract(found.labs)
+        self._queues.remove(found)
         for key in found.labs:
             self._fits.pop((found.id, key), None)
-            if not self._queued[key]:
-                del self._queued[key]
 
     def _take(self, found: RecipeSet) -> None:
         self._holding.setdefault(found.lab, set()).add(found.id)
@@ -838,14 +813,6 @@ class Scheduler:
         ]
         heapq.heapify(self._deadlines)
         self._most_deadlines = max(MOST_DEADLINES, 2 * len(self._deadlines))
-
-
-_Queue = tuple[str, tuple[str, ...]]
-"""An owner, and the labs that sets of him wait for."""
-
-
-def _queue(found: RecipeSet) -> _Queue:
-    return found.owner, found.labs
 
 
 def _has_dynamic(found: RecipeSet) -> bool:

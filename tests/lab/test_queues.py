@@ -1,0 +1,58 @@
+"""Queues of sets: their order, and what the next one costs."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.lab.queues import Queues
+from nospoon.lab.work import RecipeSet
+
+OWNERS = st.sampled_from("abc")
+LABS = st.sampled_from([("east",), ("west",), ("east", "west")])
+
+
+def recipe_set(number: int, owner: str, labs: tuple[str, ...], priority: int = 0) -> RecipeSet:
+    return RecipeSet(f"{number}.1", number, 0, owner, (), priority, labs=labs)
+
+
+@given(st.lists(st.tuples(OWNERS, LABS, st.integers(0, 1)), max_size=30), st.data())
+def test_the_order_is_that_of_all_sets_whatever_is_removed_meanwhile(
+    wanted: list[tuple[str, tuple[str, ...], int]], data: st.DataObject
+) -> None:
+    used = {owner: data.draw(st.integers(0, 3)) for owner in "abc"}
+    queues, sets = Queues(), dict[str, RecipeSet]()
+    before: dict[tuple[str, tuple[str, ...], int], int] = {}
+    keys: dict[str, tuple[int, int, int]] = {}
+    for number, (owner, labs, priority) in enumerate(wanted):
+        found = recipe_set(number, owner, labs, priority)
+        queues.add(found)
+        sets[found.id] = found
+    for each in sorted(sets.values(), key=lambda found: found.order):
+        place = before.setdefault((each.owner, each.labs, 0), 0)
+        before[each.owner, each.labs, 0] += 1
+        keys[each.id] = (-each.priority, used[each.owner] + place, each.number)
+    found_order = []
+    for set_id in queues.in_order(lambda queue: used[queue[0]]):
+        found_order.append(set_id)
+        if data.draw(st.booleans()):
+            queues.remove(sets.pop(set_id))
+    assert found_order == sorted(keys, key=lambda each: keys[each])
+    amounts = {key: sum(key in each.labs for each in sets.values()) for key in ("east", "west")}
+    assert queues.amounts == {key: amount for key, amount in amounts.items() if amount}
+
+
+@pytest.mark.parametrize("amount", [100, 10_000])
+def test_the_first_of_many_costs_as_much_as_the_first_of_few(amount: int) -> None:
+    queues = Queues()
+    for number in range(amount):
+        queues.add(recipe_set(number, f"owner {number % 5}", ("east",)))
+    tracemalloc.start()
+    try:
+        assert next(queues.in_order(lambda _: 0)) == "0.1"
+        assert tracemalloc.get_traced_memory()[1] < 4096, "nothing is copied of what waits"
+    finally:
+        tracemalloc.stop()
