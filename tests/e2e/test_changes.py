@@ -80,6 +80,7 @@ ENGINE = (
 SERVICES = "tests/e2e/test_services.py::test_changes_of_services_follow_their_rules"
 OF_SERVICES = (ServiceSection, HealthSection)
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
+FULL = "tests/e2e/test_labs.py::test_a_set_waits_for_a_host_that_is_full"
 OF_LABS = (
     LabSection, LabLimitsSection, LabTimeoutsSection, DistroSection, LabMachineSection,
     LabBmcSection, WebhookSection,
@@ -115,6 +116,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(SimulatedSection, name): SIMULATED for name in SimulatedSection.model_fields},
     **{(AdoptSection, name): ADOPTED for name in AdoptSection.model_fields},
     (SimulatedSection, "machines"): ADOPTED,
+    (SimulatedSection, "cpus"): FULL,
+    (SimulatedSection, "memory"): FULL,
     **{(AgentsSection, name): AGENTS for name in AgentsSection.model_fields},
     **{(EnrolmentSection, name): ENROLLED for name in EnrolmentSection.model_fields},
     **{(EnrolmentSection, name): DEPLOYED for name in ("image", "checksum", "instance_info")},

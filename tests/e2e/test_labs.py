@@ -59,10 +59,15 @@ class Lab:
         self.rack, self.tree, self.name = rack, tree, rack.name()
         self.client = Client(rack.directory / "runtime" / "nospoond.sock")
 
-    def up(self, *, lab: str = "", console: str = "login:", machines: str = "{}") -> None:
+    def up(
+        self, *, lab: str = "", console: str = "login:", machines: str = "{}", host: str = ""
+    ) -> None:
         text = f"""
 cluster: {self.name}
-hosts: {{here: {{simulated: {{console: "{console}"}}}}}}
+hosts:
+  here:
+    simulated: {{console: "{console}"{host}}}
+    overcommit: {{cpus: 1, memory: 1}}
 flavors:
   small: {{memory: 2GiB, disks: [20GiB], firmware: bios}}
   large: {{memory: 8GiB, cpus: 4, disks: [40GiB], firmware: bios}}
@@ -261,6 +266,27 @@ def test_limits_hold_and_those_who_wait_see_why(lab: Lab) -> None:
     assert "has too few machines for all of its recipes at once" in refused
     lab.up(lab="limits: {machines: 2}")  # it holds at once
     lab.running(second)
+
+
+@pytest.mark.parametrize(
+    ("full", "larger", "short"),
+    [("cpus: 1", "cpus: 2", "CPUs"), ("memory: 2GiB", "memory: 4GiB", "memory")],
+)
+def test_a_set_waits_for_a_host_that_is_full(lab: Lab, full: str, larger: str, short: str) -> None:
+    lab.up(host=f", {full}")
+    never = lab.ended(lab.submit(REQUIRES.format("<memory op='&gt;' value='4000'/>")))
+    assert (never["result"], never["attempts"]) == ("failed", 1), "no lease that ends helps"
+    first = lab.submit(SMALL)
+    lab.running(first)
+    second, third = lab.submit(SMALL), lab.submit(SMALL)
+    waiting = lab.until(second, lambda shown: shown["state"] == "queued" and shown["attempts"])
+    assert "lab dev has no capacity now: node recipe-0 fits on no host" in waiting["reason"]
+    assert f"not enough {short} left" in waiting["reason"]
+    assert (waiting["position"], lab.show(third)["position"]) == (1, 2)
+    lab.up(host=f", {larger}")  # the lab is tried at once
+    lab.running(second)
+    lab.rack.run("request", "release", first)
+    lab.running(third)
 
 
 def test_what_no_machine_is_refused_with_the_place_of_every_reason(lab: Lab) -> None:

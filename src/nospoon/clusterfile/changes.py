@@ -125,6 +125,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
         **_all(Rule.LIVE, "power_failures", "machines"),
+        **_all(Rule.NEW_NODES, "cpus", "memory"),
         "agents": Rule.PARTS,
     },
     AgentsSection: dict.fromkeys(AgentsSection.model_fields, Rule.LIVE),

@@ -235,6 +235,8 @@ def _simulation(section: SimulatedSection) -> Simulation:
         boot=section.boot,
         power_failures=section.power_failures,
         console=section.console,
+        cpus=section.cpus,
+        memory=section.memory or 0,
         machines=tuple(section.machines),
         agents=_agents(section.agents) if section.agents is not None else None,
     )

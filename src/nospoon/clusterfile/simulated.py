@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from nospoon.clusterfile.fields import Address, Duration, Label, Url
+from nospoon.clusterfile.fields import Address, Duration, Label, Memory, Url
 from nospoon.clusterfile.nearest import nearest
 from nospoon.clusterfile.section import (
     Flag,
@@ -124,6 +124,12 @@ class SimulatedSection(Section):
     )
     power_failures: Part = Field(
         0.0, description="The part of power commands that fail, from 0 to 1; default 0."
+    )
+    cpus: Annotated[Whole, Field(ge=0, le=65536)] = Field(
+        0, description="CPUs of the host, of which it has no more than that; default: no limit."
+    )
+    memory: Memory | None = Field(
+        None, description="Memory of the host, the same way; default: no limit."
     )
     machines: Annotated[
         list[Label], Field(max_length=10_000), AfterValidator(each_once), Unique()

@@ -95,7 +95,8 @@ class Simulation:
 
     `shut_down`: from a soft power-off to the guest's end. `boot`: from power-on until the guest
     has said `console`. `power_failures`: the part of power commands that fail, from 0 to 1.
-    `machines`: names of those there that somebody else made.
+    `machines`: names of those there that others made. `cpus`, and `memory` in bytes: of the host, 0
+    for as much as one likes.
     `agents` None: what boots from the network or a medium runs nothing.
     """
 
@@ -108,6 +109,8 @@ class Simulation:
     console: str = ""
     agents: Agents | None = None
     machines: tuple[str, ...] = ()
+    cpus: int = 0
+    memory: int = 0
 
 
 class _Usual:

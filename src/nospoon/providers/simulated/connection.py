@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -117,9 +118,11 @@ class SimulatedConnection:
         return Counter(each.tag.deployment for each in made if each.tag is not None)
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
-        """Nobody else has anything here, and nothing is short."""
+        """No one else has anything here, and only what the file limits is short."""
         del pools, volumes
-        return HostFacts.of_one_that(await self.capabilities())
+        how = self.around.simulation
+        facts = HostFacts.of_one_that(await self.capabilities())
+        return replace(facts, cpus=how.cpus, memory=how.memory)
 
     async def adoptable(self) -> tuple[Adoptable, ...]:
         self.around.begin("look at machines of others")
