@@ -63,8 +63,16 @@ def test_nat_and_floating_ips_lead_out_and_in_and_go_with_their_lines(
         rack.file(text.replace(", floating_ip: public", ""))
         rack.run("up", file, "--yes")
         assert list(member.network.ips()) == []
-        rack.file(text)
+        public = member.network.find_network("public", ignore_missing=False)
+        reserved = member.network.create_ip(floating_network_id=public.id)
+        address = reserved.floating_ip_address
+        rack.file(text.replace("ip: public", f"ip: public, floating_address: {address}"))
         rack.run("up", file, "--yes")
+        assert member.network.get_ip(reserved).port_id == port.id
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        until(lambda: pings(address))
         rack.run("down", name, "--yes")
-        assert list(member.network.ips()) == []
+        (kept,) = member.network.ips()
+        assert (kept.id, kept.port_id, kept.description) == (reserved.id, None, "")
+        member.network.delete_ip(kept)
         assert list(member.network.routers()) == []

@@ -104,6 +104,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
     (NicSection, "floating_ip"): CLOUDS,
+    (NicSection, "floating_address"): CLOUDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
     (HardwareSection, "rollback"): "tests/e2e/test_kinds.py::"
     "test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back",

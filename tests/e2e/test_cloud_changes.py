@@ -67,6 +67,7 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
             assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}
+            chosen = ", floating_ip: external, floating_address: 203.0.113.9"
             ssh = rack.directory / "ssh"
             ssh.write_text('#!/bin/sh\necho "$@"\n')
             ssh.chmod(0o755)
@@ -77,6 +78,7 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             floating = rack.file(text(cloud, nic=", floating_ip: external") + bmc)
             await asyncio.to_thread(rack.run, "up", floating, "--yes")
             done = await asyncio.to_thread(lambda: rack.run(*line))
+            assert await plan(nic=chosen) == {"floating-ip": "replace"}
             (address,) = (each["floating_ip_address"] for each in cloud.floatingips.values())
             assert done.stdout.split()[-3:] == ["--", address, "true"]
             left = "there is still what is the cluster's"

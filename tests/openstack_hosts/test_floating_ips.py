@@ -10,7 +10,7 @@ import yaml
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
-from nospoon.errors import Gone, ProviderError
+from nospoon.errors import Gone, NotOurs, ProviderError, SpecError
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
@@ -149,4 +149,90 @@ def test_a_recovered_file_has_them() -> None:
         Observed(WANTED.key, WANTED.shape, TAG),
     ]
     text = cluster_file("dev", TAG.cluster, (), seen, lambda _: {})
-    assert yaml.safe_load(text)["nodes"][0]["nics"][0]["floating_ip"] == "external"
+    (found,) = yaml.safe_load(text)["nodes"][0]["nics"]
+    assert found["floating_ip"] == "external"
+    assert "floating_address" not in found
+    seen[1] = Observed(WANTED.key, chosen("203.0.113.9").shape, TAG)
+    text = cluster_file("dev", TAG.cluster, (), seen, lambda _: {})
+    (found,) = yaml.safe_load(text)["nodes"][0]["nics"]
+    assert found["floating_address"] == "203.0.113.9"
+
+
+def chosen(address: str) -> Resource:
+    return replace(WANTED, shape=FloatingIp("external", MAC, chosen=address))
+
+
+async def test_an_address_that_is_chosen_is_asked_for_and_goes(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.FLOATING_IP]
+    await with_ports(connection, MAC)
+    for _ in range(2):
+        await driver.create(chosen("203.0.113.50"), TAG)
+    (record,) = cloud.floatingips.values()
+    assert record["floating_ip_address"] == "203.0.113.50"
+    seen = await only(connection)
+    assert seen.shape == chosen("203.0.113.50").shape
+    assert seen.shape != WANTED.shape, "another one takes its place"
+    await driver.delete(seen)
+    assert cloud.floatingips == {}
+    cloud.fail("POST .*/floatingips", 403)
+    with pytest.raises(ProviderError, match=r"floating IP 203.0.113.51") as refused:
+        await driver.create(chosen("203.0.113.51"), TAG)
+    assert "allocated to the project before" in refused.value.hint
+    cloud.fail("POST .*/floatingips", 403)
+    with pytest.raises(ProviderError) as other:
+        await driver.create(WANTED, TAG)
+    assert "allocated" not in other.value.hint
+
+
+async def test_an_address_that_the_project_has_is_used_and_kept(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.FLOATING_IP]
+    await with_ports(connection, MAC)
+    before = {
+        "id": "kept", "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "port_id": None, "description": "",
+    }  # fmt: skip
+    cloud.floatingips["kept"] = dict(before)
+    for _ in range(2):
+        await driver.create(chosen("203.0.113.60"), TAG)
+    assert list(cloud.floatingips) == ["kept"]
+    assert cloud.floatingips["kept"]["port_id"] in cloud.ports
+    seen = await only(connection)
+    assert seen.shape == chosen("203.0.113.60").shape
+    another = replace(chosen("203.0.113.60"), key=Key(Kind.FLOATING_IP, "cloud", "m-0"))
+    with pytest.raises(NotOurs, match="leads to another port"):
+        await driver.create(another, TAG)
+    for _ in range(2):
+        await driver.delete(seen)
+    assert cloud.floatingips == {"kept": before}
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [({"port_id": "theirs"}, "leads to another port"), ({"description": "dns"}, "a description")],
+)
+async def test_an_address_that_others_use_is_left_unchanged(
+    cloud: FakeCloud, connection: OpenStackConnection, found: dict[str, str], why: str
+) -> None:
+    await with_ports(connection, MAC)
+    record = {
+        "id": "kept", "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "port_id": None, "description": "", **found,
+    }  # fmt: skip
+    cloud.floatingips["kept"] = dict(record)
+    with pytest.raises(NotOurs, match=why):
+        await connection.drivers[Kind.FLOATING_IP].create(chosen("203.0.113.60"), TAG)
+    assert cloud.floatingips == {"kept": record}
+
+
+def test_an_address_leads_to_one_nic_and_is_of_a_network() -> None:
+    nic = "{network: ext, floating_ip: public, floating_address: 203.0.113.9}"
+    text = f"cluster: dev\n{CLOUD}networks: {{ext: {{physnet: lab}}}}\n"
+    with pytest.raises(SpecError, match="is also that of 'node-0'"):
+        load(f"{text}nodes: [{{count: 2, nics: [{nic}]}}]\n", file="x")
+    alone = nic.replace("floating_ip: public, ", "")
+    with pytest.raises(SpecError, match="name it as `floating_ip`"):
+        load(f"{text}nodes: [{{nics: [{alone}]}}]\n", file="x")

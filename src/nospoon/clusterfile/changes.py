@@ -168,7 +168,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     NicSection: {
         **_all(Rule.AT_POWER_OFF, "network", "mac", "model", "trunk", "address"),
-        **_all(Rule.LIVE, "pxe", "portgroup", "floating_ip"),
+        **_all(Rule.LIVE, "pxe", "portgroup", "floating_ip", "floating_address"),
     },
     PortgroupSection: _all(
         Rule.LIVE, "mode", "address", "properties", "standalone_ports_supported"

@@ -382,6 +382,7 @@ def _portgroups(expansion: Expansion) -> Iterator[Complaint]:
 def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:
     names: dict[str, int] = {}
     macs: dict[str, str] = {}
+    floating: dict[str, str] = {}
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         if node.name in names:
             first = names[node.name]
@@ -396,3 +397,9 @@ def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:
                 where = ("nodes", group, "nics", index, "mac")
                 yield Complaint(where, message, "Leave MACs out to have them derived")
             macs.setdefault(nic.mac, node.name)
+            if (address := nic.floating_address) in floating:
+                message = f"{address} of {node.name!r} is also that of {floating[address]!r}"
+                where = ("nodes", group, "nics", index, "floating_address")
+                yield Complaint(where, message, "A floating IP leads to one NIC")
+            elif address:
+                floating[address] = node.name

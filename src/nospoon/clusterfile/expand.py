@@ -304,6 +304,7 @@ def _nic(section: NicSection) -> Nic:
         pxe=section.pxe,
         address=section.address or "",
         floating_ip=section.floating_ip,
+        floating_address=str(section.floating_address or ""),
     )
 
 

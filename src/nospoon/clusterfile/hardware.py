@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -127,6 +128,17 @@ class NicSection(Section):
         description="In a cloud: an external network, by name or id; an address of it, a floating "
         "IP, leads to the NIC. Default: none.",
     )
+    floating_address: IPv4Address | None = Field(
+        None,
+        description="Which address of `floating_ip`: one that the project has and that leads "
+        "nowhere, or, with the right to choose, a free one. Default: the cloud's choice.",
+    )
+
+    @model_validator(mode="after")
+    def _of_a_network(self) -> NicSection:
+        if self.floating_address is not None and not self.floating_ip:
+            raise ValueError("`floating_address` is of a network: name it as `floating_ip`")
+        return self
 
     @model_validator(mode="before")
     @classmethod

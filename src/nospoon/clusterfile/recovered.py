@@ -47,7 +47,7 @@ def cluster_file(
     nodes = {o.key.name: o for o in found if isinstance(o.shape, Machine)}
     machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
-    floating = {o.shape.mac: o.shape.network for o in found if isinstance(o.shape, FloatingIp)}
+    floating = {o.shape.mac: o.shape for o in found if isinstance(o.shape, FloatingIp)}
     by_bridge = {link.bridge: network for network, link in links.items()}
     routed = {o.shape.network for o in found if isinstance(o.shape, Router)}
     networks: dict[str, Any] = {
@@ -193,7 +193,7 @@ def _machine(
     machine: Machine,
     volumes: dict[str, Volume],
     by_bridge: dict[str, str],
-    floating: dict[str, str],
+    floating: dict[str, FloatingIp],
 ) -> dict[str, object]:
     """One that somebody else made has the shape that its owner gives it."""
     if machine.adopted:
@@ -205,7 +205,7 @@ def _hardware(
     machine: Machine,
     volumes: dict[str, Volume],
     by_bridge: dict[str, str],
-    floating: dict[str, str],
+    floating: dict[str, FloatingIp],
 ) -> dict[str, object]:
     return {
         "cpus": machine.cpus,
@@ -223,12 +223,17 @@ def _hardware(
                 "network": by_bridge[nic.bridge],
                 "mac": nic.mac,
                 "model": nic.model,
-                **({"floating_ip": floating[nic.mac]} if nic.mac in floating else {}),
+                **(_floating(floating[nic.mac]) if nic.mac in floating else {}),
             }
             for nic in machine.nics
         ],
         "boot_order": [str(device) for device in machine.boot_order],
     }
+
+
+def _floating(shape: FloatingIp) -> dict[str, object]:
+    chosen = {"floating_address": shape.chosen} if shape.chosen else {}
+    return {"floating_ip": shape.network, **chosen}
 
 
 def _disk(disk: MachineDisk, size: int) -> str | dict[str, object]:

@@ -255,7 +255,8 @@ class Nic:
     `trunk`: ids of VLANs that reach it tagged (IEEE 802.1Q). `pxe`: whether Ironic
     boots from it; None: if its network has network boot or is that of the first NIC. `address`: of
     a VM or container, in CIDR form; "dhcp"; "": by DHCP where there may be some. `floating_ip`: the
-    external network of a cloud from which an address leads to it, "" for none.
+    external network of a cloud from which an address leads to it, "" for none; `floating_address`:
+    which one, "" for the cloud's choice.
     """
 
     network: str
@@ -266,6 +267,7 @@ class Nic:
     pxe: bool | None = None
     address: str = ""
     floating_ip: str = ""
+    floating_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

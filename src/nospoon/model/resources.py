@@ -187,12 +187,14 @@ class Port:
 @dataclass(frozen=True, slots=True)
 class FloatingIp:
     """An address of an external network of a cloud that leads to a port. `network`: by name or id;
-    `mac`: of the port, "" where it leads nowhere. `address`: the cloud's choice.
+    `mac`: of the port, "" where it leads nowhere. `address`: as it is; `chosen`: as the file has
+    it, "" for the cloud's choice.
     """
 
     network: str
     mac: str
     address: str = field(default="", compare=False)
+    chosen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,7 +367,7 @@ class _Resolver:
                 key, port = (Key(each, host.name, name) for each in (Kind.FLOATING_IP, Kind.PORT))
                 network = self.networks[nic.network]
                 router = [Key(Kind.ROUTER, host.name, network.name)] if network.nat else []
-                shape = FloatingIp(nic.floating_ip, mac)
+                shape = FloatingIp(nic.floating_ip, mac, chosen=nic.floating_address)
                 yield Resource(key, shape, (port, *router), node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:

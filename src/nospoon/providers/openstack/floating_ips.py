@@ -6,10 +6,11 @@ https://docs.openstack.org/api-ref/network/v2/#floating-ips-floatingips
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from nospoon.errors import Gone, ProviderError
+from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.resources import FloatingIp, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
@@ -18,18 +19,21 @@ from nospoon.providers.openstack.tags import Tagged, described, of_description, 
 from nospoon.providers.openstack.understood import understood
 from nospoon.runtime.paced import paced
 
-PATH = "/floatingips"
+PATH, MARK = "/floatingips", "+"
+CHOSEN, KEPT = "chosen", "kept"
+"""Noted with a tag: the file names the address; and the project had it before, and keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FloatingIp:
-    """What is kept of one. `network`, `port`: ids, "" for none."""
+    """What is kept of one. `network`, `port`: ids, "" for none. `is_described`: by anyone."""
 
     id: str
     network: str
     address: str
     port: str
     tagged: Tagged | None
+    is_described: bool
 
 
 @understood
@@ -52,8 +56,10 @@ class FloatingIpDriver:
         found = []
         async for record, tagged in paced(own):
             id_ = record.network
-            network = id_ if tagged.more == BY_ID else names.get(id_, id_)
-            shape = FloatingIp(network, macs.get(record.port, ""), record.address)
+            notes = tagged.more.split(MARK)
+            network = id_ if BY_ID in notes else names.get(id_, id_)
+            chosen = record.address if CHOSEN in notes else ""
+            shape = FloatingIp(network, macs.get(record.port, ""), record.address, chosen)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
@@ -65,13 +71,28 @@ class FloatingIpDriver:
             await self._lead(there, leads_to)
             return
         network = await self._around.network(shape.network)
-        by_id = BY_ID if shape.network == network.id else ""
+        notes = [BY_ID] * (shape.network == network.id) + [CHOSEN] * bool(shape.chosen)
+        if shape.chosen and (kept := await self._with(shape.chosen, network.id)) is not None:
+            _refuse_used(kept)
+            more = MARK.join((*notes, KEPT))
+            await self._put(kept, leads_to, described(Tagged(tag, resource.key.name, more)))
+            return
         body = {
             "floating_network_id": network.id,
             "port_id": leads_to,
-            "description": described(Tagged(tag, resource.key.name, by_id)),
+            "description": described(Tagged(tag, resource.key.name, MARK.join(notes))),
+            **({"floating_ip_address": shape.chosen} if shape.chosen else {}),
         }
-        await self._around.api.call(Service.NEUTRON, "POST", PATH, {"floatingip": body})
+        try:
+            await self._around.api.call(Service.NEUTRON, "POST", PATH, {"floatingip": body})
+        except ProviderError as error:
+            if not shape.chosen:
+                raise
+            raise ProviderError(
+                f"floating IP {shape.chosen}: {error}",
+                hint="A member of a project has one that is allocated to the project before "
+                "(`openstack floating ip list`), and may usually choose no other.",
+            ) from error
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """The port to which it leads; the address stays."""
@@ -82,16 +103,27 @@ class FloatingIpDriver:
 
     async def delete(self, observed: Observed) -> None:
         there = await self._own(observed.key, observed.tag)
-        if there is None:
+        if there is None or there.tagged is None:
             return
-        try:
-            await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
-        except Gone:
-            return
+        with suppress(Gone):
+            if KEPT in there.tagged.more.split(MARK):
+                await self._put(there, None, "")
+            else:
+                await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
 
     async def _lead(self, record: _FloatingIp, leads_to: str) -> None:
         body = {"floatingip": {"port_id": leads_to}}
         await self._around.api.call(Service.NEUTRON, "PUT", f"{PATH}/{record.id}", body)
+
+    async def _put(self, record: _FloatingIp, leads_to: str | None, description: str) -> None:
+        """Whose it is and where it leads, in one call."""
+        body = {"floatingip": {"port_id": leads_to, "description": description}}
+        await self._around.api.call(Service.NEUTRON, "PUT", f"{PATH}/{record.id}", body)
+
+    async def _with(self, address: str, network: str) -> _FloatingIp | None:
+        """That of the project which has an address of a network already."""
+        all_ = await self._all()
+        return next((e for e in all_ if (e.address, e.network) == (address, network)), None)
 
     async def _all(self) -> list[_FloatingIp]:
         """None in a cloud that has no floating IPs."""
@@ -121,6 +153,20 @@ class FloatingIpDriver:
         raise ProviderError(f"no port of the cluster has {shape.mac}", hint="Plan again.")
 
 
+def _refuse_used(record: _FloatingIp) -> None:
+    """Raises `NotOurs` for one that someone else uses."""
+    if record.port:
+        use = "leads to another port"
+    elif record.is_described:
+        use = "has a description, so someone else may have a use for it"
+    else:
+        return
+    raise NotOurs(
+        f"floating IP {record.address} {use}: it is left unchanged",
+        hint="Choose another `floating_address`, or leave it out.",
+    )
+
+
 def _record(record: Mapping[str, object]) -> _FloatingIp:
     return _FloatingIp(
         id=short(record["id"]),
@@ -128,6 +174,7 @@ def _record(record: Mapping[str, object]) -> _FloatingIp:
         address=short(record["floating_ip_address"]),
         port=short(record.get("port_id") or ""),
         tagged=of_description(record.get("description")),
+        is_described=bool(record.get("description")),
     )
 
 
