@@ -150,6 +150,10 @@ def test_what_a_cloud_cannot_do_is_refused_with_numbers(cloud: OwnCloud, rack: R
             "does not see `external_network` none",
         ),
         "external: rack": ("external: nowhere", "has no network nowhere that its project sees"),
+        "provision: {}": (
+            "provision: {provider: racks, vlan: 101}",
+            "its project may not see physical networks",
+        ),
         "flavors: [metal.tiny]": ("flavors: [none]", "has no flavor none"),
         "{name: b,": ("{count: 99,", "the quota of its project leaves"),
         "nics: [{network: external}, ": ("nics: [", "leads nowhere"),

@@ -103,6 +103,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(section, name): LABS for section in OF_LABS for name in section.model_fields},
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
+    (NetworkSection, "provider"): CLOUDS,
     (NicSection, "floating_ip"): CLOUDS,
     (NicSection, "floating_address"): CLOUDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},

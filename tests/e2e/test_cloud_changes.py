@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
@@ -81,6 +82,19 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             assert await plan(nic=chosen) == {"floating-ip": "replace"}
             (address,) = (each["floating_ip_address"] for each in cloud.floatingips.values())
             assert done.stdout.split()[-3:] == ["--", address, "true"]
+            vlan = text(cloud, nic=", floating_ip: external").replace(
+                "networks: {", "networks: {lan: {provider: racks, vlan: 101}, "
+            )
+            cloud.networks["n0"]["provider:network_type"] = "flat"  # an administrator sees that
+            file = rack.file(vlan + bmc)
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
+            for other_one in ("vlan: 102", "provider: more"):
+                old = other_one.partition(":")[0]
+                changed = re.sub(rf"{old}: \w+", other_one, vlan, count=1)
+                named = rack.file(changed + bmc, "changed.yaml")
+                found: Any = await asyncio.to_thread(rack.json, "plan", named)
+                steps = [(each["kind"], each["action"]) for each in found["steps"]]
+                assert steps == [("network", "replace")]
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
 from itertools import combinations
 
+from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.models import NetworkSection
 from nospoon.clusterfile.sections import Sections
@@ -43,17 +44,29 @@ def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     yield from _room_on_networks(sections, expansion)
 
 
+def _segment(path: Path, network: NetworkSection) -> Iterator[Complaint]:
+    """Its VLAN, and what that is of."""
+    existing = bool(network.physnet or network.bridge)
+    if network.provider and existing:
+        message = "expected a network of nospoon's or an existing one, got both"
+        yield Complaint((*path, "provider"), message, "Leave `physnet` and `bridge` out")
+    if network.provider and network.vlan is None:
+        message = "a network of a cloud's physical one needs a VLAN"
+        yield Complaint((*path, "provider"), message, "Write its id as `vlan`")
+    if network.vlan is not None and not existing and not network.provider:
+        message = "a VLAN needs a physnet or bridge, or in a cloud a provider"
+        yield Complaint((*path, "vlan"), message, "An isolated network needs none")
+    if network.vlan is not None and existing and network.switch is not Switch.OVS:
+        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
+        yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
+
+
 def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     path = ("networks", name)
     if network.physnet and network.bridge:
         yield Complaint((*path, "bridge"), "expected physnet or bridge, got both")
     existing = network.physnet or network.bridge
-    if network.vlan is not None and not existing:
-        message = "a VLAN needs a physnet or bridge"
-        yield Complaint((*path, "vlan"), message, "An isolated network needs none")
-    if network.vlan is not None and existing and network.switch is not Switch.OVS:
-        message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
-        yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
+    yield from _segment(path, network)
     if network.switch is Switch.OVS and not existing:
         message = "expected a physnet or bridge: nospoon makes Linux bridges only"
         yield Complaint((*path, "switch"), message, "Make the bridge with `ovs-vsctl add-br`")

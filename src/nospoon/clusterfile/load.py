@@ -270,6 +270,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             physnet=n.physnet,
             bridge=n.bridge,
             vlan=n.vlan,
+            provider=n.provider,
             mtu=n.mtu,
             nat=n.nat,
             host_ports=_host_ports(n),

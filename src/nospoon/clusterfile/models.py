@@ -139,7 +139,13 @@ class NetworkSection(Section):
     bridge: Text = Field("", description="Plug into this existing bridge on every host.")
     vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
         None,
-        description="VLAN id on the physical network (needs `switch: ovs`); default none.",
+        description="VLAN id on the physical network (needs `switch: ovs`, or in a cloud "
+        "`provider`); default none.",
+    )
+    provider: Annotated[Text, Field(max_length=255)] = Field(
+        "",
+        description="In a cloud: the physical network of Neutron's in which nospoon makes this "
+        "network, as its VLAN `vlan`. Needs the right to do so, which administrators have.",
     )
     mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
         1500, description="MTU in bytes; default 1500."

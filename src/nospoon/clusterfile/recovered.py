@@ -182,6 +182,8 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, ob
 def _network(link: Link, *, routed: bool) -> dict[str, object]:
     """`routed`: a router of a cloud leads out of it."""
     said: dict[str, object] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
+    if link.provider:
+        said |= {"provider": link.provider, "vlan": link.vlan}
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
         said["cidr"] = given[0] if len(given) == 1 else given

@@ -171,7 +171,8 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one.
+    """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one;
+    with `provider`, in a physical network of a cloud, as its `vlan`.
 
     `cidr` None, and no `cidr6` either: a free network is chosen when the plan is made. With both
     its machines have addresses of both kinds. `mtu` in bytes.
@@ -195,6 +196,7 @@ class Network:
     switch: Switch = Switch.BRIDGE
     overlay: Overlay | None = None
     virtual_ips: tuple[str, ...] = ()
+    provider: str = ""
 
     @property
     def addressed(self) -> bool:

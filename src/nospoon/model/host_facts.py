@@ -112,7 +112,7 @@ class HostFacts:
     `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
     may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
-    project.
+    project. `provider_networks`: its project may see in which physical networks networks are.
     """
 
     firmwares: frozenset[Firmware]
@@ -139,6 +139,7 @@ class HostFacts:
     own_networks: frozenset[str] = frozenset()
     external_networks: tuple[tuple[str, str], ...] = ()
     quota: Quota = Quota()
+    provider_networks: bool = False
     boot_ports: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod

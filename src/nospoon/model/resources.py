@@ -141,6 +141,8 @@ class Link:
     the host leads out of it by network address translation (RFC 3022); else it is isolated.
     `tunnel` leads to the same network on other hosts. `host_ports`: ports at the host's addresses
     that guests reach besides DHCP, TFTP and ICMP, and nothing else of the host; None: all of it.
+    `provider`: the physical network of a cloud in which it is the VLAN `vlan`; "" and None for one
+    that the cloud places.
     """
 
     bridge: str
@@ -150,6 +152,8 @@ class Link:
     tunnel: Tunnel | None = None
     address6: str = ""
     host_ports: tuple[int, ...] | None = None
+    provider: str = ""
+    vlan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,9 @@ class _Resolver:
         bridge = identity.bridge_name(self.id, network.name)
         key = Key(Kind.NETWORK, host.name, network.name)
         address = self._host_address(host, network) if network.nat else ""
-        yield Resource(key, Link(bridge, address, network.mtu, network.nat))
+        vlan = network.vlan if network.provider else None
+        link = Link(bridge, address, network.mtu, network.nat, provider=network.provider, vlan=vlan)
+        yield Resource(key, link)
         if network.nat:
             router = Router(bridge, self._external(host))
             yield Resource(Key(Kind.ROUTER, host.name, network.name), router, (key,))
@@ -468,7 +470,7 @@ class _Resolver:
             nic.model,
             port=port,
             switch=network.switch,
-            vlan=network.vlan,
+            vlan=None if network.provider else network.vlan,
             trunk=tuple(each for each in nic.trunk if each != network.vlan),
         )
 

@@ -137,7 +137,16 @@ def describe(shape: Shape) -> str:
             return size(shape.size) + (f" from {shape.image}" if shape.image else "")
         case Link():
             return " ".join(
-                filter(None, (f"bridge {shape.bridge}", shape.address, shape.address6, _nat(shape)))
+                filter(
+                    None,
+                    (
+                        f"bridge {shape.bridge}",
+                        _segment(shape),
+                        shape.address,
+                        shape.address6,
+                        _nat(shape),
+                    ),
+                )
             )
         case NetbootService():
             return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
@@ -196,6 +205,10 @@ def _enrolled(shape: Enrolled) -> str:
 
 def _setting(settings: Settings, name: str) -> str:
     return next((each.value.strip('"') for each in settings if each.name == name), "")
+
+
+def _segment(link: Link) -> str:
+    return f"VLAN {link.vlan} of {link.provider}" if link.provider else ""
 
 
 def _nat(link: Link) -> str:

@@ -151,6 +151,16 @@ def against_floating_ips(node: Node, cluster: Cluster, host: Host) -> Iterator[s
             )
 
 
+def against_trunks(node: Node, host: Host) -> Iterator[str]:
+    """Why NICs of a node get no tagged frames there."""
+    for network in dict.fromkeys(nic.network for nic in node.nics if nic.trunk):
+        if host.declares.has_ports:
+            yield (
+                f"network {network}: nospoon makes no trunks in a cloud. Give the node a NIC for "
+                "each VLAN, on a network with `provider` and `vlan` or on one of the cloud's."
+            )
+
+
 def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> Iterator[str]:
     """Why a place that plugs into another's bridges cannot: what it does by itself."""
     wanted = {nic.network for nic in node.nics}
@@ -171,6 +181,8 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
     if host.declares.has_ports:
         yield from _against_ports(network, host, facts)
         return
+    if network.provider:
+        yield f"host {host.name} is not a cloud. Write `physnet` in place of `provider` there."
     unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
     if not facts.managed_networks:
         if network.existing:
@@ -211,8 +223,17 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
         yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
     if network.nat:
         yield from _against_router(network, host, facts)
-    if network.vlan is not None:
-        yield f"host {host.name} is a cloud, whose administrator makes VLANs. Leave `vlan` out."
+    if network.vlan is not None and not network.provider:
+        yield (
+            f"host {host.name} is a cloud: name the physical network of the VLAN as `provider`, or "
+            "leave `vlan` out."
+        )
+    if network.provider and facts.networks and not facts.provider_networks:
+        yield (
+            f"host {host.name}: its project may not see physical networks, so it may make no VLAN "
+            f"in {network.provider}. Have its administrator make the network, and name it in "
+            "`physnets`."
+        )
     name = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
     if not network.existing or facts.networks is None:
         return

@@ -21,6 +21,7 @@ from nospoon.plan.placement.hosts import (
     against_images,
     against_networks,
     against_node,
+    against_trunks,
 )
 from nospoon.plan.words import size
 
@@ -238,6 +239,7 @@ class Rooms:
             yield "it is drained."
         yield from against_host(node, place.host)
         yield from against_floating_ips(node, self._cluster, place.host)
+        yield from against_trunks(node, place.host)
         yield from against_images(node, place.host, (each.host for each in self.places.values()))
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"

@@ -26,13 +26,23 @@ name (https://docs.openstack.org/api-ref/network/v2/#allowed-address-pairs).
 """
 MOST_PAIRS, LONGEST_PAIR = 64, 64
 """Pairs of a port that are looked at, and characters of each part."""
+Segment = tuple[str, int | None]
+KIND, PHYSICAL, VLAN = (
+    f"provider:{each}" for each in ("network_type", "physical_network", "segmentation_id")
+)
+"""Of a network, for those who may see them
+(https://docs.openstack.org/api-ref/network/v2/#provider-extended-attributes).
+"""
 AtHome = Callable[[UUID], bool]
 """Whether a machine is one of a node's that is on this host."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeutronNetwork:
-    """What is kept of a network. `tagged`: whose it is, None where nospoon did not make it."""
+    """What is kept of a network. `tagged`: whose it is, None where nospoon did not make it.
+    `segment`: the physical network and VLAN that it is, ("", None) for another kind; None where the
+    project may not see that.
+    """
 
     id: str
     name: str
@@ -41,6 +51,7 @@ class NeutronNetwork:
     mtu: str
     project: str
     tagged: Tagged | None
+    segment: Segment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +211,13 @@ def _network(record: Mapping[str, object]) -> NeutronNetwork:
         mtu=short(record.get("mtu", "")),
         project=short(record.get("project_id", "")),
         tagged=of_description(record.get("description")),
+        segment=_segment(record),
     )
+
+
+def _segment(record: Mapping[str, object]) -> Segment | None:
+    if KIND not in record:
+        return None
+    if record[KIND] != "vlan":
+        return "", None
+    return short(record[PHYSICAL]), int(short(record[VLAN]))

@@ -142,8 +142,10 @@ class OpenStackConnection:
         quota = await self._quota()
         own = await self._api.project()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
+        sees_places = False
         async for each in paced(await self._around.networks()):
             names |= {each.name, each.id}
+            sees_places |= each.segment is not None
             if each.project == own:
                 own_names |= {each.name, each.id}
             if each.is_external:
@@ -158,6 +160,7 @@ class OpenStackConnection:
             networks=frozenset(names),
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
+            provider_networks=sees_places,
         )
 
     async def _sizes(self) -> tuple[SizeOffered, ...]:

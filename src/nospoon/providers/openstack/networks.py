@@ -13,7 +13,14 @@ from uuid import UUID
 from nospoon.errors import Gone
 from nospoon.model.resources import Kind, Link, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, NeutronNetwork
+from nospoon.providers.openstack.around import (
+    KIND,
+    PHYSICAL,
+    VLAN,
+    Around,
+    NeutronNetwork,
+    Segment,
+)
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.tags import Tagged, described, short
 from nospoon.providers.openstack.understood import understood
@@ -23,6 +30,8 @@ USUAL_MTU = Link(bridge="").mtu
 """Of the file's networks that name none: they have what their cloud gives them."""
 
 
+NOWHERE: Segment = ("", None)
+PLACED = "placed"
 UNUSED = "192.0.2.0/24"
 """Range of the subnet that no port has an address of (TEST-NET-1, RFC 5737)."""
 
@@ -53,7 +62,7 @@ class NetworkDriver:
             await self._update(there[0].id, resource, tag)
             await self._arrange(there[0].id, shape)
             return
-        body = {"name": shape.bridge, **_said(resource, tag)}
+        body = {"name": shape.bridge, **_said(resource, tag), **_place(shape)}
         made = await self._around.api.call(
             Service.NEUTRON, "POST", "/networks", {"network": body}, read=_id
         )
@@ -129,22 +138,35 @@ def range_of(link: Link) -> str:
 
 
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
-    """Noted with the tag: an MTU of the file's, and the address of its router."""
+    """Noted with the tag: an MTU of the file's, the address of its router, and whether the file
+    says in which physical network it is.
+    """
     link = _link(resource)
     mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
-    more = f"{mtu},{link.address}" if link.nat else mtu
+    notes = (mtu, link.address if link.nat else "", PLACED if link.provider else "")
+    more = ",".join(notes).rstrip(",")
     tagged = Tagged(tag, resource.key.name, more)
     return {"description": described(tagged)} | ({"mtu": link.mtu} if mtu else {})
 
 
 def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
-    mtu, _, address = tagged.more.partition(",")
+    mtu, address, placed, *_ = (*tagged.more.split(","), "", "")
+    provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
     return Link(
         bridge=record.name,
         mtu=int(record.mtu) if mtu else USUAL_MTU,
         address=address,
         nat=bool(address),
+        provider=provider,
+        vlan=vlan,
     )
+
+
+def _place(link: Link) -> dict[str, object]:
+    """Which VLAN it is, for who may say so."""
+    if not link.provider:
+        return {}
+    return {KIND: "vlan", PHYSICAL: link.provider, VLAN: link.vlan}
 
 
 def _id(answer: Mapping[str, Ref]) -> str:

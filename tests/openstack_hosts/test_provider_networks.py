@@ -1,0 +1,155 @@
+"""Networks that are VLANs of a cloud's physical networks, for who may make them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+import yaml
+
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.recovered import cluster_file
+from nospoon.errors import ProviderError, SpecError
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.refuse import reasons_against
+from nospoon.plan.words import describe
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.fake_cloud import FakeCloud
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+TAG = OwnerTag("kit", UUID(int=7))
+KEY = Key(Kind.NETWORK, "cloud", "lan")
+WANTED = Resource(KEY, Link("ns-lan", provider="racks", vlan=101))
+CLOUD = """
+hosts:
+  here:
+    openstack: {cloud: {name: c, auth: {auth_url: "http://192.0.2.1/v3", username: u, password: p}},
+      boot_address: 192.0.2.9}
+    physnets: {lab: rack}
+"""
+FACTS = HostFacts(
+    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    networks=frozenset({"rack"}), own_networks=frozenset({"rack"}),
+)  # fmt: skip
+
+
+async def only(connection: OpenStackConnection) -> Observed:
+    (seen,) = await connection.drivers[Kind.NETWORK].observe(None)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        WANTED.shape,
+        Link("ns-lan", mtu=9000, provider="racks", vlan=101),
+        Link("ns-lan", "10.1.0.1/24", nat=True, provider="racks", vlan=101),
+        Link("ns-lan", "10.1.0.1/24", mtu=9000, nat=True),
+    ],
+)
+async def test_a_network_is_the_vlan_that_the_file_says(
+    cloud: FakeCloud, connection: OpenStackConnection, link: Link
+) -> None:
+    driver = connection.drivers[Kind.NETWORK]
+    for _ in range(2):
+        await driver.create(replace(WANTED, shape=link), TAG)
+    made = cloud.networks[next(each for each in cloud.networks if each != "n0")]
+    placed = {name: value for name, value in made.items() if name.startswith("provider:")}
+    assert placed == (
+        {
+            "provider:network_type": "vlan", "provider:physical_network": "racks",
+            "provider:segmentation_id": 101,
+        }
+        if link.provider
+        else {}
+    )  # fmt: skip
+    assert (await only(connection)).shape == link
+    await driver.change(await only(connection), replace(WANTED, shape=link), TAG)
+    assert (await only(connection)).shape == link
+    await driver.delete(await only(connection))
+    assert set(cloud.networks) == {"n0"}
+
+
+async def test_a_vlan_that_the_cloud_chose_is_no_part_of_a_networks_shape(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Projects' own networks are VLANs in some clouds, as administrators see."""
+    plain = replace(WANTED, shape=Link("ns-lan"))
+    await connection.drivers[Kind.NETWORK].create(plain, TAG)
+    (made,) = (each for each in cloud.networks.values() if each["id"] != "n0")
+    made |= {
+        "provider:network_type": "vlan", "provider:physical_network": "default",
+        "provider:segmentation_id": 7,
+    }  # fmt: skip
+    assert (await only(connection)).shape == plain.shape
+    assert (await connection.survey("", ())).provider_networks
+
+
+async def test_a_cloud_that_refuses_says_why(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    assert not (await connection.survey("", ())).provider_networks
+    cloud.fail("POST .*/networks", 403)
+    with pytest.raises(ProviderError, match="a fault of the test"):
+        await connection.drivers[Kind.NETWORK].create(WANTED, TAG)
+
+
+def test_it_is_described_and_in_a_recovered_file() -> None:
+    assert describe(WANTED.shape) == "bridge ns-lan VLAN 101 of racks"
+    text = cluster_file("dev", TAG.cluster, (), [Observed(KEY, WANTED.shape, TAG)], lambda _: {})
+    assert yaml.safe_load(text)["networks"] == {"lan": {"provider": "racks", "vlan": 101}}
+
+
+VLAN = "networks: {ext: {physnet: lab}, lan: {provider: racks, vlan: 101}}\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "networks", "nic", "said"),
+    [
+        (CLOUD, VLAN, "lan", "its project may not see physical networks"),
+        ("hosts: {here: simulated}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
+        ("hosts: {here: {}}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
+        (
+            CLOUD,
+            "networks: {ext: {physnet: lab}, lan: {physnet: lab, vlan: 101, switch: ovs}}\n",
+            "lan",
+            "name the physical network of the VLAN as `provider`",
+        ),
+        (
+            CLOUD,
+            "networks: {ext: {physnet: lab}, lan: {physnet: lab, switch: ovs}}\n",
+            "{network: lan, trunk: [101]}",
+            "network lan: nospoon makes no trunks in a cloud. Give the node a NIC for each VLAN",
+        ),
+    ],
+)
+def test_what_a_host_cannot_do_is_refused(hosts: str, networks: str, nic: str, said: str) -> None:
+    if hosts != CLOUD:
+        networks = networks.replace("ext: {physnet: lab}, ", "")
+    nics = f"[ext, {nic}]" if hosts == CLOUD else f"[{nic}]"
+    cluster = load(f"cluster: dev\n{hosts}{networks}nodes: [{{nics: {nics}}}]\n", file="x")
+    facts = {"here": FACTS}
+    placed, refused = allocate(cluster, Allocations(), Occupied(), facts=facts)
+    told = [*refused, *reasons_against(cluster, UUID(int=1), placed, facts)]
+    assert any(said in each for each in told), told
+    allowed = {"here": replace(FACTS, provider_networks=True)}
+    if "see physical" in said:
+        placed, refused = allocate(cluster, Allocations(), Occupied(), facts=allowed)
+        assert not [*refused, *reasons_against(cluster, UUID(int=1), placed, allowed)]
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ("{provider: racks}", "needs a VLAN"),
+        ("{provider: racks, vlan: 5, physnet: lab}", "got both"),
+        ("{vlan: 5}", "in a cloud a provider"),
+    ],
+)
+def test_half_of_it_is_refused_with_its_line(network: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        load(f"cluster: dev\n{CLOUD}networks: {{lan: {network}}}\nnodes: []\n", file="x")
