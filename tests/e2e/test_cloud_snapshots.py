@@ -59,6 +59,7 @@ def _kept(rack: Rack, cloud: FakeCloud) -> None:
     assert (row["state"], row["nodes"], row["on"]) == ("complete", 2, 1)
     both = {each["name"]: each["id"] for each in cloud.images.values() if "image_type" in each}
     assert set(both) == {"nospoon-kept-a-first", "nospoon-kept-b-first"}
+    _next_one(rack, cloud, both)
     rack.power("kept/b", "on")
     rack.run("snapshot", "restore", "--yes", "kept", "first")
     states = {each["name"]: (each["status"], each["image"]) for each in cloud.servers.values()}
@@ -90,6 +91,37 @@ def _kept(rack: Rack, cloud: FakeCloud) -> None:
     assert "power it on first" in refused
     rack.run("down", "--yes", "kept")
     assert not cloud.images
+
+
+def _next_one(rack: Rack, cloud: FakeCloud, roots: dict[str, str]) -> None:
+    """A rack that starts from what was kept of the first one, and then needs it no more."""
+    bmc = rack.bmc()
+
+    def next_file(*names: str, image: str = "snapshot:kept/first") -> str:
+        nodes = (vm(name).replace("cloud.raw", f"'{image}'") for name in names)
+        text = Path(file(rack, cloud, bmc, *nodes)).read_text()
+        return rack.file(text.replace("cluster: kept", "cluster: next"), "next.yaml")
+
+    rack.run("up", "--yes", next_file("a", "b"))
+    made = {each["name"]: each for each in cloud.requested if each["name"].startswith("next-")}
+    assert {name: each["imageRef"] for name, each in made.items()} == {
+        "next-a": roots["nospoon-kept-a-first"], "next-b": roots["nospoon-kept-b-first"],
+    }  # fmt: skip
+    assert "Nothing to do" in rack.run("plan", next_file("a", "b")).stdout
+    refused = rack.run("plan", next_file("a", "b", "c"), status=1).stderr
+    assert "node c: snapshot first of cluster kept has no root of a node of this name" in refused
+    gone = rack.run("plan", next_file("a", "b", image="snapshot:kept/other"), status=1).stderr
+    assert "node a: snapshot other of cluster kept has no root" in gone
+    rack.run("snapshot", "create", "next", "first")
+    rack.run("snapshot", "create", "kept", "another")
+    rack.run("up", "--yes", next_file("a", image="snapshot:kept/another"))
+    rack.run("snapshot", "delete", "kept", "another")
+    assert (
+        "Nothing to do" in rack.run("plan", next_file("a", image="snapshot:kept/another")).stdout
+    ), "a node that is there needs its snapshot no more"
+    rack.run("down", "--yes", "next")
+    there = {each["id"] for each in cloud.images.values() if "image_type" in each}
+    assert there == set(roots.values())
 
 
 def power(rack: Rack, node: str) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.openstack_hosts.test_roots import MAC, ONE, OTHER, image, open_seed, server
 
-from nospoon.errors import Gone, ProviderError
+from nospoon.clusterfile.load import load
+from nospoon.errors import Gone, ProviderError, SpecError
 from nospoon.model.boot import BootPlan
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.images import KeptIn
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
@@ -24,7 +28,11 @@ from nospoon.model.resources import (
     Port,
     Resource,
 )
-from nospoon.plan.roots import with_kept_roots
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.identity import node_uuid
+from nospoon.plan.order.steps import Action, Step
+from nospoon.plan.refuse import reasons_against
+from nospoon.plan.roots import against_lost_roots, with_kept_roots
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.snapshots import ServerSnapshots
 from nospoon.testing.fake_cloud import FakeCloud, connected
@@ -161,3 +169,62 @@ async def test_what_is_kept_goes_with_its_node_and_images_of_others_stay(
     assert await driver.observe(None) == []
     assert "theirs" in cloud.images
     assert len(cloud.images) == 2
+
+
+async def test_a_server_starts_from_a_root_that_its_own_user_kept(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    states, uuid = await make(connection, vm()), shape_of(vm()).uuid
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    await states.create(uuid, "first")
+    facts = await connection.survey("", ())
+    kept = KeptIn("one", "first", "v")
+    assert facts.kept == {kept: Firmware.UEFI}
+    assert KeptIn.of(str(kept)) == kept
+    root = MachineDisk(str(kept), "virtio", "", size=1 << 30)
+    shape = replace(shape_of(vm()), uuid=node_uuid(OTHER.cluster, "v"), disks=(root,), nics=())
+    other = replace(vm(), shape=shape)
+    with pytest.raises(Gone, match="your cluster one has no snapshot first with a node v"):
+        await connection.drivers[Kind.MACHINE].create(other, replace(OTHER, uid=1000))
+    await connection.drivers[Kind.MACHINE].create(other, OTHER)
+    assert cloud.requested[-1]["imageRef"] == list(cloud.images)[-1]
+    (seen,) = await connection.machine_driver.observe(OTHER.cluster)
+    assert seen.shape == other.shape
+    step = Step(Action.CREATE, other.key, "missing", desired=other)
+    assert against_lost_roots([step], {"cloud": facts}) == []
+    (lost,) = against_lost_roots([step], {"cloud": replace(facts, kept={})})
+    assert "node v: snapshot first of cluster one has no root of a node of this name" in lost
+    bios = replace(facts, kept={kept: Firmware.BIOS})
+    (wrong,) = against_lost_roots([step], {"cloud": bios})
+    assert "has a root for firmware bios. Write `firmware: bios`" in wrong
+    there = replace(step, action=Action.CHANGE)
+    assert against_lost_roots([there], {"cloud": replace(facts, kept={})}) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("{kind: vm, image: 'snapshot:a/b'}", "needs a size, at least that which was kept"),
+        (
+            "{kind: vm, disks: [{image: 'snapshot:a', size: 1GiB}]}",
+            "expected snapshot:CLUSTER/NAME",
+        ),
+        ("{disks: [{image: 'snapshot:a/b', size: 1GiB}]}", "only roots of VMs start from a"),
+        (
+            "{kind: vm, disks: [{image: x.raw}, {image: 'snapshot:a/b', size: 1GiB}]}",
+            "disk 1 of 'node-0': only roots of VMs start from a",
+        ),
+    ],
+)
+def test_what_starts_from_no_snapshot_is_refused_with_its_line(node: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        load(f"cluster: c\nhosts: {{h: simulated}}\nnodes: [{node}]\n", file="x")
+
+
+def test_other_hosts_than_clouds_start_nothing_from_snapshots() -> None:
+    node = "{kind: vm, disks: [{image: 'snapshot:a/b', size: 1GiB}]}"
+    cluster = load(f"cluster: c\nhosts: {{h: simulated}}\nnodes: [{node}]\n", file="x")
+    facts = {"h": HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)}
+    placed, refused = allocate(cluster, Allocations(), Occupied(), facts=facts)
+    told = [*refused, *reasons_against(cluster, UUID(int=1), placed, facts)]
+    assert any("VMs start from snapshots in clouds alone" in each for each in told), told

@@ -35,7 +35,8 @@ class DiskSection(Section):
     image: Text = Field(
         "",
         description="Image to start from: a path beside the file, a URL, or `store:NAME`, one that "
-        "`nospoon image load` loaded.",
+        "`nospoon image load` loaded. The root of a VM in a cloud may start from a snapshot: "
+        "`snapshot:CLUSTER/NAME`.",
     )
     checksum: Checksum = Field(
         "",

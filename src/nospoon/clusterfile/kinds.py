@@ -13,6 +13,7 @@ from nospoon.clusterfile.hardware import DiskSection, HardwareSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cluster import Firmware
+from nospoon.model.images import KEPT, kept_in
 from nospoon.model.lab import Disks
 from nospoon.model.node_kind import NodeKind
 
@@ -82,6 +83,7 @@ def kinds(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             found |= dict.fromkeys(_unsuitable(path, layer, kind))
     yield from found
     yield from _without_root(expansion)
+    yield from _kept_roots(expansion)
     for name, lab in sections.labs.items():
         for number, flavor_name in enumerate(lab.flavors):
             known = sections.flavors.get(flavor_name)
@@ -190,6 +192,27 @@ def _without_root(expansion: Expansion) -> Iterator[Complaint]:
             seen.add(group)
             message = f"expected an image for {node.name!r}, which is of kind {node.kind}"
             yield Complaint(("nodes", group), message, "Write `image: PATH` or `image: URL`")
+
+
+def _kept_roots(expansion: Expansion) -> Iterator[Complaint]:
+    """Disks that start from a snapshot; a group's once."""
+    seen: set[int] = set()
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        for index, disk in enumerate(node.disks if group not in seen else ()):
+            if not disk.image.startswith(KEPT):
+                continue
+            seen.add(group)
+            hint = ""
+            if index or node.kind is not NodeKind.VM:
+                message = f"disk {index} of {node.name!r}: only roots of VMs start from a snapshot"
+            elif kept_in(disk.image) is None:
+                message = f"expected snapshot:CLUSTER/NAME, got {disk.image[:80]!r}"
+            elif not disk.size:
+                message = f"the root of {node.name!r} needs a size, at least that which was kept"
+                hint = "Write `disks: [{image: …, size: 10GiB}]`"
+            else:
+                continue
+            yield Complaint(("nodes", group), message, hint)
 
 
 def schema_of(kind: NodeKind) -> dict[str, object]:

@@ -15,7 +15,7 @@ from nospoon.clusterfile.fields import MAX_SHOWN, wrong_in_url
 from nospoon.clusterfile.hosts import place_named, places_of
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
-from nospoon.model.images import LOADED
+from nospoon.model.images import KEPT, LOADED
 
 LocalFile = Callable[[str], str]
 """Why a file beside the cluster file cannot be read, "" when it can."""
@@ -69,6 +69,7 @@ def missing_files(sections: Sections, local_file: LocalFile) -> Iterator[Complai
         (path, name)
         for path, name in fetched
         if not (SCHEME.match(name) or (path[-1] == "image" and name.startswith(LOADED)))
+        if path[0] == "labs" or path[-1] != "image" or not name.startswith(KEPT)
     )
     for path, name in (*local, *_pair(sections.raw)):
         if name in seen:

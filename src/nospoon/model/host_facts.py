@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.images import KeptIn
 from nospoon.model.resources import ExistingVolume, Machine, OwnerTag
 
 
@@ -113,6 +114,7 @@ class HostFacts:
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
     may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
     project. `provider_networks`: its project may see in which physical networks networks are.
+    `kept`: the roots of snapshots there, and the firmware that starts them.
     """
 
     firmwares: frozenset[Firmware]
@@ -140,6 +142,7 @@ class HostFacts:
     external_networks: tuple[tuple[str, str], ...] = ()
     quota: Quota = Quota()
     provider_networks: bool = False
+    kept: Mapping[KeptIn, Firmware] = field(default_factory=dict)
     boot_ports: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod

@@ -11,6 +11,11 @@ from nospoon.model.node_kind import NodeKind
 
 LOADED = "store:"
 """Begins the name of a loaded image in a cluster file; a file of that name is ./store:NAME."""
+KEPT = "snapshot:"
+"""Begins what a VM starts from in place of an image: `snapshot:CLUSTER/NAME`, of which a node has
+the root that the node of its name had.
+"""
+_KEPT = re.compile(r"snapshot:([a-z0-9-]+)/([a-z0-9-]+)\Z")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 
 
@@ -52,3 +57,28 @@ class LoadedImage:
 def loaded_name(image: str) -> str:
     """The name of the loaded image that a cluster file means; "" for a path or URL."""
     return image.removeprefix(LOADED) if image.startswith(LOADED) else ""
+
+
+def kept_in(image: str) -> tuple[str, str] | None:
+    """The cluster and the snapshot from which an image of a cluster file is; None for another."""
+    found = _KEPT.match(image)
+    return (found[1], found[2]) if found else None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeptIn:
+    """Whose root a snapshot keeps."""
+
+    cluster: str
+    snapshot: str
+    node: str
+
+    def __str__(self) -> str:
+        """As the disk of a machine is called that starts from it."""
+        return f"{KEPT}{self.cluster}:{self.snapshot}:{self.node}"
+
+    @classmethod
+    def of(cls, volume: str) -> KeptIn | None:
+        """By the name of a disk; None for another one."""
+        parts = volume.removeprefix(KEPT).split(":")
+        return cls(*parts) if volume.startswith(KEPT) and len(parts) == 3 else None

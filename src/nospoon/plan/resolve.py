@@ -22,7 +22,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.model.connections import BootMethod
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.images import HypervisorType
+from nospoon.model.images import HypervisorType, KeptIn, kept_in
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
@@ -160,7 +160,12 @@ class _Resolver:
         return (n for n in self.cluster.nodes if self.allocations.hosts[n.name] == host)
 
     def _images(self, host: str) -> Iterator[Resource]:
-        named = {disk.source for node in self._nodes_on(host) for disk in node.disks if disk.image}
+        named = {
+            disk.source
+            for node in self._nodes_on(host)
+            for disk in node.disks
+            if disk.image and kept_in(disk.image) is None
+        }
         for image in sorted({self.around.images[name].sha256: name for name in named}.values()):
             facts = self.around.images[image]
             shape = Image(self.pool, facts.sha256, facts.format, facts.virtual_size)
@@ -168,7 +173,11 @@ class _Resolver:
 
     def _roots(self, host: Host) -> Iterator[Resource]:
         """Images of which a cloud makes roots: for each firmware and machine type another one."""
-        vms = (node for node in self._nodes_on(host.name) if node.kind is NodeKind.VM)
+        vms = (
+            node
+            for node in self._nodes_on(host.name)
+            if node.kind is NodeKind.VM and kept_in(node.disks[0].image) is None
+        )
         made: dict[Key, Resource] = {}
         for node in vms:
             key = self._root_key(node, host.name)
@@ -322,7 +331,11 @@ class _Resolver:
         needs = [each.key for each in (*volumes, *ports)]
         if _has_image(node, host):
             needs.append(boot_image(host.name, node.firmware))
-        elif host.declares.has_boot_image and node.kind is NodeKind.VM:
+        elif (
+            host.declares.has_boot_image
+            and node.kind is NodeKind.VM
+            and kept_in(node.disks[0].image) is None
+        ):
             needs.append(self._root_key(node, host.name))
         if host.declares.has_pools and not volumes:
             needs.append(self._pool_key(host.name))
@@ -452,7 +465,8 @@ class _Resolver:
         disk, name = node.disks[index], f"{node.name}-{index}"
         if not host.declares.has_pools:
             if index == 0 and node.kind is NodeKind.VM:
-                root = self._root_key(node, host.name).name
+                kept, key = kept_in(disk.image), self._root_key
+                root = str(KeptIn(*kept, node.name)) if kept else key(node, host.name).name
                 return MachineDisk(root, disk.bus, serial="", size=disk.size)
             # SeaBIOS boots no virtio disk that is not in the boot order, and Nova puts none there
             bus = "sata" if node.firmware is Firmware.BIOS else disk.bus

@@ -17,9 +17,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nospoon.model.cluster import Node
+from nospoon.model.host_facts import HostFacts
+from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Image, KeptRoot, Key, Kind, Machine, Observed, Resource, Volume
 from nospoon.plan.order.kinds import whose
+from nospoon.plan.order.steps import Action, Step
 
 STRIDE = 1000
 
@@ -76,6 +79,33 @@ def with_kept_roots(
         if (machine := Key(Kind.MACHINE, each.key.host, each.shape.node)) in desired
     }
     return {**desired, **kept} if kept else desired
+
+
+def against_lost_roots(steps: Iterable[Step], facts: Mapping[str, HostFacts]) -> list[str]:
+    """Why servers that are to be made cannot start from snapshots. One that is there needs its
+    snapshot no more.
+    """
+    found = list[str]()
+    for step in steps:
+        made = step.desired.shape if step.desired is not None else None
+        is_made = step.action in {Action.CREATE, Action.REPLACE}
+        if not (is_made and isinstance(made, Machine) and made.disks):
+            continue
+        kept, host = KeptIn.of(made.disks[0].volume), facts.get(step.key.host)
+        if kept is None or host is None:
+            continue
+        what = f"node {kept.node}: snapshot {kept.snapshot} of cluster {kept.cluster}"
+        if kept not in host.kept:
+            found.append(
+                f"{what} has no root of a node of this name on host {step.key.host}. "
+                f"`nospoon snapshot list {kept.cluster}` shows its snapshots."
+            )
+        elif host.kept[kept] is not made.firmware:
+            found.append(
+                f"{what} has a root for firmware {host.kept[kept]}. Write `firmware: "
+                f"{host.kept[kept]}`."
+            )
+    return found
 
 
 def among(returns: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:

@@ -248,7 +248,8 @@ class FakeCloud:
         asked = [each for each in disks if each["destination_type"] == "volume"]
         if any(each.get("volume_type") not in (None, *self.volume_types) for each in asked):
             return JSONResponse({"badRequest": {"message": "no such volume type"}}, 400)
-        ports = [each["port"] for each in body["networks"]]
+        networks = body["networks"]
+        ports = [] if networks == "none" else [each["port"] for each in networks]
         taken = [p for p in ports if self.ports.get(p, {"device_id": "gone"})["device_id"]]
         if taken:
             return JSONResponse({"conflictingRequest": {"message": f"port {taken[0]} in use"}}, 409)

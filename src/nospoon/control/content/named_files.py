@@ -18,7 +18,7 @@ from nospoon.control.content.images import image_facts, root_facts
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
-from nospoon.model.images import LoadedImage, loaded_name
+from nospoon.model.images import KEPT, LoadedImage, loaded_name
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId
 from nospoon.plan.image_types import wrong_kinds
@@ -181,7 +181,7 @@ def _images_of(cluster: Cluster) -> _Images:
         for node in cluster.nodes
         if node.kind is not NodeKind.CONTAINER
         for disk in node.disks
-        if disk.image
+        if disk.image and not disk.image.startswith(KEPT)
     }
     containers = (node for node in cluster.nodes if node.kind is NodeKind.CONTAINER)
     roots = {disk.source for node in containers for disk in node.disks if disk.image}

@@ -81,7 +81,7 @@ from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolve import Surroundings, resolve
-from nospoon.plan.roots import among, with_kept_roots, with_roots
+from nospoon.plan.roots import against_lost_roots, among, with_kept_roots, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
@@ -403,7 +403,12 @@ class Planner:
             coming,
             [host for host in cluster.hosts if host.name in machines],
         )
-        return [*found, *against_boot_servers(plan.steps, seen.surveyed.facts)]
+        facts = seen.surveyed.facts
+        return [
+            *found,
+            *against_boot_servers(plan.steps, facts),
+            *against_lost_roots(plan.steps, facts),
+        ]
 
     async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
         """The file of before; None for one of an earlier version, which alone understood it."""

@@ -17,6 +17,7 @@ from nospoon.model.cluster import (
     Switch,
 )
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.images import KEPT
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import ExistingVolume
 from nospoon.plan.identity import made_for_a_cluster
@@ -84,6 +85,8 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
         yield why
     if facts.sizes is not None:
         yield from _against_server(node)
+    elif any(disk.image.startswith(KEPT) for disk in node.disks):
+        yield "VMs start from snapshots in clouds alone. Name another `image`."
     if facts.memory and node.memory > facts.memory:
         have = facts.memory >> 20 << 20
         yield f"wants {size(node.memory)} of memory, the host has {size(have)}."

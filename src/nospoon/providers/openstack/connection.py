@@ -36,7 +36,7 @@ from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor, VolumeType
-from nospoon.providers.openstack.snapshots import KeptRootDriver
+from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.runtime.paced import paced
@@ -161,6 +161,7 @@ class OpenStackConnection:
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
             provider_networks=sees_places,
+            kept=await SnapshotImages(self._around).roots(),
         )
 
     async def _sizes(self) -> tuple[SizeOffered, ...]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
-from uuid import UUID
 
 from nospoon.errors import ProviderError
+from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, MachineDisk
+from nospoon.model.resources import Machine, MachineDisk, OwnerTag
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import BootImageDriver
 from nospoon.providers.openstack.roots import RootImageDriver
+from nospoon.providers.openstack.snapshots import SnapshotImages
 
 GIB = 1 << 30
 MOST_USER_DATA = 65535
@@ -31,22 +32,26 @@ class MadeOf:
     roots: RootImageDriver
     open_seed: OpenSeed
 
-    async def of(self, shape: Machine, cluster: UUID) -> dict[str, object]:
+    async def of(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """What a call that makes a server says of that. Raises `ProviderError`."""
         if shape.kind is NodeKind.VM:
-            return await self._of_image(shape, cluster)
-        image = await self.boot_images.id_for(shape.firmware, cluster)
+            return await self._of_image(shape, tag)
+        image = await self.boot_images.id_for(shape.firmware, tag.cluster)
         return {
             "imageRef": image,
             "block_device_mapping_v2": [_root(image), *map(self._blank, shape.disks)],
         }
 
-    async def _of_image(self, shape: Machine, cluster: UUID) -> dict[str, object]:
+    async def _of_image(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """Its user data is on a config drive, as a cloud may have no metadata service on a network
         (https://docs.openstack.org/nova/latest/user/metadata.html).
         """
         root, *others = shape.disks
-        image = await self.roots.id_of(root.volume, cluster)
+        kept = KeptIn.of(root.volume)
+        if kept is None:
+            image = await self.roots.id_of(root.volume, tag.cluster)
+        else:
+            image = await SnapshotImages(self.around).id_of(kept, tag.uid)
         is_volume = self.around.cloud.has_volumes
         disk = {**_root(image), "disk_bus": root.bus, "device_type": "disk"}
         made: dict[str, object] = {

@@ -192,7 +192,7 @@ class ServerDriver:
         ports = [await self._port(resource, nic.mac, tag) for nic in shape.nics]
         server = {
             "name": f"{tag.name}-{resource.key.name}",
-            **await self._made_of.of(shape, tag.cluster),
+            **await self._made_of.of(shape, tag),
             "flavorRef": await self._flavor(shape.flavor),
             "networks": [{"port": each.id} for each in ports] or "none",
             "metadata": metadata(resource.key.name, shape, tag),

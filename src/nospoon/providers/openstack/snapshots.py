@@ -17,13 +17,15 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from nospoon.errors import Gone, ProviderError
+from nospoon.model.cluster import Firmware
+from nospoon.model.images import KeptIn
 from nospoon.model.machine import KeptState, PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import KeptRoot, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.actions import PAUSED, POWER, STARTED_BY, Actions
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
-from nospoon.providers.openstack.images import READY
+from nospoon.providers.openstack.images import FIRMWARES, READY
 from nospoon.providers.openstack.roster import Server
 from nospoon.providers.openstack.tags import (
     PREFIX,
@@ -40,6 +42,8 @@ from nospoon.runtime.paced import paced
 NAME, MACHINE, NODE, ON, ROOT, CALLED = (
     f"{PREFIX}{each}" for each in ("snapshot", "machine", "node", "on", "root", "called")
 )
+FIRMWARE = "hw_firmware_type"
+BY_NAME = {name: firmware for firmware, name in FIRMWARES.items()}
 DEPLOYMENT, TOKEN = f"{PREFIX}deployment", f"{PREFIX}token"
 YES, NO = "yes", "no"
 Rebuilding = Callable[[UUID], AbstractAsyncContextManager[None]]
@@ -57,9 +61,18 @@ class _Kept:
     shape: KeptRoot
     state: KeptState
     tagged: Tagged
+    firmware: Firmware
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status == READY
+
+    @property
+    def root(self) -> KeptIn:
+        return KeptIn(self.tagged.tag.name, self.shape.snapshot, self.shape.node)
 
 
-class _Images:
+class SnapshotImages:
     """Images of servers that nospoon made."""
 
     def __init__(self, around: Around) -> None:
@@ -74,6 +87,21 @@ class _Images:
     async def of(self, machine: UUID, name: str) -> list[_Kept]:
         return await self.all(**{MACHINE: str(machine), NAME: name})
 
+    async def roots(self) -> dict[KeptIn, Firmware]:
+        """Those from which servers may start, and the firmware that starts them."""
+        return {each.root: each.firmware async for each in paced(await self.all()) if each.is_ready}
+
+    async def id_of(self, root: KeptIn, uid: int | None) -> str:
+        """Of one of a user's clusters. Raises `Gone`."""
+        for each in await self.all(**{NAME: root.snapshot, NODE: root.node}):
+            if each.is_ready and each.root == root and each.tagged.tag.uid == uid:
+                return each.id
+        raise Gone(
+            f"your cluster {root.cluster} has no snapshot {root.snapshot} with a node {root.node} "
+            f"in cloud {self.around.api.name}",
+            hint="Plan again.",
+        )
+
     async def delete(self, images: Sequence[_Kept]) -> None:
         for each in images:
             with suppress(Gone):
@@ -86,7 +114,7 @@ class ServerSnapshots:
 
     def __init__(self, around: Around, actions: Actions, rebuilding: Rebuilding) -> None:
         self._around, self._actions, self._rebuilding = around, actions, rebuilding
-        self._images = _Images(around)
+        self._images = SnapshotImages(around)
 
     async def refusal(self, machine: UUID) -> str:
         server = await self._actions.must(machine)
@@ -179,7 +207,7 @@ class KeptRootDriver:
     kind = Kind.SNAPSHOT
 
     def __init__(self, around: Around) -> None:
-        self._around, self._images = around, _Images(around)
+        self._around, self._images = around, SnapshotImages(around)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         only = {} if cluster is None else {f"{PREFIX}cluster": str(cluster)}
@@ -223,7 +251,7 @@ def _image_of(server: Server, name: str, token: str) -> dict[str, object]:
 
 def _read(record: Mapping[str, object]) -> _Kept | None:
     """None for an image of another kind, and one that others made."""
-    found = kept_properties(record, "id", "status", "name", "created_at")
+    found = kept_properties(record, "id", "status", "name", "created_at", FIRMWARE)
     tagged = of_properties(found)
     if tagged is None or not is_of_server(record) or found.get(CALLED) != found.get("name"):
         return None
@@ -236,6 +264,7 @@ def _read(record: Mapping[str, object]) -> _Kept | None:
             shape=KeptRoot(found[NODE], found[NAME], found[ROOT]),
             state=KeptState(at, on=found[ON] == YES),
             tagged=tagged,
+            firmware=BY_NAME[found[FIRMWARE]],
         )
     except (KeyError, ValueError):
         return None
