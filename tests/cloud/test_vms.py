@@ -76,7 +76,6 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     assert member.compute.get_server(server).status == "ACTIVE"
     until(has_booted)
     assert "Nothing to do" in rack.run("plan", shelving).stdout
-    power("off")
     rack.run("down", name, "--yes")
     member.image.delete_image(theirs.id)
     assert everything(member) == before
