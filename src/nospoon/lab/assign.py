@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nospoon.lab.work import Options, Size
 from nospoon.model.lab import Limits, Prefer
@@ -24,12 +24,7 @@ class Free:
         return cls(limits.machines or ENDLESS, limits.cpus or ENDLESS, limits.memory or ENDLESS)
 
     def without(self, size: Size) -> Free:
-        return replace(
-            self,
-            machines=self.machines - 1,
-            cpus=self.cpus - size.cpus,
-            memory=self.memory - size.memory,
-        )
+        return Free(self.machines - 1, self.cpus - size.cpus, self.memory - size.memory)
 
     def plus(self, size: Size) -> Free:
         return Free(self.machines + 1, self.cpus + size.cpus, self.memory + size.memory)

@@ -49,12 +49,14 @@ class Held:
 
 def wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
     """What its recipes may have in a lab, but those that were released before they had one."""
-    return [_within(lab, run.options.get(key, Options())) for run in found.runs if not run.over]
-
-
-def _within(lab: Lab, options: Options) -> Options:
-    """Without sizes that a lab never has: it makes no machines, or they are beyond its limits."""
     most = Free.of(lab.limits)
+    return [
+        _within(lab, most, run.options.get(key, Options())) for run in found.runs if not run.over
+    ]
+
+
+def _within(lab: Lab, most: Free, options: Options) -> Options:
+    """Without sizes that a lab never has: it makes no machines, or they are beyond its limits."""
     if lab.dynamic and all(map(most.holds, options.sizes)):
         return options
     return replace(options, sizes=tuple(filter(most.holds, options.sizes)) if lab.dynamic else ())
@@ -65,5 +67,6 @@ def fits_ever(lab: Lab, recipes: Sequence[Options]) -> bool:
     machines = frozenset(each.name for each in lab.machines)
     if lab.limits.per_owner and len(recipes) > lab.limits.per_owner:
         return False
-    recipes = [_within(lab, each) for each in recipes]
-    return assign(recipes, Free.of(lab.limits), machines, prefer=lab.prefer) is not None
+    most = Free.of(lab.limits)
+    recipes = [_within(lab, most, each) for each in recipes]
+    return assign(recipes, most, machines, prefer=lab.prefer) is not None

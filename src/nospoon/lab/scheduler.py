@@ -545,7 +545,7 @@ class Scheduler:
         """One of these labs and the grants there; what cannot be placed has its need kept in
         `held`, where it waits for a limit or has claimed the lab.
         """
-        why, first = "no lab has such machines now", ""
+        why, first, kept = "no lab has such machines now", "", list[Options]()
         for key in in_turn(found, labs, self.shortages.is_short):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
@@ -567,12 +567,13 @@ class Scheduler:
             if (found.id, key) not in self._fits:
                 self._fits[found.id, key] = fits_ever(lab, options)
             if self._fits[found.id, key]:
-                first, why = first or key, key  # what is given away is listed for those who ask
+                why = key  # what is given away is listed for those who ask
+                first, kept = (first, kept) if first else (key, options)
             elif not first:
                 why = f"lab {lab.name} can never have all of its machines at once: its file changed"
         self._why[found.id] = why
         if first:
-            held.keep(first, wanted(found, first, self.labs[first]))
+            held.keep(first, kept)
         return None
 
     def _assigned(
@@ -584,6 +585,8 @@ class Scheduler:
         lab, idle = self.labs[key], held.machines[key]
         attempt = found.failed_in.count(key)
         grants = assign(options, held.free[key], idle, prefer=lab.prefer, attempt=attempt)
+        if key not in self.shortages.short():
+            return grants
         need = Need.of(grants or ())
         closed = key in held.closed and need.machines
         if not closed and self.shortages.may_try(key, need, now):

@@ -16,7 +16,7 @@ All of it is forgotten with the daemon: a new one tries.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from nospoon.lab.assign import Grant
@@ -83,9 +83,9 @@ class Shortages:
         """Whether a set that found no capacity there waits."""
         return key in self._short and bool(self._short[key].passed)
 
-    def short(self) -> Sequence[str]:
+    def short(self) -> Collection[str]:
         """Labs that were found without capacity."""
-        return list(self._short)
+        return self._short.keys()
 
     def why(self, key: str) -> str:
         """What the last set was refused with that found no capacity."""
