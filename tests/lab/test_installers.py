@@ -218,9 +218,9 @@ nodes: []
         )
         metal_log = ("node", "console", f"{other}/m", "--log")
         until(lambda: rack.run(*metal_log).stdout, lambda text: greeting in text)
-        seen = [(each["recipe"], each["event"]) for each in show()["history"]]
-        assert seen.count((0, "panic")) == 1
-        assert seen.count((1, "panic")) <= 1  # its kernel may have one of its own on a slow machine
+        panics = [each for each in show()["history"] if each["event"] == "panic"]
+        of_crash = [each["recipe"] for each in panics if PANIC in each["message"]]
+        assert of_crash.count(0) == 1  # kernels may have others of their own on a slow machine
         rack.run("request", "release", set_id)
         ended = until(show, lambda found: found["state"] == "ended")
         assert ended["result"] == "completed"
