@@ -134,6 +134,7 @@ class DockerService:
             "--exec-root", f"{self.directory}/exec", "--pidfile", f"{self.directory}/pid",
             "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
             "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", self._group,
+            "--init",  # a default that containers of nospoon do not take over
             *(options or ("--userns-remap", REMAPPED)),
         ]  # fmt: skip
         self._process = self._started()

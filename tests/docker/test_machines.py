@@ -19,6 +19,7 @@ from tests.docker.conftest import (
     Service,
     both_engines,
     cli_of,
+    docker_engine,
     mounts_below,
 )
 from tests.lxc.conftest import image_of
@@ -32,6 +33,7 @@ from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerSta
 from nospoon.model.resources import Kind, Machine, Volume
 from nospoon.providers import openvswitch
 from nospoon.providers.docker import DockerConnection
+from nospoon.providers.docker.program import waiting
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import (
@@ -398,6 +400,23 @@ async def test_a_container_has_ids_limits_and_capabilities_that_are_not_the_host
             assert int(limit) == 64 << 20
         if kind == "pids":
             assert Path(f"/sys/fs/cgroup/pids{path}/pids.max").read_text() == "4096\n"
+
+
+@docker_engine
+async def test_the_process_that_waits_leaves_no_file_and_a_guest_does_not_keep_it_from_its_place(
+    bench: Bench, engine: Path
+) -> None:
+    rack, machines = rack_for(bench), bench.connection.machine_driver
+    name = f"{rack.pool.key.name}.m0-0"
+    await make(bench, *rack.all)
+    await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+    shown = (name, "/bin/busybox", "ls", "-a", "/")
+    assert waiting.NAME not in asked(engine, "exec", *shown)
+    asked(engine, "exec", name, "/bin/busybox", "mkdir", "-p", f"/{waiting.NAME}/d")
+    await machines.power(rack.uuid, PowerCommand.CYCLE, PLAN)
+    assert waiting.NAME not in asked(engine, "exec", *shown)
+    init = number(directory_of(bench) / "init")
+    assert Path(f"/proc/{init}/status").read_text().count("\nNSpid:\t" + f"{init}\t1\n"), "PID 1"
 
 
 async def test_a_docker_engine_that_gives_its_containers_the_hosts_ids_is_refused(

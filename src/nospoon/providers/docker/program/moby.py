@@ -51,6 +51,8 @@ class DockerEngine(Engine):
         own = {
             "NetworkMode": "none",
             "CgroupnsMode": "private",
+            "IpcMode": "private",
+            "Init": False,  # also where the engine has another default (dockerd --init)
             "LogConfig": {"Type": "none"},
             "CapAdd": list(ADDED),
             "RestartPolicy": {"Name": "no"},
@@ -66,8 +68,7 @@ class DockerEngine(Engine):
             "CpuPeriod": 100_000, "CpuQuota": limits.cpus * 100_000, "PidsLimit": limits.pids,
             "Memory": limits.memory, "MemorySwap": limits.memory,
         })  # fmt: skip
-        query = {"path": "/", "noOverwriteDirNonDir": "1"}
-        self.call("PUT", f"{where}/archive", query=query, stream=[waiting.packed()])
+        self.call("PUT", f"{where}/archive", query={"path": "/"}, stream=[waiting.packed()])
         self.call("POST", f"{where}/start")
         pid = self.pid(name)
         waiting.until_waits(pid)

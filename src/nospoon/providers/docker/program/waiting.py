@@ -37,8 +37,8 @@ AARCH64 = (
 MACHINES = {"x86_64": (62, X86_64), "aarch64": (183, AARCH64)}
 """Of uname(2): number of the machine (e_machine), and the code."""
 BASE, PAGE = 0x400000, 0x1000
-SECONDS = 60.0
-"""Within which a process that the host runs gets that far."""
+SECONDS = 30.0
+"""Within which it gets that far. A command has a minute, and is to say why it failed."""
 
 
 def program(machine: str) -> bytes:
