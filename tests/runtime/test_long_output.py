@@ -29,6 +29,16 @@ async def test_one_that_does_not_end_in_time_is_ended() -> None:
             await run(["sh", "-c", "exec yes"], timeout=0.05)
 
 
+@pytest.mark.parametrize("ends", ["exec sleep 600", "exit 3"])
+async def test_a_program_that_is_an_argument_is_not_shown_whole(ends: str) -> None:
+    """Programs are sent to hosts so: thousands of lines, of which users know nothing."""
+    with pytest.raises(ProviderError) as refused:
+        await run(["sh", "-c", f"{ends}\n" + "# more of it\n" * 10_000, "sh", "last"], timeout=0.5)
+    assert str(refused.value).startswith("`sh -c 'e")
+    assert "…' sh last` " in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
 async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path: Path) -> None:
     child, before = tmp_path / "child", open_files()
     async with asyncio.timeout(PATIENCE):

@@ -21,6 +21,8 @@ PIECE = 1 << 16
 """Bytes that are read at a time."""
 DECODED = 256 << 10
 """Bytes of UTF-8 that are decoded at a time."""
+LONGEST_WORD = 120
+"""Characters of a word of a command that messages show."""
 MOST_SAID = 1000
 """Characters of what a command that failed said, in an error."""
 ENDING = 5.0
@@ -45,7 +47,14 @@ class Finished:
 
     @property
     def line(self) -> str:
-        return shlex.join(self.argv)
+        return shown(self.argv)
+
+
+def shown(argv: Sequence[str]) -> str:
+    """A command line, of which long words, such as whole programs, have their beginning alone."""
+    return shlex.join(
+        word if len(word) <= LONGEST_WORD else f"{word[:LONGEST_WORD]}…" for word in argv
+    )
 
 
 async def run(
@@ -65,7 +74,7 @@ async def run(
     seconds for a command that removes what it made when it and its children are interrupted; they
     have a session of their own.
     """
-    line = shlex.join(argv)
+    line = shown(argv)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -253,7 +262,7 @@ async def pipe(
         )
     except FileNotFoundError as error:
         raise MissingTool(f"{argv[0]} is not installed", hint="Run `nospoon doctor`.") from error
-    log.debug("piped", command=shlex.join(argv), pid=process.pid)
+    log.debug("piped", command=shown(argv), pid=process.pid)
     return Piped(process, leads=errors)
 
 

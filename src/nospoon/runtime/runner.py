@@ -65,7 +65,7 @@ class SshRunner:
             done = await process.run(command, stdin=stdin, check=False, most=MOST_OUTPUT)
         except OutputTooLong as error:
             raise ProviderError(
-                f"`{shlex.join(argv)}` on {self.destination} wrote more than {MOST_OUTPUT >> 20}MiB"
+                f"`{process.shown(argv)}` on {self.destination} wrote more than {MOST_OUTPUT >> 20}MiB"
             ) from error
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {said_by(done)}")
