@@ -64,9 +64,8 @@ class SshRunner:
         try:
             done = await process.run(command, stdin=stdin, check=False, most=MOST_OUTPUT)
         except OutputTooLong as error:
-            raise ProviderError(
-                f"`{process.shown(argv)}` on {self.destination} wrote more than {MOST_OUTPUT >> 20}MiB"
-            ) from error
+            what = f"`{process.shown(argv)}` on {self.destination}"
+            raise ProviderError(f"{what} wrote more than {MOST_OUTPUT >> 20}MiB") from error
         if done.status == SSH_FAILED:
             raise HostUnreachable(f"ssh to {self.destination} failed: {said_by(done)}")
         if check and done.status != 0:
