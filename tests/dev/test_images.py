@@ -17,7 +17,7 @@ import pytest
 
 from nospoon.cli.commands import image
 from nospoon.control.content.images import root_facts
-from nospoon.dev.images import build, disk
+from nospoon.dev.images import build, disk, filesystem
 from nospoon.dev.images.build import Format
 from nospoon.dev.images.root import Root
 from nospoon.errors import ProviderError, UsageError
@@ -126,6 +126,29 @@ async def test_a_file_system_has_every_file_with_its_owner_mode_and_capabilities
     assert await said("cat /usr/bin/ping4") == "ping"
     assert 'Fast link dest: "usr/bin"' in await said("stat /bin")
     assert "null" not in await said("ls /dev")
+
+
+async def test_a_directory_has_more_links_to_files_than_a_block_has_names(tmp_path: Path) -> None:
+    """As those of git and of locales."""
+    tar, image = tmp_path / "root.tar", tmp_path / "root.ext4"
+    names = {f"{'name' * 20}-{number}" for number in range(200)}
+    with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
+        for path, kind in {
+            "./": tarfile.DIRTYPE,
+            "./libexec": tarfile.DIRTYPE,
+            "./git": b"0",
+        }.items():
+            member = tarfile.TarInfo(path)
+            member.type, member.mode = kind, 0o755
+            archive.addfile(member)
+        for name in names:
+            member = tarfile.TarInfo(f"./libexec/{name}")
+            member.type, member.linkname = tarfile.LNKTYPE, "./git"
+            archive.addfile(member)
+    await filesystem.make(tar, image, epoch=EPOCH)
+    await process.run(["e2fsck", "-fn", str(image)], env=ENV)
+    listed = await process.run(["debugfs", "-R", "ls -p /libexec", str(image)], env=ENV)
+    assert names == {line.split("/")[5] for line in listed.stdout.splitlines() if "name" in line}
 
 
 async def test_a_disk_has_a_loader_that_starts_the_newest_kernel(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import stat
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,8 @@ LABEL = "nospoon-root"
 UUID = "6e6f7370-6f6f-4e72-8f6f-740000000000"
 """Of the file system, and the seed of its directories' hashes: two that differ have one."""
 BLOCK = 4096
+ENTRY, LONGEST_ENTRY = 8, 264
+"""Bytes of a name in a directory beside its own, in fours, and of the longest one with them."""
 SPARE = 1.25, 96 << 20
 """How much larger than its files a file system is, by a factor and bytes: inodes, the journal."""
 MIB = 1 << 20
@@ -114,12 +116,23 @@ def _commands(tar: Path, work: Path) -> Iterator[str]:
             else:
                 script.lines.append(f"write {contents[path]} {_quoted(name)}")
         script.describe(path, member)
+    script.lines += _larger(hard)
     for path, target in hard.items():
         script.lines.append(f"ln {_quoted(target)} {_quoted(path)}")
         script.links[target] += 1
     for target, more in script.links.items():
         script.lines.append(f"sif {_quoted(target)} links_count {more + 1}")
     yield from script.lines
+
+
+def _larger(paths: Iterable[str]) -> Iterator[str]:
+    """Blocks for the directories that get these names: `ln` adds none, as other commands do."""
+    sizes = Counter[str]()
+    for path in paths:
+        parent, name = posixpath.split(path)
+        sizes[parent] += ENTRY + -(-len(name.encode()) // 4) * 4
+    for parent, size in sizes.items():
+        yield from [f"expand_dir {_quoted(parent)}"] * -(-size // (BLOCK - LONGEST_ENTRY))
 
 
 def _members(tar: Path, work: Path) -> tuple[dict[str, tarfile.TarInfo], dict[str, Path]]:
