@@ -15,8 +15,8 @@ from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
+from nospoon.providers.docker.program.roots import root_name
 from nospoon.providers.docker.program.running import Nic, Start
-from nospoon.providers.docker.storage import engine_name
 from nospoon.runtime import process
 
 PIDS = 4096
@@ -40,7 +40,7 @@ class DockerRuntime:
             text = filters.render(machine, name, nic)
             await self.host.write(filters.path_of(directory, nic), text)
         given: Start = {
-            "container": engine_name(root),
+            "container": root_name(root),
             "volume": root,
             "record": log,
             "cpus": machine.cpus,
@@ -60,7 +60,7 @@ class DockerRuntime:
             prefix = f"host {self.host.name}: "
             raise ProviderError(
                 f"container {name} does not start: {error.message.removeprefix(prefix)}",
-                hint=f"See `{cli} inspect {engine_name(root)}` on host {self.host.name}.",
+                hint=f"See `{cli} inspect {root_name(root)}` on host {self.host.name}.",
             ) from error
 
     async def stop(self, directory: str, machine: Machine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from uuid import UUID
 
 from nospoon.errors import ProviderError
@@ -14,6 +13,7 @@ from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import record
 from nospoon.providers.containers.storage import Files, PoolDriver, there, user_of
 from nospoon.providers.docker.host import DockerHost, text_of
+from nospoon.providers.docker.program.roots import image_name, root_name
 from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 
@@ -22,16 +22,6 @@ THERE = 17
 GONE = "the engine has lost it"
 READ = 'path=$1; shift; exec "$@" <"$path"'
 """Shell: a command that reads a file there."""
-
-
-def engine_name(path: str) -> str:
-    """The engine's name of what has its record at that path, without its ending."""
-    place = PurePosixPath(path)
-    return f"{place.parent.name}.{place.stem}"
-
-
-def image_name(path: str) -> str:
-    return f"localhost/{PurePosixPath(path).parent.name}/{PurePosixPath(path).stem}:latest"
 
 
 class EnginePoolDriver(PoolDriver):
@@ -146,9 +136,9 @@ class VolumeDriver(Files):
             return
         words = (image_name(image), whose(resource.key), self.host.root, self.host.relative(path))
         size = str(resource.shape.size)
-        done = await self._ask("make-root", engine_name(path), *words, size, check=False)
+        done = await self._ask("make-root", root_name(path), *words, size, check=False)
         if done.status == THERE:
-            raise self.refuse(f"a container {engine_name(path)}", "its engine")
+            raise self.refuse(f"a container {root_name(path)}", "its engine")
         if done.status != 0:
             raise ProviderError(f"host {self.host.name}: {resource.key}: {said_by(done)}")
 
@@ -166,7 +156,7 @@ class VolumeDriver(Files):
         if not observed.shape.image:
             await self.remove(path)
             return
-        words = (engine_name(path), self.host.root, self.host.relative(path))
+        words = (root_name(path), self.host.root, self.host.relative(path))
         done = await self._ask("remove-root", *words, check=False)
         if done.status not in (0, THERE):  # another's of that name stays
             raise ProviderError(f"host {self.host.name}: {observed.key}: {said_by(done)}")

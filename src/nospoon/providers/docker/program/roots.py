@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypedDict
 from urllib.parse import urlencode
 
@@ -43,11 +43,21 @@ a moment after the processes of its container.
 
 
 class Listed(TypedDict):
-    """What is read of a list of containers or images."""
+    """What is read of a list of containers (`Image`) or images (`RepoTags`)."""
 
-    Id: str
     Image: str
+    RepoTags: list[str] | None
     Labels: dict[str, str]
+
+
+def root_name(path: str) -> str:
+    """The engine's name of what has its record at that path, without its ending."""
+    place = PurePosixPath(path)
+    return f"{place.parent.name}.{place.stem}"
+
+
+def image_name(path: str) -> str:
+    return f"localhost/{PurePosixPath(path).parent.name}/{PurePosixPath(path).stem}:latest"
 
 
 def import_image(engine: Engine, name: str, root: str, path: str, reading: str) -> None:
@@ -247,13 +257,17 @@ def remove_root(engine: Engine, name: str, root: str, path: str) -> None:
 
 
 def clear(engine: Engine, root: str, pool: str) -> None:
-    """What the engine has of a pool."""
-    for each, path in listed(engine, "containers", root):
+    """What the engine has of a pool, by its name: what others made of it (`commit`, `build`, `tag`)
+    has the same labels.
+    """
+    for _, path in listed(engine, "containers", root):
         if path.startswith(f"{pool}/") and path.endswith(".volume"):
-            remove_root(engine, each["Id"], root, path)
+            remove_root(engine, root_name(path), root, path)
     for each, path in listed(engine, "images", root):
-        if path.startswith(f"{pool}/"):
-            remove_image(engine, each["Id"])
+        if not (path.startswith(f"{pool}/") and path.endswith(".image")):
+            continue
+        if image_name(path) in (each["RepoTags"] or ()):
+            remove_image(engine, image_name(path))
     for place in Path(root, pool).glob("*.volume"):  # of containers that the engine has lost
         unmount_root(place)
 
@@ -265,14 +279,12 @@ def remove_unused(engine: Engine, name: str, root: str) -> None:
     for each, path in listed(engine, "containers", root):
         is_root = each["Image"] == name and path.endswith(".volume")
         if is_root and not Path(root, f"{path}.json").exists():
-            remove_root(engine, each["Id"], root, path)
+            remove_root(engine, root_name(path), root, path)
     remove_image(engine, name)
 
 
 def listed(engine: Engine, kind: str, root: str) -> list[tuple[Listed, str]]:
-    """What nospoon made, and the paths of their records. Another program's container of an image
-    has the labels of that, and its path.
-    """
+    """What nospoon made, and what others made of that, with the paths of records in its labels."""
     wanted = json.dumps({"label": [f"{LABEL}={root}"]})
     found = engine.get(f"/{kind}/json", all="1", filters=wanted)
     return [(each, str(each["Labels"].get(f"{LABEL}.path", ""))) for each in found]
