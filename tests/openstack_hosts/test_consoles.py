@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -12,11 +14,12 @@ from tests.openstack_hosts.test_roots import open_seed
 from tests.openstack_hosts.test_snapshots import PLAN, make, shape_of, vm
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
+from websockets.utils import accept_key
 
-from nospoon.errors import Gone, HostUnreachable, ProviderError, Unfetchable
+from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.providers.openstack.consoles import LARGEST
+from nospoon.providers.openstack.consoles import LARGEST, PIECE
 from nospoon.runtime.reach import Reach
 from nospoon.testing.fake_cloud import FakeCloud, connected
 
@@ -110,5 +113,79 @@ async def test_the_daemon_connects_to_no_address_where_it_may_not(
     """Who wrote the file chose the cloud, which names the address."""
     async with proxy(cloud):
         connection._api._reach = Reach()
-        with pytest.raises(Unfetchable):
+        with pytest.raises(Gone, match="may not reach"):  # users see this one alone
             await connection.machine_driver.console(VM)
+
+
+@asynccontextmanager
+async def hostile(cloud: FakeCloud, frame: bytes, times: int) -> AsyncIterator[asyncio.Future[int]]:
+    """A proxy that sends frames and reads nothing; how many it sent before it was hung up on."""
+    sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's type is too wide
+        key = next(x.split()[1] for x in head.splitlines() if x.startswith("Sec-WebSocket-Key"))
+        writer.write(
+            f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {accept_key(key)}\r\n"
+            "Sec-WebSocket-Protocol: binary\r\n\r\n".encode()
+        )
+        done = 0
+        with suppress(OSError):
+            while done < times:
+                writer.write(frame * 100)
+                await writer.drain()
+                done += 100
+        sent.set_result(done)
+        writer.close()
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    async with await asyncio.start_server(serve_one, sock=listening):
+        cloud.serial_url = f"ws://127.0.0.1:{listening.getsockname()[1]}/"
+        yield sent
+
+
+async def test_a_proxy_that_pings_and_takes_no_answers_is_left(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Its pongs would fill the daemon's memory."""
+    times = 200_000
+    async with hostile(cloud, b"\x89\x7d" + b"p" * 125, times) as sent:
+        stream = await connection.machine_driver.console(VM)
+        assert await stream.read() == b""
+        assert await sent < times
+        with pytest.raises(Gone, match="input is ignored"):
+            await stream.write(b"root")
+
+
+async def test_a_proxy_that_sends_many_frames_leaves_others_their_turns(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Each piece of what it sends costs the loop a turn: hundreds of frames, not all of them."""
+    times = 100_000
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with hostile(cloud, b"\x82\x00", times) as sent:
+        stream = await connection.machine_driver.console(VM)
+        counting = asyncio.create_task(count())  # noqa: TID251
+        assert await stream.read() == b""
+        assert await sent == times
+        counting.cancel()
+        assert turns >= times * 2 // PIECE
+
+
+async def test_a_proxy_whose_name_is_not_known_does_not_answer(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """The record of the console goes on, and the storage of the daemon has not failed."""
+    cloud.serial_url = "ws://proxy.invalid/"
+    with pytest.raises(HostUnreachable, match="its host name is not known"):
+        await connection.machine_driver.console(VM)

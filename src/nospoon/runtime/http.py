@@ -19,7 +19,7 @@ from nospoon.runtime.reach import ANYWHERE, Reach, places_of
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import client_context
 
-_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 PORTS = {"http": 80, "https": 443}
 _PIECE = 2048
 """Bytes of an answer that are looked at in one go: chunks of one byte each take half a
@@ -79,11 +79,18 @@ def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
     return client_context(verify=verify) if url.startswith("https:") else None
 
 
-async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> _Connection:
+async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> Streams:
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname:
         raise _Unusable("it is not an http or https URL")
-    host, port = parts.hostname, parts.port or PORTS[parts.scheme]
+    return await connected(parts.hostname, parts.port or PORTS[parts.scheme], context, reach)
+
+
+async def connected(host: str, port: int, context: ssl.SSLContext | None, reach: Reach) -> Streams:
+    """To a server that others choose, by TLS where there is a context for it.
+
+    Raises `Unfetchable` where it may not be connected to, `OSError` where it does not answer.
+    """
     trouble: OSError | None = None
     for place in await places_of(host, port, reach):
         try:
@@ -113,7 +120,7 @@ class _Kept(asyncio.StreamReaderProtocol):
         self.transport = transport  # type: ignore[assignment]  # asyncio's type is too wide
 
 
-async def _secured(place: str, port: int, context: ssl.SSLContext, host: str) -> _Connection:
+async def _secured(place: str, port: int, context: ssl.SSLContext, host: str) -> Streams:
     """As `asyncio.open_connection` does it, but for what `_Tls` is about."""
     loop = asyncio.get_running_loop()
     reader, shaken = asyncio.StreamReader(loop=loop), loop.create_future()
@@ -132,7 +139,7 @@ async def _secured(place: str, port: int, context: ssl.SSLContext, host: str) ->
     return reader, asyncio.StreamWriter(protocol.transport, protocol, reader, loop)
 
 
-async def _exchange(connection: _Connection, asked: bytes, most: int) -> Answer:
+async def _exchange(connection: Streams, asked: bytes, most: int) -> Answer:
     reader, writer = connection
     try:
         writer.write(asked)
