@@ -75,8 +75,7 @@ class SerialConsole:
                 continue
             self._asked = False
             self._take(piece)
-            if not self._said:
-                await asyncio.sleep(0)  # it may send frames without content for ever
+            await asyncio.sleep(0)  # it may send as fast as it is read, and frames without content
         said = bytes(self._said)
         self._said.clear()
         return said
