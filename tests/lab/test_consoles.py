@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.lab.consoles import MOST_LINE, Detector, Sign
+from nospoon.lab.consoles import MOST_LINE, MOST_PANICS, Detector, Sign
 
 PANICS = [
     "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
@@ -133,3 +133,15 @@ def test_other_patterns_take_the_place_of_the_usual_ones() -> None:
 
 def test_what_is_not_utf8_is_no_obstacle() -> None:
     assert found(b"\xff\xfe Kernel panic \xc3\n") == [Sign.PANIC]
+
+
+def test_a_guest_that_panics_without_end_is_found_a_bounded_number_of_times() -> None:
+    """Each finding is logged, and waits for its turn with the scheduler of all labs."""
+    cycles = b"Linux version 6.1\nKernel panic - not syncing\n" * 500
+    detector = Detector()
+    numbers = [each.number for each in detector.feed(cycles)]
+    assert numbers == list(range(1, MOST_PANICS + 1))
+    assert not detector.feed(cycles)
+    assert not Detector(at=9, panics=MOST_PANICS).feed(cycles), "of another daemon's"
+    (finding,) = detector.feed(b"Error while installing GRUB\n")
+    assert finding.sign is Sign.INSTALL_FAILED

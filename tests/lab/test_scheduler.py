@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nospoon.lab import scheduler as module
 from nospoon.lab.assign import Free, assign
+from nospoon.lab.consoles import MOST_PANICS
 from nospoon.lab.held import fits_ever
 from nospoon.lab.retry import ATTEMPTS
 from nospoon.lab.scheduler import (
@@ -323,9 +324,9 @@ def test_each_panic_has_one_event_and_only_the_first_shortens_the_lease() -> Non
     assert events(again.panicked(found.id, 0, "second", 202, number=2, end=90)) == [(0, "panic")]
     (run,) = again.sets[found.id].runs
     assert (run.panic, run.panics, run.panic_end, run.expires) == ("first", 2, 90, 10_200)
-    for number in range(3, 2 * module.MOST_PANICS):
+    for number in range(3, 2 * MOST_PANICS):
         again.panicked(found.id, 0, "more", 203, number=number)
-    assert again.sets[found.id].runs[0].panics == module.MOST_PANICS
+    assert again.sets[found.id].runs[0].panics == MOST_PANICS
 
 
 def test_what_cannot_be_made_is_tried_again_with_another_size_and_then_fails() -> None:

@@ -51,6 +51,8 @@ MOST_LINE = 512
 OVERLAP = 128
 """Bytes of the piece before that are looked at again, so that a cut hides nothing."""
 SHOWN = 200
+MOST_PANICS = 100
+"""Of a machine that are found: a guest may write as many as it likes."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])|[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -138,7 +140,8 @@ class Detector:
             shown = plain.strip()[:SHOWN]
             if self._in_panic and _STARTED(plain):
                 self._in_panic = False
-            if not self._in_panic and self._shows_panic(plain):
+            goes_on = self._in_panic or self._panics >= MOST_PANICS
+            if not goes_on and self._shows_panic(plain):
                 self._in_panic, self._panics = True, self._panics + 1
                 yield Finding(Sign.PANIC, shown, self._panics, end)
             if not self._failed and _INSTALL_FAILED(plain):

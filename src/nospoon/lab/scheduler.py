@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.lab.assign import NOTHING, Free, Grant, assign
+from nospoon.lab.consoles import MOST_PANICS
 from nospoon.lab.held import Held, fits_ever, wanted
 from nospoon.lab.queues import Queue, Queues
 from nospoon.lab.retry import after_failure, in_turn, queued_again
@@ -53,8 +54,6 @@ WAITING = ""
 """In place of a set's id: a deadline of those that wait for capacity."""
 MOST_EARLY = 5
 """Reports of a machine that wait until its set has started."""
-MOST_PANICS = 100
-"""Of a recipe that have an event: a guest may write as many as it likes."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
