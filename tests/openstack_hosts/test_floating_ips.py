@@ -28,7 +28,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import PROJECT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -192,7 +192,7 @@ async def test_an_address_that_the_project_has_is_used_and_kept(
     driver = connection.drivers[Kind.FLOATING_IP]
     await with_ports(connection, MAC)
     before = {
-        "id": "kept", "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
         "port_id": None, "description": "",
     }  # fmt: skip
     cloud.floatingips["kept"] = dict(before)
@@ -219,7 +219,7 @@ async def test_an_address_that_others_use_is_left_unchanged(
 ) -> None:
     await with_ports(connection, MAC)
     record = {
-        "id": "kept", "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
         "port_id": None, "description": "", **found,
     }  # fmt: skip
     cloud.floatingips["kept"] = dict(record)
@@ -236,3 +236,19 @@ def test_an_address_leads_to_one_nic_and_is_of_a_network() -> None:
     alone = nic.replace("floating_ip: public, ", "")
     with pytest.raises(SpecError, match="name it as `floating_ip`"):
         load(f"{text}nodes: [{{nics: [{alone}]}}]\n", file="x")
+
+
+async def test_an_address_that_another_project_has_is_left_unchanged(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """An administrator of a cloud is given a list of all projects' floating IPs."""
+    await with_ports(connection, MAC)
+    record = {
+        "id": "theirs", "project_id": "1" * 32, "floating_network_id": "n0",
+        "floating_ip_address": "203.0.113.60", "port_id": None, "description": "",
+    }  # fmt: skip
+    cloud.floatingips["theirs"] = dict(record)
+    cloud.fail("POST /network/v2.0/floatingips", 409)  # of an address that is given away
+    with pytest.raises(ProviderError, match=r"floating IP 203\.0\.113\.60"):
+        await connection.drivers[Kind.FLOATING_IP].create(chosen("203.0.113.60"), TAG)
+    assert cloud.floatingips == {"theirs": record}

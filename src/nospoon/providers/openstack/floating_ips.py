@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from nospoon.errors import Gone, NotOurs, ProviderError
+from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.resources import FloatingIp, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
@@ -26,12 +26,13 @@ CHOSEN, KEPT = "chosen", "kept"
 
 @dataclass(frozen=True, slots=True)
 class _FloatingIp:
-    """What is kept of one. `network`, `port`: ids, "" for none. `is_described`: by anyone."""
+    """What is kept of one. `network`, `port`, `project`: ids, "" for none. `is_described`: by anyone."""
 
     id: str
     network: str
     address: str
     port: str
+    project: str
     tagged: Tagged | None
     is_described: bool
 
@@ -85,7 +86,7 @@ class FloatingIpDriver:
         }
         try:
             await self._around.api.call(Service.NEUTRON, "POST", PATH, {"floatingip": body})
-        except ProviderError as error:
+        except (Conflict, ProviderError) as error:
             if not shape.chosen:
                 raise
             raise ProviderError(
@@ -121,9 +122,12 @@ class FloatingIpDriver:
         await self._around.api.call(Service.NEUTRON, "PUT", f"{PATH}/{record.id}", body)
 
     async def _with(self, address: str, network: str) -> _FloatingIp | None:
-        """That of the project which has an address of a network already."""
+        """That of the project which has an address of a network already: administrators of a cloud
+        are given those of all projects.
+        """
+        wanted = address, network, await self._around.api.project()
         all_ = await self._all()
-        return next((e for e in all_ if (e.address, e.network) == (address, network)), None)
+        return next((e for e in all_ if (e.address, e.network, e.project) == wanted), None)
 
     async def _all(self) -> list[_FloatingIp]:
         """None in a cloud that has no floating IPs."""
@@ -173,6 +177,7 @@ def _record(record: Mapping[str, object]) -> _FloatingIp:
         network=short(record["floating_network_id"]),
         address=short(record["floating_ip_address"]),
         port=short(record.get("port_id") or ""),
+        project=short(record.get("project_id") or ""),
         tagged=of_description(record.get("description")),
         is_described=bool(record.get("description")),
     )
