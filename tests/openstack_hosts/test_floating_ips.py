@@ -192,7 +192,8 @@ async def test_an_address_that_the_project_has_is_used_and_kept(
     driver = connection.drivers[Kind.FLOATING_IP]
     await with_ports(connection, MAC)
     before = {
-        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0",
+        "floating_ip_address": "203.0.113.60",
         "port_id": None, "description": "",
     }  # fmt: skip
     cloud.floatingips["kept"] = dict(before)
@@ -219,7 +220,8 @@ async def test_an_address_that_others_use_is_left_unchanged(
 ) -> None:
     await with_ports(connection, MAC)
     record = {
-        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0", "floating_ip_address": "203.0.113.60",
+        "id": "kept", "project_id": PROJECT, "floating_network_id": "n0",
+        "floating_ip_address": "203.0.113.60",
         "port_id": None, "description": "", **found,
     }  # fmt: skip
     cloud.floatingips["kept"] = dict(record)

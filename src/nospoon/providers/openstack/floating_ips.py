@@ -26,7 +26,9 @@ CHOSEN, KEPT = "chosen", "kept"
 
 @dataclass(frozen=True, slots=True)
 class _FloatingIp:
-    """What is kept of one. `network`, `port`, `project`: ids, "" for none. `is_described`: by anyone."""
+    """What is kept of one. `network`, `port`, `project`: ids, "" for none. `is_described`: by
+    anyone.
+    """
 
     id: str
     network: str
