@@ -15,8 +15,10 @@ from nospoon.model.machine import PowerCommand
 from nospoon.model.resources import Image, Resource
 from nospoon.providers.base import ConsoleStream
 from nospoon.providers.simulated import SimulatedConnection
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.reopened import PAUSES, SHORT, Reopened
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.testing.conformance import Bench, make, rack_for
 
@@ -239,3 +241,52 @@ async def test_what_a_machine_says_before_its_stream_is_opened_is_heard_as_well(
                 is_open.clear()
                 await stream_of(service, machine).close()
         await service.close()
+
+
+class Ending:
+    """A console that ends whenever it is opened, but for the third time. `opened`: when."""
+
+    def __init__(self) -> None:
+        self.opened: list[float] = []
+
+    async def console(self, machine: UUID) -> ConsoleStream:
+        del machine
+        self.opened.append(monotonic())
+        return Piece(b"here" if len(self.opened) > 2 else b"")
+
+
+class Piece:
+    """A stream that says this and no more, or has ended."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said, self.ended = said, not said
+
+    async def read(self) -> bytes:
+        said, self.said = self.said, b""
+        if not said and not self.ended:
+            await asyncio.Event().wait()
+        return said
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def send_break(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_a_console_that_ends_whenever_it_is_opened_is_opened_slower(tmp_path: Path) -> None:
+    """The proxy of a cloud does so while another program has the console."""
+    source = Ending()
+    service = ConsoleService(lambda _: source, Records(tmp_path))
+    async with await service.attach(UUID(int=1)) as attached:
+        assert await heard(attached, b"here") == b"here"
+    await service.close()
+    assert source.opened[2] - source.opened[1] >= SHORT
+
+
+def test_a_stream_is_opened_at_once_unless_it_was_short_more_than_once() -> None:
+    reopened = Reopened()
+    assert [reopened.pause(SHORT - 0.1) for _ in range(9)] == [*PAUSES, PAUSES[-1], PAUSES[-1]]
+    assert reopened.pause(SHORT) == 0, "it lasted"
+    reopened.opened = SHORT
+    assert [reopened.pause(SHORT) for _ in range(2)] == [0, 0.5]

@@ -30,6 +30,7 @@ from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.beginning import beginning
 from nospoon.services.consoles.capacity import Capacity, make_room
 from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.reopened import Reopened
 
 log = structlog.get_logger()
 UNBOUNDED = Capacity()
@@ -285,7 +286,7 @@ class ConsoleService:
             return None
 
     async def _pump(self, line: Line) -> None:
-        slice_ = self.slices.begin(line.machine)
+        slice_, reopened = self.slices.begin(line.machine), Reopened()
         while True:
             if line.stream is None:
                 if line.heard is None:
@@ -293,6 +294,7 @@ class ConsoleService:
                 await line.runs.wait()
                 line.runs.clear()
             else:
+                reopened.opened = monotonic()
                 data = await self._beginning(line, line.stream)
                 while data or (data := await line.stream.read()):
                     if not slice_.share():
@@ -303,6 +305,7 @@ class ConsoleService:
                 await stream.close()
                 if line.heard is None:
                     line.heard = await self.size(line.machine)
+                await asyncio.sleep(reopened.pause(monotonic()))
             try:
                 # at once: what ended may be no more than the line to the host of one that runs on
                 line.stream = await self._again(line) or await self._soon(line)
