@@ -1,6 +1,6 @@
 """How long it takes until a stream that has ended is opened again.
 
-At once, for the machine may be starting anew. What ends whenever it is opened, such as the proxy of
+At once, for the machine may be starting again. What ends whenever it is opened, such as the proxy of
 a cloud whose console another program has, would be asked as fast as it answers.
 """
 
