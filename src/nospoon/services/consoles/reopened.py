@@ -1,7 +1,7 @@
 """How long it takes until a stream that has ended is opened again.
 
-At once, for the machine may be starting again. What ends whenever it is opened, such as the proxy of
-a cloud whose console another program has, would be asked as fast as it answers.
+At once, for the machine may be starting again. What ends whenever it is opened, such as the proxy
+of a cloud whose console another program has, would be asked as fast as it answers.
 """
 
 from __future__ import annotations
