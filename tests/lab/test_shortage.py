@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nospoon.lab.retry import ATTEMPTS
 from nospoon.lab.scheduler import LOOKAHEAD, Build, Effect, Remove, Scheduler
 from nospoon.lab.shortage import LONGEST, MOST_PASSED, PAUSE
 from nospoon.lab.work import Again, Asked, Options, RecipeSet, Run, SetState, Size
@@ -188,6 +189,24 @@ def test_a_set_that_waits_for_capacity_can_be_cancelled_and_the_others_go_on() -
     labs.removed(second.id, PAUSE)
     third = recipe_set(ONE)
     assert builds(labs.submit(third, PAUSE)) == [third.id]
+
+
+def test_a_set_of_registered_machines_that_finds_no_space_is_tried_a_few_times() -> None:
+    """The disk of the daemon is full, say: no machine that others give back changes that."""
+    labs = scheduler(east=Lab("east", machines=(Registered("m-1"), Registered("m-2"))))
+    found = recipe_set(Options((), ("m-1", "m-2")))
+    assert builds(labs.submit(found, 0)) == [found.id]
+    assert not builds(refuse(labs, found, 0)), "it would be started as fast as it fails"
+    starts, now = 1, 0.0
+    while labs.deadline is not None:
+        now = labs.deadline
+        for each in builds(labs.expire(now)):
+            starts += 1
+            assert not builds(refuse(labs, labs.sets[each], now))
+    assert starts == ATTEMPTS
+    assert labs.sets[found.id].result == "failed"
+    dynamic = recipe_set(ONE)
+    assert builds(labs.submit(dynamic, now)) == [dynamic.id]
 
 
 def test_the_next_daemon_tries_at_once() -> None:

@@ -331,8 +331,10 @@ class Scheduler:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
+        need = Need.of(run.size for run in found.runs if not run.over)
+        if again is Again.CAPACITY and not need.machines:
+            again = Again.LATER  # no machine that is given back makes room for registered ones
         if again is Again.CAPACITY:
-            need = Need.of(run.size for run in found.runs if not run.over)
             others = (each for each in self.holding(found.lab) if each.id != set_id)
             until = self.shortages.found_none(
                 found.lab, set_id, need, why, now, alone=not any(map(_has_dynamic, others))
