@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.consoles import LARGEST, PIECE
 from nospoon.runtime.reach import Reach
+from nospoon.runtime.tls import self_signed
 from nospoon.testing.fake_cloud import FakeCloud, connected
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -45,10 +47,12 @@ async def echo(socket: ServerConnection) -> None:
 
 
 @asynccontextmanager
-async def proxy(cloud: FakeCloud) -> AsyncIterator[None]:
-    async with serve(echo, "127.0.0.1", 0, subprotocols=[Subprotocol("binary")]) as server:
+async def proxy(cloud: FakeCloud, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    spoken = [Subprotocol("binary")]
+    async with serve(echo, "127.0.0.1", 0, subprotocols=spoken, ssl=tls) as server:
         (socket,) = server.sockets
-        cloud.serial_url = f"ws://127.0.0.1:{socket.getsockname()[1]}/?token=t"
+        scheme = "ws" if tls is None else "wss"
+        cloud.serial_url = f"{scheme}://127.0.0.1:{socket.getsockname()[1]}/?token=t"
         yield
 
 
@@ -189,3 +193,25 @@ async def test_a_proxy_whose_name_is_not_known_does_not_answer(
     cloud.serial_url = "ws://proxy.invalid/"
     with pytest.raises(HostUnreachable, match="its host name is not known"):
         await connection.machine_driver.console(VM)
+
+
+async def test_tls_of_a_proxy_is_that_of_all_servers_that_others_choose(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that may choose a finite field has the daemon count with primes of 10,000 bits."""
+    file = tmp_path / "proxy.pem"
+    file.write_bytes(b"".join(self_signed("127.0.0.1", name="proxy")))
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(file)
+    async with proxy(cloud, served):
+        with pytest.raises(HostUnreachable, match="certificate"):
+            await connection.machine_driver.console(VM)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
+        stream = await connection.machine_driver.console(VM)
+        assert await stream.read() == b"login: "
+        await stream.close()
+    trust = await connection._api.trust()
+    assert {each["kea"] for each in trust.get_ciphers()} <= {"kx-ecdhe", "kx-any"}

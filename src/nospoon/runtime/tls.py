@@ -53,11 +53,12 @@ def _connecting(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def client_context(*, verify: bool) -> ssl.SSLContext:
-    """For connections to servers; with `verify` their certificates must hold. It is shared: do not
-    change it.
+def client_context(*, verify: bool, authorities: str = "") -> ssl.SSLContext:
+    """For connections to servers; with `verify` their certificates must hold. `authorities`: a file
+    with all those that count, "" for the system's. It is shared: do not change it. Raises `OSError`
+    where the file cannot be read.
     """
-    return _verifying(_authorities()) if verify else _trusting()
+    return _verifying(authorities, _since(authorities)) if verify else _trusting()
 
 
 @lru_cache(maxsize=1)
@@ -68,19 +69,20 @@ def _trusting() -> ssl.SSLContext:
     return _connecting(context)
 
 
-@lru_cache(maxsize=1)
-def _verifying(authorities: Hashable) -> ssl.SSLContext:
+@lru_cache(maxsize=2)
+def _verifying(authorities: str, since: Hashable) -> ssl.SSLContext:
     """Reading the authorities takes tens of milliseconds, in which no other thread runs (the lock
     is held in `SSL_CTX_set_default_verify_paths`), and 700 KiB.
     """
-    del authorities
-    return _connecting(ssl.create_default_context())
+    del since
+    return _connecting(ssl.create_default_context(cafile=authorities or None))
 
 
-def _authorities() -> Hashable:
+def _since(authorities: str) -> Hashable:
     """Where the certificates of authorities are, and since when they are so."""
     paths = ssl.get_default_verify_paths()
-    places = [Path(each) for each in (paths.cafile, paths.capath) if each is not None]
+    files = (authorities,) if authorities else (paths.cafile, paths.capath)
+    places = [Path(each) for each in files if each is not None]
     return tuple((place, place.stat().st_mtime_ns) for place in places if place.exists())
 
 

@@ -31,6 +31,7 @@ from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.paced import paced
 from nospoon.runtime.reach import Reach
+from nospoon.runtime.tls import client_context
 
 if TYPE_CHECKING:
     import requests
@@ -213,10 +214,10 @@ class Api:
         return await self._calls.run(self._trust)
 
     def _trust(self) -> ssl.SSLContext:
-        made = ssl.create_default_context(cafile=os.environ.get("REQUESTS_CA_BUNDLE") or None)
-        if self._settings().get("verify", True) is False:
-            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-        return made
+        """Of the same authorities as with keystoneauth1 (`clouds`)."""
+        verify = self._settings().get("verify", True) is not False
+        file = os.environ.get("REQUESTS_CA_BUNDLE", "")
+        return client_context(verify=verify, authorities=file)
 
     async def project(self) -> str:
         """The id of the project that the login has."""

@@ -110,10 +110,10 @@ class SerialConsole:
             self._writer.close()
 
     async def write(self, data: bytes) -> None:
-        if self._over:
-            raise Gone("input is ignored: the cloud closed the console")
         try:
             for at in range(0, len(data), PIECE):
+                if self._over:
+                    raise Gone("input is ignored: the cloud closed the console")
                 self._protocol.send_binary(data[at : at + PIECE])
                 self._send()
                 async with asyncio.timeout(SECONDS):
