@@ -231,7 +231,9 @@ class ConsoleStream(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def send_break(self) -> None:
-        """A break condition, which guests take for an attention key."""
+        """A break condition, which guests take for an attention key. Raises `Gone` where there is
+        none.
+        """
 
     async def close(self) -> None: ...
 

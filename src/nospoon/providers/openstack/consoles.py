@@ -123,7 +123,7 @@ class SerialConsole:
             raise Gone("input is ignored: the cloud takes none") from error
 
     async def send_break(self) -> None:
-        raise ProviderError("no break was sent: the console proxy of a cloud passes none")
+        raise Gone("no break was sent: the console proxy of a cloud passes none")
 
     async def close(self) -> None:
         if not self._over:
