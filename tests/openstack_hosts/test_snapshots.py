@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from starlette.responses import JSONResponse
 from tests.openstack_hosts.test_roots import MAC, ONE, OTHER, image, open_seed, server
 
 from nospoon.clusterfile.load import load
@@ -35,7 +36,7 @@ from nospoon.plan.refuse import reasons_against
 from nospoon.plan.roots import against_lost_roots, with_kept_roots
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.snapshots import ServerSnapshots
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.fake_cloud import FakeCloud, Rule, connected
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 PLAN = BootPlan((), ())
@@ -169,6 +170,28 @@ async def test_what_is_kept_goes_with_its_node_and_images_of_others_stay(
     assert await driver.observe(None) == []
     assert "theirs" in cloud.images
     assert len(cloud.images) == 2
+
+
+async def test_snapshots_of_the_same_name_are_those_of_their_clusters(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Also where a cloud lists more than it is asked for: by mistake, or on purpose."""
+    states, uuid = await make(connection, vm()), shape_of(vm()).uuid
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    await states.create(uuid, "first")
+    base, kept = cloud.images.values()
+    of_other = kept | {"id": "other", "nospoon_cluster": str(OTHER.cluster)}
+    of_another_deployment = kept | {"id": "theirs", "nospoon_deployment": "theirs"}
+    cloud.images |= {each["id"]: each for each in (of_other, of_another_deployment)}
+    driver = connection.drivers[Kind.SNAPSHOT]
+    seen = await driver.observe(None)
+    assert {each.tag.cluster for each in seen} == {ONE.cluster, OTHER.cluster}
+    assert len(seen) == 2
+    all_ = {"images": list(cloud.images.values())}
+    cloud.rules.append(Rule("GET /image/v2/images", lambda: JSONResponse(all_), times=2))
+    (own,) = await driver.observe(ONE.cluster)
+    await driver.delete(own)
+    assert set(cloud.images) == {base["id"], "other", "theirs"}
 
 
 async def test_a_server_starts_from_a_root_that_its_own_user_kept(

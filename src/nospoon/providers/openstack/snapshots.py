@@ -44,7 +44,7 @@ NAME, MACHINE, NODE, ON, ROOT, CALLED = (
 )
 FIRMWARE = "hw_firmware_type"
 BY_NAME = {name: firmware for firmware, name in FIRMWARES.items()}
-DEPLOYMENT, TOKEN = f"{PREFIX}deployment", f"{PREFIX}token"
+DEPLOYMENT, CLUSTER, TOKEN = (f"{PREFIX}{each}" for each in ("deployment", "cluster", "token"))
 YES, NO = "yes", "no"
 Rebuilding = Callable[[UUID], AbstractAsyncContextManager[None]]
 KEEP = 7200
@@ -68,6 +68,15 @@ class _Kept:
         return self.status == READY
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """By which images are asked for."""
+        tag, shape = self.tagged.tag, self.shape
+        return {
+            DEPLOYMENT: tag.deployment, CLUSTER: str(tag.cluster), TOKEN: tag.token,
+            NAME: shape.snapshot, NODE: shape.node, ROOT: shape.volume, MACHINE: str(self.machine),
+        }  # fmt: skip
+
+    @property
     def root(self) -> KeptIn:
         return KeptIn(self.tagged.tag.name, self.shape.snapshot, self.shape.node)
 
@@ -79,10 +88,12 @@ class SnapshotImages:
         self.around = around
 
     async def all(self, **wanted: str) -> list[_Kept]:
-        """Of this deployment; `wanted`: values of their properties."""
+        """Of this deployment; `wanted`: values of their properties. A cloud may list more than it
+        is asked for, and what is listed may be deleted.
+        """
         query = {DEPLOYMENT: self.around.deployment, **wanted}
         listed = self.around.api.listed(Service.GLANCE, "/images", query, read=_read)
-        return [each async for each in listed]
+        return [each async for each in listed if query.items() <= each.properties.items()]
 
     async def of(self, machine: UUID, name: str) -> list[_Kept]:
         return await self.all(**{MACHINE: str(machine), NAME: name})
@@ -210,8 +221,11 @@ class KeptRootDriver:
         self._around, self._images = around, SnapshotImages(around)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        only = {} if cluster is None else {f"{PREFIX}cluster": str(cluster)}
-        found = {each.tagged.name: each async for each in paced(await self._images.all(**only))}
+        only = {} if cluster is None else {CLUSTER: str(cluster)}
+        found = {
+            (each.tagged.tag.cluster, each.tagged.name): each
+            async for each in paced(await self._images.all(**only))
+        }
         return [
             self._around.observed(self.kind, each.shape, each.tagged) for each in found.values()
         ]
@@ -226,7 +240,7 @@ class KeptRootDriver:
         """Nothing of it can change."""
 
     async def delete(self, observed: Observed) -> None:
-        images = await self._images.all(**{f"{PREFIX}cluster": str(observed.tag.cluster)})
+        images = await self._images.all(**{CLUSTER: str(observed.tag.cluster)})
         await self._images.delete([e for e in images if e.tagged.name == observed.key.name])
 
 
