@@ -43,6 +43,9 @@ async def test_sets_are_old_by_when_they_ended(database: Database) -> None:
                     history=[(20.0, -1, "ended", "failed")])  # fmt: skip
     last = replace(ROW, id="3.1", request=3, number=3, key="")
     await database.call(labs.put, [long, short, last])
+    listed = await database.read(labs.newest_ended, most=9, submitter=None, owner="ada")
+    assert listed == [replace(long, history=[]), replace(short, history=[])], "guests write those"
+    assert await database.read(labs.newest_ended, most=9, submitter=None, owner="bob") == []
     assert await database.read(labs.ended_before, 70.0, most=1) == [short]
     assert await database.read(labs.ended_before, 70.5, most=1) == [long]
     assert await database.read(labs.ended_before, 70.5, most=9) == [long, short]
