@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.lab.queues import Queues
+from nospoon.lab.queues import MOST_ASKED, Queue, Queues
 from nospoon.lab.work import RecipeSet
 
 OWNERS = st.sampled_from("abc")
@@ -56,3 +56,27 @@ def test_the_first_of_many_costs_as_much_as_the_first_of_few(amount: int) -> Non
         assert tracemalloc.get_traced_memory()[1] < 4096, "nothing is copied of what waits"
     finally:
         tracemalloc.stop()
+
+
+def test_many_queues_are_gone_through_with_pauses_in_which_sets_may_be_removed() -> None:
+    """A member may submit for any owner in a lab of his own."""
+    queues, asked = Queues(), list[Queue]()
+    labs = tuple(f"lab {number}" for number in range(10))
+    sets = [recipe_set(number, f"owner {number}", labs) for number in range(1000)]
+    for each in sets:
+        queues.add(each)
+
+    def used(queue: Queue) -> int:
+        asked.append(queue)
+        return 0
+
+    order, found, most = queues.in_order(used), list[str](), 0
+    while (set_id := next(order, None)) is not None:
+        most = max(most, sum(len(labs) for _, labs in asked))
+        asked.clear()
+        if set_id:
+            found.append(set_id)
+        elif sets:
+            queues.remove(sets.pop())
+    assert most <= MOST_ASKED
+    assert found[: len(sets)] == [each.id for each in sets]

@@ -194,7 +194,7 @@ class Scheduler:
 
     def queued(self) -> list[RecipeSet]:
         """In the order in which they would start, if all fitted."""
-        return [self.sets[set_id] for set_id in self.in_order()]
+        return [self.sets[set_id] for set_id in self.in_order() if set_id]
 
     def queued_in(self, key: str) -> int:
         """How many sets wait that a lab may serve."""
@@ -242,13 +242,16 @@ class Scheduler:
         return effects
 
     def deciding(self, now: float, effects: MutableSequence[Effect]) -> Iterator[None]:
-        """The same, which may be left after each set that was looked at. Meanwhile nothing else may
-        be called that changes a set.
+        """The same, which may be left at each step. Meanwhile nothing else may be called that
+        changes a set.
         """
         self.undecided = False
         held = Held(dict(self._free), {key: self._idle(key) for key in self.labs})
         passed, short, left = Counter[str](), Counter[str](), set(self._queues.amounts)
         for set_id in self.in_order():
+            if not set_id:
+                yield
+                continue
             found = self.sets[set_id]
             if held.exhausted or not left:
                 if not passed:  # it is the first that waits
@@ -532,7 +535,7 @@ class Scheduler:
     def in_order(self) -> Iterator[str]:
         """Ids of those that wait when it begins: priorities first; among equals, owners with fewer
         machines in the labs that they wait for, as any user may act for any owner in a lab of his;
-        then who came first.
+        then who came first. "" is for a pause.
         """
         return self._queues.in_order(self._used)
 

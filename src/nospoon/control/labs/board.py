@@ -450,7 +450,7 @@ class Board:
             if waiting is not None:  # it may have ended meanwhile
                 found[set_id] = 1 + min(before[key] for key in waiting.labs)
                 before.update(waiting.labs)
-            if not number % 64:
+            if not set_id or not number % 64:
                 await turn.rest()
         return found
 
