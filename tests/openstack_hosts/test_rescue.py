@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from starlette.responses import JSONResponse
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
@@ -14,7 +15,7 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.resources import BootImage, Key, Kind, Machine, OwnerTag, Resource, boot_image
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import FakeCloud, Rule
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 NETWORK = BootPlan((BootDevice.NETWORK, BootDevice.DISK), (BootDevice.DISK,))
@@ -176,3 +177,22 @@ async def test_boot_images_of_an_older_nospoon_are_made_again(
     del image["hw_rescue_bus"]
     (seen,) = await connection.drivers[Kind.BOOT_IMAGE].observe(TAG.cluster)
     assert "cannot be rescued" in seen.fault
+
+
+async def test_boot_images_are_those_of_their_cluster_also_where_a_cloud_lists_more(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Each cluster has one of the same name, and what is listed may be deleted."""
+    shape = BootImage(Firmware.UEFI, "http://boot")
+    wanted = Resource(Key(Kind.BOOT_IMAGE, "cloud", "boot-uefi"), shape)
+    driver = connection.drivers[Kind.BOOT_IMAGE]
+    await driver.create(wanted, TAG)
+    (own,) = cloud.images.values()
+    of_other = own | {"id": "other", "nospoon_cluster": str(UUID(int=99))}
+    of_another_deployment = own | {"id": "theirs", "nospoon_deployment": "theirs"}
+    cloud.images |= {each["id"]: each for each in (of_other, of_another_deployment)}
+    all_ = {"images": list(cloud.images.values())}
+    cloud.rules.append(Rule("GET /image/v2/images", lambda: JSONResponse(all_), times=2))
+    (seen,) = await driver.observe(TAG.cluster)
+    await driver.delete(seen)
+    assert set(cloud.images) == {"other", "theirs"}

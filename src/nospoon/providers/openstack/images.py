@@ -128,6 +128,7 @@ class BootImageDriver:
             return
 
     async def _ours(self, cluster: UUID | None) -> list[tuple[Image, Tagged]]:
+        """A cloud may list more than it is asked for, and what is listed may be deleted."""
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
@@ -136,6 +137,7 @@ class BootImageDriver:
             (record, tagged)
             async for record in listed
             if URL in record and (tagged := of_properties(record)) is not None
+            if self._around.is_own(tagged, cluster)
         ]
 
 
