@@ -1,13 +1,14 @@
-"""Images of members, of which QEMU has more to say than the daemon can read at once."""
+"""Images of members that are small and of which QEMU reads, or says, very much."""
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
-from nospoon.control.content.images import image_facts
+from nospoon.control.content.images import MEMORY, image_facts
 from nospoon.errors import UsageError
 from nospoon.runtime import process
 
@@ -16,6 +17,9 @@ CLUSTER, SIZE = 1 << 16, 1 << 20
 TABLES = 4
 """Clusters before the table of snapshots: header, refcount table, refcount block, L1 table."""
 HEADER = struct.Struct(">4sIQIIQIIQQIIQQQQII")
+BITMAP, BITMAPS = struct.Struct(">QIIBBHI"), 0x23852875
+AUTO, ONES = 2, 1
+"""A bitmap that QEMU reads upon opening; an entry of its table that means that all bits are set."""
 SNAPSHOT = struct.Struct(">QIHHIIQIIQQ")
 
 
@@ -57,3 +61,56 @@ async def test_an_image_of_a_larger_disk_than_files_may_ask_for_is_refused(tmp_p
             continue
         with pytest.raises(UsageError, match=r"seed.img is of a disk of 3072TiB, .* 2048TiB"):
             await image_facts(path, "seed.img", "ab")
+
+
+def with_bitmaps(count: int) -> bytes:
+    """A qcow2 with bitmaps of the whole disk, 16 GiB, a bit for 512 bytes: 4 MiB of memory each."""
+    size = 16 << 30
+    refcounts, block, l1, table, names = (number * CLUSTER for number in range(1, 6))
+    clusters = (size >> 12) // CLUSTER
+    directory = b""
+    for number in range(count):
+        name = b"b%d" % number
+        entry = BITMAP.pack(table, clusters, AUTO, 1, 9, len(name), 0) + name
+        directory += entry + bytes(-len(entry) % 8)
+    head = HEADER.pack(
+        b"QFI\xfb", 3, 0, 0, 16, size, 0, 32, l1, refcounts, 1, 0, 0, 0, 0, 1, 4, 104
+    )
+    head += struct.pack(">IIIIQQII", BITMAPS, 24, count, 0, len(directory), names, 0, 0)
+    image = bytearray(6 * CLUSTER)
+    image[: len(head)] = head
+    struct.pack_into(">Q", image, refcounts, block)
+    struct.pack_into(">6H", image, block, *[1] * 6)
+    struct.pack_into(f">{clusters}Q", image, table, *[ONES] * clusters)
+    image[names : names + len(directory)] = directory
+    return bytes(image)
+
+
+async def test_an_image_with_bitmaps_which_qemu_reads_into_memory_is_refused(
+    tmp_path: Path,
+) -> None:
+    """24 KiB of them took 1 GiB in 4 s, as root; of a hundred, all that the machine has."""
+    path, plain = tmp_path / "image", tmp_path / "plain"
+    path.write_bytes(with_bitmaps(2))
+    info = ["qemu-img", "info", "--output=json", str(path)]
+    assert "bitmaps" in (await process.run(info)).stdout, "QEMU reads no bitmaps here"
+    with pytest.raises(UsageError, match=r"image seed.img has bitmaps") as refused:
+        await image_facts(path, "seed.img", "ab")
+    assert refused.value.hint == "Make a plain one: qemu-img convert -O qcow2 OLD NEW."
+    await process.run(["qemu-img", "convert", "-O", "qcow2", str(path), str(plain)])
+    assert (await image_facts(plain, "seed.img", "ab")).virtual_size == 16 << 30
+
+
+async def test_qemu_looks_at_an_image_with_a_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else an image may have it read."""
+    path = tmp_path / "image"
+    path.write_bytes(with_snapshots(2))
+    tool = tmp_path / "bin" / "qemu-img"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nulimit -v >&2\nexit 1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    with pytest.raises(UsageError, match=f"cannot read it: {MEMORY >> 10}"):
+        await image_facts(path, "seed.img", "ab")

@@ -29,8 +29,8 @@ could have megabytes of them before its first byte.
 XZ_MEMORY = 256 << 20
 """xz -9 takes 65 MiB to unpack (xz(1))."""
 MOST_INFO = 1 << 20
-"""Bytes of what QEMU says of an image: it names 65,536 snapshots and as many bitmaps, if it has so
-many, and they would be decoded where nothing else runs meanwhile.
+"""Bytes of what QEMU says of an image: it names 65,536 snapshots, if it has so many, and they would
+be decoded where nothing else runs meanwhile.
 """
 OTHERS = (
     (0, b"KDMV", "VMDK"),
@@ -56,8 +56,13 @@ COMPRESSED = (
     (b"BZh", "bzip2"),
 )
 _HEADER = struct.Struct(">4sIQIIQ")
-_INCOMPATIBLE, _DATA_FILE, _CORRUPT = struct.Struct(">Q"), 1 << 2, 1 << 1
+_FEATURES, _DATA_FILE, _CORRUPT, _BITMAPS = struct.Struct(">QQQ"), 1 << 2, 1 << 1, 1
 _FEATURES_AT = 72
+"""Of version 3: incompatible, compatible and autoclear ones."""
+MEMORY = 1 << 30
+"""Bytes of address space for QEMU's look at an image, as much as Nova gives it (images_api.py,
+QEMU_IMG_LIMITS): its tables may be large, and the file small.
+"""
 
 
 def format_of(name: str, head: bytes) -> str:
@@ -108,9 +113,9 @@ def _check_qcow2(name: str, head: bytes) -> None:
             f"image {name} is a qcow of version {version}, expected 2 or 3",
             hint="Convert it: qemu-img convert -O qcow2 OLD NEW.",
         )
-    features = 0
-    if version == 3 and len(head) >= _FEATURES_AT + _INCOMPATIBLE.size:
-        (features,) = _INCOMPATIBLE.unpack_from(head, _FEATURES_AT)
+    features = autoclear = 0
+    if version == 3 and len(head) >= _FEATURES_AT + _FEATURES.size:
+        features, _, autoclear = _FEATURES.unpack_from(head, _FEATURES_AT)
     if features & _CORRUPT:
         raise UsageError(f"image {name} is marked corrupt", hint="Run qemu-img check on it.")
     if offset or features & _DATA_FILE:
@@ -118,6 +123,12 @@ def _check_qcow2(name: str, head: bytes) -> None:
         raise UsageError(
             f"image {name} refers to another file ({other})",
             hint="Flatten it: qemu-img convert -O qcow2 OLD NEW.",
+        )
+    if autoclear & _BITMAPS:
+        # whatever opens the image reads them all, of 512 MiB each, which take 40 bytes of the file
+        raise UsageError(
+            f"image {name} has bitmaps, of which QEMU reads each into memory",
+            hint="Make a plain one: qemu-img convert -O qcow2 OLD NEW.",
         )
 
 
@@ -174,12 +185,13 @@ async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     """What the file at `path`, which the user calls `name`, is. Raises `UsageError`."""
     with path.open("rb") as file:
         kind = format_of(name, file.read(HEAD))
-    argv = ["qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
+    limited = ["prlimit", f"--as={MEMORY}"]
+    argv = [*limited, "qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
     try:
         done = await process.run(argv, check=False, most=MOST_INFO)
     except process.OutputTooLong:
         raise UsageError(
-            f"image {name} has too many snapshots or bitmaps",
+            f"image {name} has too many snapshots to list",
             hint="Make a plain one: qemu-img convert -O qcow2 OLD NEW.",
         ) from None
     if done.status != 0:
