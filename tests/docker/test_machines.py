@@ -403,6 +403,25 @@ async def test_a_container_has_ids_limits_and_capabilities_that_are_not_the_host
 
 
 @docker_engine
+async def test_an_init_that_ends_at_once_was_on_and_one_that_cannot_be_executed_is_at_fault(
+    bench: Bench, place: Path, images: dict[str, Path]
+) -> None:
+    machines = bench.connection.machine_driver
+    ends = image_of(busybox_root(init="#!/bin/busybox sh\nexit 3\n"), place, images)
+    rack = rack_for(replace(bench, image=ends))
+    await make(bench, *rack.all)
+    assert await machines.power(rack.uuid, PowerCommand.ON, PLAN) is Outcome.CHANGED
+    await eventually(lambda: not (directory_of(bench) / "pid").exists())
+    assert not (await found(bench, rack.machine)).running
+    await remove_all(bench)
+    lacks = image_of(busybox_root(init="#!/not/there\n"), place, images)
+    rack = rack_for(replace(bench, image=lacks))
+    await make(bench, *rack.all)
+    with pytest.raises(ProviderError, match="can /sbin/init be executed"):
+        await machines.power(rack.uuid, PowerCommand.ON, PLAN)
+
+
+@docker_engine
 async def test_the_process_that_waits_leaves_no_file_and_a_guest_does_not_keep_it_from_its_place(
     bench: Bench, engine: Path
 ) -> None:

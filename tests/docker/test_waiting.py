@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.providers.docker.program import waiting
+from nospoon.providers.docker.program.processes import began
 from nospoon.providers.docker.program.wire import EngineError
 
 SOURCES = Path(waiting.__file__).parent
@@ -55,6 +56,26 @@ def test_it_waits_for_its_signal_and_becomes_the_program_that_it_was_given(tmp_p
     assert said == [
         "as-it-was given it", f"SigBlk:\t{0:016x}", f"SigIgn:\t{0:016x}",
     ]  # fmt: skip
+
+
+@pytest.mark.skipif(platform.machine() not in waiting.MACHINES, reason="there is none of it")
+def test_an_init_that_has_ended_did_begin(tmp_path: Path) -> None:
+    file = tmp_path / waiting.NAME
+    file.write_bytes(waiting.program(platform.machine()))
+    file.chmod(0o755)
+    with subprocess.Popen([file, "/bin/true"]) as process:
+        until = time.monotonic() + 60
+        while began(process.pid) and time.monotonic() < until:
+            os.kill(process.pid, waiting.BEGINS)
+        waiting.begin(process.pid)
+    assert process.returncode == 0
+
+
+def test_one_that_ended_before_it_waited_is_refused() -> None:
+    with subprocess.Popen(["/bin/true"]) as process:
+        process.wait()
+        with pytest.raises(EngineError, match="its first process ended: it does not wait"):
+            waiting.until_waits(process.pid)
 
 
 def test_a_machine_that_it_is_not_made_for_is_refused() -> None:

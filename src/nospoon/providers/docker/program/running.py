@@ -15,13 +15,15 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
-from nospoon.providers.docker.program.engines import Engine, Limits
+from nospoon.providers.docker.program.engines import INIT, Engine, Limits
 from nospoon.providers.docker.program.processes import began, content, run, write
 from nospoon.providers.docker.program.roots import mount_root, unmount_root
 from nospoon.providers.docker.program.wire import LONGEST, PIECE, EngineError
 
 REBOOTED = 128 + signal.SIGHUP
 """Status of an init that rebooted: the kernel ends it by SIGHUP (pid_namespaces(7), reboot(2))."""
+NOT_EXECUTED = 127
+"""Status where the init cannot be executed, as a shell has it."""
 RECORD = 2 << 20
 """Bytes of a console's log, as virtlogd's files have; the one before is kept as .1."""
 SETTLES = 15.0
@@ -171,6 +173,8 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
         put_seed(pid, directory / "seed.json", given["put_seed"])
     console = engine.console(name)
     engine.begin(name, pid)
+    if not began(pid) and ended(engine, name) == NOT_EXECUTED:
+        raise EngineError(f"its init ended at once, with {NOT_EXECUTED}: can {INIT} be executed?")
     write(directory / "init", f"{pid} {began(pid)}")  # from now on it is seen to run
     return console
 

@@ -77,12 +77,16 @@ def until_waits(pid: int) -> None:
         blocked = next((x.split()[1] for x in status.splitlines() if x.startswith("SigBlk:")), "0")
         if is_waiting(pid) and int(blocked, 16) >> (WAITS - 1) & 1:
             break
+    else:
+        raise EngineError("its first process ended: it does not wait")
     # No link is followed: it is looked up in the root itself, and the last name is never one.
     Path(f"/proc/{pid}/root/{NAME}").unlink(missing_ok=True)
 
 
 def begin(pid: int) -> None:
-    """Have it become the init, and return when it has."""
+    """Have it become the init, and return when it has. It may have ended by then: an init that ends
+    at once did begin.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, BEGINS)
     for _ in looks(pid, "does not become its init"):
@@ -95,11 +99,10 @@ def is_waiting(pid: int) -> bool:
 
 
 def looks(pid: int, what: str) -> Iterator[None]:
-    """One after the other, as long as it is there."""
+    """One after the other, as long as it is there. Raises `EngineError`."""
     until = time.monotonic() + SECONDS
     while began(pid):
         yield
         if time.monotonic() > until:
             raise EngineError(f"its first process {what} within {SECONDS:.0f} s")
         time.sleep(0.005)
-    raise EngineError(f"its first process ended: it {what}")
