@@ -261,6 +261,8 @@ class MachineDriver(Owned):
                 if running is not None and not running.monitor:
                     await self._runtime.tend(self.host.path(seen.machines[uuid]))
             before, self._known.running = self._known.running, now
+            for uuid, running in now.items():
+                now[uuid] = _with_last_init((before or {}).get(uuid), running)
             if before is None:
                 for uuid, running in now.items():
                     self._publish(uuid, MachineChange.OBSERVED, _power(running))
@@ -315,6 +317,13 @@ class MachineDriver(Owned):
 
     async def close(self) -> None:
         await self._tasks.close()
+
+
+def _with_last_init(before: Running | None, now: Running | None) -> Running | None:
+    """While its monitor starts it again, it keeps the init that it had: the next one is a reset."""
+    if before is None or now is None or now.init != 0 or now.monitor != before.monitor:
+        return now
+    return before
 
 
 def _power(running: Running | None) -> PowerState:
