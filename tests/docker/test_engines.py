@@ -55,3 +55,28 @@ def test_an_engine_without_podmans_api_is_docker_engine(
 def test_an_engine_that_fails_is_not_taken_for_another(answering: Answering) -> None:
     with pytest.raises(EngineError, match="out of memory"):
         engine_at(answering('500 {"message": "out of memory"}'))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"],
+    ids=["before its answer", "within it"],
+)
+def test_an_engine_that_ends_during_a_call_is_said_to_have_ended(
+    tmp_path: Path, said: bytes
+) -> None:
+    path = tmp_path / "engine.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer() -> None:
+            with listening.accept()[0] as taken:
+                taken.recv(4096)
+                taken.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(EngineError, match=f"the engine at {path} ended before it had answered"):
+            engine_at(str(path))
+        thread.join(60)

@@ -71,6 +71,10 @@ class Wire:
             try:
                 send(connection, f"{method} {where}", body, stream)
                 status, said = answer(connection)
+            except EOFError as error:
+                raise EngineError(
+                    f"the engine at {self.path} ended before it had answered"
+                ) from error
             except OSError as error:
                 why = error.strerror or "it gave no answer in time"
                 raise EngineError(f"the engine at {self.path} ended: {why}") from error
@@ -120,18 +124,25 @@ def send(
 
 
 def answer(connection: socket.socket) -> tuple[int, bytes]:
-    """Status and content. Raises `ValueError` where it is not HTTP's."""
+    """Status and content. Raises `ValueError` where it is not HTTP's, `EOFError` where it ends."""
     with connection.makefile("rb") as file:
-        status = int(file.readline(PIECE).split(maxsplit=2)[1])
+
+        def line() -> bytes:
+            found = file.readline(PIECE)
+            if not found:
+                raise EOFError
+            return found.strip()
+
+        status = int(line().split(maxsplit=2)[1])
         chunked = False
-        while line := file.readline(PIECE).strip().lower():
-            chunked |= line.startswith(b"transfer-encoding:") and b"chunked" in line
+        while head := line().lower():
+            chunked |= head.startswith(b"transfer-encoding:") and b"chunked" in head
         if not chunked:
             return status, file.read()
         said = b""
-        while size := int(file.readline(PIECE).split(b";")[0], 16):
+        while size := int(line().split(b";")[0], 16):
             said += file.read(size)
-            file.readline(PIECE)
+            line()
         return status, said
 
 
