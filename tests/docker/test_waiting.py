@@ -39,17 +39,27 @@ def test_its_bytes_are_those_of_its_source(machine: str, tmp_path: Path) -> None
     assert waiting.MACHINES[machine][1] == code.read_bytes().hex()
 
 
+def until_blocks(pid: int) -> None:
+    """The signals that the process that waits does."""
+    status, until = Path(f"/proc/{pid}/status"), time.monotonic() + 60
+    blocked = f"SigBlk:\t{1 << (waiting.WAITS - 1):016x}"
+    while blocked not in status.read_text() and time.monotonic() < until:
+        time.sleep(0.005)
+
+
 @pytest.mark.skipif(platform.machine() not in waiting.MACHINES, reason="there is none of it")
 def test_it_waits_for_its_signal_and_becomes_the_program_that_it_was_given(tmp_path: Path) -> None:
     file = tmp_path / waiting.NAME
     file.write_bytes(waiting.program(platform.machine()))
     file.chmod(0o755)
     given = ["/bin/sh", "-c", SHOW, "as-it-was", "given"]
-    with subprocess.Popen([file, *given], stdout=subprocess.PIPE, env={"SAID": "it"}) as process:
-        status, until = Path(f"/proc/{process.pid}/status"), time.monotonic() + 60
-        blocked = f"{1 << (waiting.WAITS - 1):016x}"
-        while f"SigBlk:\t{blocked}" not in status.read_text() and time.monotonic() < until:
-            os.kill(process.pid, signal.SIGCONT)  # another signal does not end it
+    # What started the tests may ignore signals, as nohup does.
+    default = ["env", "--default-signal", str(file)]
+    with subprocess.Popen(
+        [*default, *given], stdout=subprocess.PIPE, env={"SAID": "it"}
+    ) as process:
+        until_blocks(process.pid)
+        os.kill(process.pid, signal.SIGCONT)  # another signal does not end it
         process.send_signal(waiting.BEGINS)
         said = process.communicate(timeout=60)[0].decode().splitlines()
     assert process.returncode == 0
@@ -64,9 +74,11 @@ def test_an_init_that_has_ended_did_begin(tmp_path: Path) -> None:
     file.write_bytes(waiting.program(platform.machine()))
     file.chmod(0o755)
     with subprocess.Popen([file, "/bin/true"]) as process:
+        until_blocks(process.pid)
+        os.kill(process.pid, waiting.BEGINS)
         until = time.monotonic() + 60
         while began(process.pid) and time.monotonic() < until:
-            os.kill(process.pid, waiting.BEGINS)
+            time.sleep(0.005)
         waiting.begin(process.pid)
     assert process.returncode == 0
 
