@@ -265,10 +265,11 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
             time.sleep(reboots.pause(time.monotonic()))
             console = bring_up(engine, directory, given)
             reboots.began = time.monotonic()
-        except EngineError as error:
-            write(directory / "log", f"{error}\n")
+        except (EngineError, OSError) as error:  # without it a guest would run that no one sees
+            with contextlib.suppress(OSError):
+                write(directory / "log", f"{error}\n")
             if not init_of(directory):
-                with contextlib.suppress(EngineError):
+                with contextlib.suppress(EngineError, OSError):
                     end(engine, directory, given)  # what is prepared of it
                 break
             time.sleep(1)
