@@ -80,7 +80,6 @@ def test_an_init_that_has_ended_did_begin(tmp_path: Path) -> None:
         while began(process.pid) and time.monotonic() < until:
             time.sleep(0.005)
         waiting.begin(process.pid)
-    assert process.returncode == 0
 
 
 def test_one_that_ended_before_it_waited_is_refused() -> None:

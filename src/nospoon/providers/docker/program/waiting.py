@@ -90,7 +90,7 @@ def begin(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, BEGINS)
     for _ in looks(pid, "does not become its init"):
-        if not is_waiting(pid):
+        if not is_waiting(pid) and content(Path(f"/proc/{pid}/cmdline")):  # b"": it is ending
             break
 
 
