@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from nospoon.model.destinations import SshDestination
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished, OutputTooLong, said_by
 
+SECONDS = 60.0
+"""For how long a command may run, where it is not given longer."""
 SSH_FAILED = 255
 MOST_OUTPUT = 64 << 20
 """Bytes that a command on another host may write: what answers there may be anyone's by now."""
@@ -30,12 +33,15 @@ class Runner(Protocol):
 
 
 class LocalRunner:
-    """Commands on this machine."""
+    """Commands on this machine. `seconds`: for how long each may run."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
     ) -> Finished:
-        return await process.run(argv, stdin=stdin, check=check)
+        return await process.run(argv, stdin=stdin, check=check, timeout=self.seconds)
 
 
 class SshRunner:
@@ -46,8 +52,10 @@ class SshRunner:
     A destination of another form than `SshDestination` is refused: it may be from an older store.
     """
 
-    def __init__(self, destination: str, sockets: Path | None = None) -> None:
-        self.destination = destination
+    def __init__(
+        self, destination: str, sockets: Path | None = None, seconds: float = SECONDS
+    ) -> None:
+        self.destination, self.seconds = destination, seconds
         self._options = ["-o", "BatchMode=yes"]
         if sockets is not None and len(str(sockets)) <= LONGEST_SOCKETS:
             shared = ("ControlMaster=auto", f"ControlPath={sockets}/ssh-%C", "ControlPersist=60")
@@ -62,7 +70,9 @@ class SshRunner:
             raise HostUnreachable(str(error)) from error
         command = self.command(argv)
         try:
-            done = await process.run(command, stdin=stdin, check=False, most=MOST_OUTPUT)
+            done = await process.run(
+                command, stdin=stdin, check=False, most=MOST_OUTPUT, timeout=self.seconds
+            )
         except OutputTooLong as error:
             what = f"`{process.shown(argv)}` on {self.destination}"
             raise ProviderError(f"{what} wrote more than {MOST_OUTPUT >> 20}MiB") from error
@@ -78,6 +88,15 @@ class SshRunner:
         """
         command = f"{shlex.join(argv)}{NOT_SSHS_OWN}"
         return ["ssh", *self._options, "--", self.destination, command]
+
+
+def patient(runner: Runner, seconds: float) -> Runner:
+    """The same, whose commands may run for so long; one that has no such limit as it is."""
+    if not isinstance(runner, LocalRunner | SshRunner):
+        return runner
+    made = copy(runner)
+    made.seconds = seconds
+    return made
 
 
 def runner_for(ssh: str, sockets: Path | None = None) -> Runner:

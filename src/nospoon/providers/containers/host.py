@@ -12,8 +12,12 @@ from nospoon.errors import ProviderError
 from nospoon.providers.containers import filters, scripts
 from nospoon.providers.containers.records import Seen, parse
 from nospoon.runtime.process import Finished, said_by
-from nospoon.runtime.runner import LocalRunner, Runner, SshRunner
+from nospoon.runtime.runner import LocalRunner, Runner, SshRunner, patient
 
+CHANGE_SECONDS = 900.0
+"""For how long a command that changes something may run: it unpacks an image, or copies a volume's
+first content. One that only looks has what the runner gives it.
+"""
 PIECE = 8 << 20
 """Bytes of an image that are sent to another host at a time."""
 
@@ -33,6 +37,7 @@ class ContainerHost:
 
     def __init__(self, name: str, runner: Runner, root: str, observation: Sequence[str]) -> None:
         self.name, self.runner, self.root = name, runner, root
+        self._patient = patient(runner, CHANGE_SECONDS)
         self.is_here = isinstance(runner, LocalRunner)
         self._observation = tuple(observation)
         self._has_filters = False
@@ -42,7 +47,9 @@ class ContainerHost:
     async def has_filters(self) -> bool:
         """Whether libvirt there can filter NICs; asked again as long as it cannot."""
         if not self._has_filters:
-            self._has_filters = (await self.sh(filters.AVAILABLE, check=False)).status == 0
+            self._has_filters = (
+                await self.sh(filters.AVAILABLE, check=False, looks=True)
+            ).status == 0
         return self._has_filters
 
     async def look(self) -> Seen:
@@ -56,7 +63,7 @@ class ContainerHost:
             if mine.seen is None:
                 self._next = None  # who asks from now on gets another one
                 try:
-                    done = await self.run(self._observation)
+                    done = await self.run(self._observation, looks=True)
                     mine.seen = await asyncio.to_thread(self.parsed, done.stdout)
                 except ProviderError as error:
                     mine.failed = error
@@ -68,20 +75,32 @@ class ContainerHost:
         return parse(text)
 
     async def sh(
-        self, script: str, *words: str, stdin: bytes | None = None, check: bool = True
+        self,
+        script: str,
+        *words: str,
+        stdin: bytes | None = None,
+        check: bool = True,
+        looks: bool = False,
     ) -> Finished:
         """Run a script with the system's own tools, which a container's user can run, too, as it
         cannot a python3 of root's (pyenv). A failing one raises what it said last, without its
         text.
         """
         text = scripts.SYSTEM_FIRST + script
-        return await self.run(["sh", "-ec", text, "sh", *words], stdin=stdin, check=check)
+        argv = ["sh", "-ec", text, "sh", *words]
+        return await self.run(argv, stdin=stdin, check=check, looks=looks)
 
     async def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        check: bool = True,
+        looks: bool = False,
     ) -> Finished:
-        """The same of any command."""
-        done = await self.runner.run(argv, stdin=stdin, check=False)
+        """The same of any command. `looks`: it changes nothing."""
+        runner = self.runner if looks else self._patient
+        done = await runner.run(argv, stdin=stdin, check=False)
         if check and done.status != 0:
             raise ProviderError(f"host {self.name}: {said_by(done) or done.status}")
         return done

@@ -132,16 +132,21 @@ class DockerHost(ContainerHost):
         return replace(seen, sizes={**data, **dict.fromkeys(found, 1)})
 
     async def ask(
-        self, command: str, *words: str, stdin: bytes | None = None, check: bool = True
+        self,
+        command: str,
+        *words: str,
+        stdin: bytes | None = None,
+        check: bool = True,
+        looks: bool = False,
     ) -> Finished:
-        """Raises `ProviderError` with what it said where it fails."""
-        return await self.run(self.words(command, *words), stdin=stdin, check=check)
+        """Raises `ProviderError` with what it said where it fails. `looks`: it changes nothing."""
+        return await self.run(self.words(command, *words), stdin=stdin, check=check, looks=looks)
 
     async def facts(self) -> DockerFacts:
         """Asked once, as long as nothing is missing."""
         async with self._asking:
             if self._facts is None or violations(self.name, self._facts) is not None:
-                done = await self.ask("facts", check=False)
+                done = await self.ask("facts", check=False, looks=True)
                 if done.status != 0:
                     raise ProviderError(f"host {self.name}: {said_by(done)}", hint=INSTALL)
                 try:
