@@ -35,6 +35,8 @@ class Runner(Protocol):
 class LocalRunner:
     """Commands on this machine. `seconds`: for how long each may run."""
 
+    seconds = SECONDS
+
     def __init__(self, seconds: float = SECONDS) -> None:
         self.seconds = seconds
 
@@ -91,11 +93,11 @@ class SshRunner:
 
 
 def patient(runner: Runner, seconds: float) -> Runner:
-    """The same, whose commands may run for so long; one that has no such limit as it is."""
-    if not isinstance(runner, LocalRunner | SshRunner):
+    """The same, whose commands may run for so long; one that is neither of these two as it is."""
+    if type(runner) not in (LocalRunner, SshRunner):
         return runner
     made = copy(runner)
-    made.seconds = seconds
+    made.seconds = seconds  # type: ignore[attr-defined]  # both have it
     return made
 
 
