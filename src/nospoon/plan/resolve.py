@@ -59,6 +59,10 @@ from nospoon.plan.placement.flavors import chosen
 
 NOBODY = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
+STRANGERS = 1024
+"""Addresses of a network, of each family, for clients without a reservation, at most: a guest may
+lease them all, and dnsmasq writes all leases to the disk with each change of one, and waits for it.
+"""
 STRANGERS6 = 0x100000
 """Where addresses of strangers begin in an IPv6 network."""
 SILENT = Endpoint(address="", ipmi_port=0, redfish_port=0)
@@ -300,8 +304,8 @@ class _Resolver:
             yield Reservation(mac, address, node.name, uuid, _loader(node), address6)
 
     def _range(self, cidr: IPv4Network, network: Network) -> tuple[str, str]:
-        """First and last address for strangers: the largest part beside the addresses of BMCs and
-        virtual ones.
+        """First and last address for strangers: of the largest part beside the addresses of BMCs
+        and virtual ones the last, because nodes take the first.
         """
         pool = self.cluster.addressing.pool
         spared = [(address, address) for address in virtual4(network) if address in cidr]
@@ -311,7 +315,7 @@ class _Resolver:
         ends = [*(first - 1 for first, _ in sorted(spared)), cidr[-2]]
         parts = zip(begins, ends, strict=True)
         low, high = max(parts, key=lambda part: int(part[1]) - int(part[0]))
-        return str(low), str(high)
+        return str(max(low, high - (STRANGERS - 1))), str(high)
 
     def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
         uuid = identity.uuid_of(self.id, node)
@@ -589,7 +593,7 @@ def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:
 
 
 def _range6(cidr: IPv6Network) -> tuple[str, str]:
-    return str(cidr[STRANGERS6]), str(cidr[2 * STRANGERS6 - 1])
+    return str(cidr[STRANGERS6]), str(cidr[STRANGERS6 + STRANGERS - 1])
 
 
 def _loader(node: Node) -> Loader:
