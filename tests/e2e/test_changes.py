@@ -75,7 +75,7 @@ CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_
 KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
 CONTAINERS = "tests/e2e/test_containers.py::test_changes_of_the_connection_follow_their_rules"
 ENGINE = (
-    "tests/docker/test_cluster.py::test_a_container_of_podmans_runs_systemd_and_follows_its_file"
+    "tests/docker/test_cluster.py::test_a_container_of_an_engine_runs_systemd_and_follows_its_file"
 )
 SERVICES = "tests/e2e/test_services.py::test_changes_of_services_follow_their_rules"
 OF_SERVICES = (ServiceSection, HealthSection)
