@@ -264,8 +264,11 @@ class ConsoleService:
             async with line.opening:
                 if line.pump is None:
                     line.runs.clear()
+                    line.heard = None
                     try:
                         line.stream = await self._open(line)
+                        if line.stream is None:  # it may be started as soon as this returns
+                            line.heard = await self.size(machine)
                     except HostUnreachable:
                         line.runs.set()  # it may be back in a moment
                     line.pump = self._tasks.start(self._pump(line), name=f"console {machine}")
@@ -289,8 +292,6 @@ class ConsoleService:
         slice_, reopened = self.slices.begin(line.machine), Reopened()
         while True:
             if line.stream is None:
-                if line.heard is None:
-                    line.heard = await self.size(line.machine)
                 await line.runs.wait()
                 line.runs.clear()
             else:
