@@ -176,6 +176,27 @@ def test_a_large_set_is_passed_by_some_and_then_waited_for() -> None:
     assert builds(refuse(labs, large, 22)) == [late.id], "others than the lab's sets have the rest"
 
 
+def test_a_large_set_is_waited_for_while_it_is_tried_and_removed_as_well() -> None:
+    """Each attempt takes minutes in a cloud: small ones would take then what it waits for."""
+    labs, large = scheduler(), recipe_set(BIG)
+    running = [recipe_set(ONE) for _ in range(MOST_PASSED)]
+    for each in (*running, large):
+        labs.submit(each, 0)
+    labs.not_started(large.id, FULL, 1, again=Again.CAPACITY)
+    for each in running:
+        labs.started(each.id, 2)
+    late = [recipe_set(ONE) for _ in range(4)]
+    assert not builds(labs.submit(late[0], 3)), "while what was made of it is removed"
+    assert not builds(labs.removed(large.id, 4))
+    assert builds(end(labs, running.pop(), 5)) == [large.id]
+    assert not builds(labs.submit(late[1], 6)), "while it is tried"
+    assert not builds(end(labs, running.pop(), 7))
+    labs.not_started(large.id, FULL, 8, again=Again.CAPACITY)
+    assert not builds(labs.submit(late[2], 9)), "while it is removed again"
+    labs.cancel(large.id, "", 10)
+    assert builds(labs.submit(late[3], 11)) == [late[0].id], "it waits no more"
+
+
 def test_a_set_that_waits_for_capacity_can_be_cancelled_and_the_others_go_on() -> None:
     labs = scheduler()
     first, second = recipe_set(ONE), recipe_set(ONE)

@@ -458,6 +458,7 @@ class Scheduler:
             return []
         if found.state is SetState.ENDING:
             if found.requeue:
+                self.shortages.forget(set_id)
                 found = replace(found, requeue=False, result="cancelled", why=why)
                 self._save(_all_over(found, Stage.CANCELLED, now))
             return []
@@ -477,7 +478,7 @@ class Scheduler:
             return []
         self._give_back(found)
         if _has_dynamic(found):
-            self.shortages.given_back(set_id, self._beside(found.lab))
+            self.shortages.given_back(found.lab, set_id, self._beside(found.lab))
         if found.requeue:
             found = queued_again(found, now)
             self._save(found)
@@ -720,6 +721,7 @@ class Scheduler:
             self._why.pop(set_id, None)
             return [Happened(set_id, -1, "ended", result), *self._decide(now)]
         if found.state is SetState.ENDING:  # it would have been started again
+            self.shortages.forget(set_id)
             self._save(replace(found, requeue=False, result=result, why=""))
             return []
         worst = "failed" if any(run.stage is Stage.FAILED for run in found.runs) else result

@@ -6,9 +6,10 @@ after a pause that doubles up to `LONGEST`. The rules:
 - A set that asks for at least as much as one that found no capacity waits; smaller ones are tried.
 - As many sets are tried at a time as a lab has proved to have capacity for: one after a failure,
   one more after each success, as in TCP's slow start (RFC 5681 §3.1).
-- A set that `MOST_PASSED` others have passed claims the lab: none behind it is started there, until
-  it has started, or has found no capacity while no other set had any of it. What is missing then is
-  used by others than the lab's sets, and those who need less go on.
+- A set that `MOST_PASSED` others have passed claims the lab: none behind it is started there, and
+  none at all while it is tried and what was made of it is removed, until it has started, or has
+  found no capacity while no other set had any of it. What is missing then is used by others than
+  the lab's sets, and those who need less go on.
 
 All of it is forgotten with the daemon: a new one tries.
 """
@@ -54,8 +55,8 @@ class Need:
 @dataclass(slots=True)
 class _Short:
     """Of one lab. `needs`: what there was no capacity for, until `until`; Unix seconds. `passed`:
-    by id of a set that found none, the sets that have started since. `most`: sets that may be
-    tried at a time.
+    by id of a set that found none, the sets that have started since. `claims`: those of them that
+    `MOST_PASSED` have passed. `most`: sets that may be tried at a time.
     """
 
     why: str = ""
@@ -64,6 +65,7 @@ class _Short:
     pause: float = PAUSE / 2
     most: int = 1
     passed: dict[str, int] = field(default_factory=dict)
+    claims: set[str] = field(default_factory=set)
 
 
 class Shortages:
@@ -72,7 +74,7 @@ class Shortages:
     def __init__(self) -> None:
         self._short: dict[str, _Short] = {}
         self._trying: defaultdict[str, set[str]] = defaultdict(set)
-        self._in_vain: set[str] = set()
+        self._in_vain: defaultdict[str, set[str]] = defaultdict(set)
         """Sets that found no capacity, and of which something may be there yet."""
 
     def forget_lab(self, key: str) -> None:
@@ -96,14 +98,18 @@ class Shortages:
         short = self._short.get(key)
         if short is None or not need.machines:
             return True
-        if len(self._trying[key]) >= short.most:
+        trying = self._trying[key]
+        if len(trying) >= short.most:
+            return False
+        # These are not in the queue: each attempt would let others take what it waits for.
+        if not (short.claims.isdisjoint(trying) and short.claims.isdisjoint(self._in_vain[key])):
             return False
         return now >= short.until or not any(map(need.is_at_least, short.needs))
 
     def claims(self, key: str, set_id: str) -> bool:
         """Whether sets behind this one wait until it has been tried."""
         short = self._short.get(key)
-        return short is not None and short.passed.get(set_id, 0) >= MOST_PASSED
+        return short is not None and set_id in short.claims
 
     def begin(self, key: str, set_id: str) -> None:
         """Its dynamic machines are being made."""
@@ -121,6 +127,8 @@ class Shortages:
             short.most, short.pause = short.most + 1, PAUSE / 2
             for other in short.passed:
                 short.passed[other] += 1
+                if short.passed[other] == MOST_PASSED:
+                    short.claims.add(other)
             if short.most > ENOUGH and not short.passed:
                 del self._short[key]
 
@@ -131,7 +139,7 @@ class Shortages:
         when it is tried again, if nothing is given back before; Unix seconds.
         """
         self.over(key, set_id)
-        self._in_vain.add(set_id)
+        self._in_vain[key].add(set_id)
         short = self._short.setdefault(key, _Short())
         if now >= short.until:
             short.needs.clear()
@@ -140,18 +148,20 @@ class Shortages:
         short.why, short.most = why, 1
         if not any(map(need.is_at_least, short.needs)):
             short.needs.append(need)
-        short.passed[set_id] = 0 if alone else short.passed.get(set_id, 0)
+        if alone or set_id not in short.passed:
+            short.passed[set_id] = 0
+            short.claims.discard(set_id)
         return short.until
 
-    def given_back(self, set_id: str, labs: Iterable[str]) -> None:
-        """Nothing is left of a set, so these labs may have capacity again; what one gave back that
-        found none is no news.
+    def given_back(self, key: str, set_id: str, labs: Iterable[str]) -> None:
+        """Nothing is left of a set of a lab, so these labs may have capacity again; what one gave
+        back that found none is no news.
         """
-        if set_id in self._in_vain:
-            self._in_vain.discard(set_id)
+        if set_id in self._in_vain[key]:
+            self._in_vain[key].discard(set_id)
             return
-        for key in labs:
-            if (short := self._short.get(key)) is not None:
+        for each in labs:
+            if (short := self._short.get(each)) is not None:
                 short.needs.clear()
                 short.until, short.pause = 0.0, PAUSE / 2
 
@@ -159,3 +169,4 @@ class Shortages:
         """It does not wait any more."""
         for short in self._short.values():
             short.passed.pop(set_id, None)
+            short.claims.discard(set_id)
