@@ -240,6 +240,42 @@ def test_a_lease_that_was_released_before_its_set_started_gets_no_machine() -> N
     assert labs.sets[second.id].result == "completed"
 
 
+def test_a_large_set_gets_its_owners_quota_before_smaller_ones_that_come_later() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=9, per_owner=2)))
+    small, large, late, other = (
+        recipe_set(*[Options((SMALL,))] * size, owner=owner)
+        for size, owner in ((1, "ada"), (2, "ada"), (1, "ada"), (1, "bob"))
+    )
+    assert builds(labs.submit(small, 0)) == [small.id]
+    labs.started(small.id, 0)
+    for each in (large, late):
+        assert not builds(labs.submit(each, 1))
+    assert labs.reason(large.id) == "ada has 1 of 2 machines of lab east"
+    assert labs.reason(late.id) == (
+        "ada has 1 of 2 machines of lab east, and sets before this one wait for 2"
+    )
+    assert builds(labs.submit(other, 1)) == [other.id], "it is their quota alone"
+    labs.release(small.id, None, 2)
+    assert builds(labs.removed(small.id, 2)) == [large.id]
+
+
+def test_a_set_that_its_owners_quota_never_allows_keeps_none_of_it() -> None:
+    machine = Registered("m1")
+    labs = scheduler(replace(LAB, machines=(machine,), limits=Limits(per_owner=2)))
+    large, small = (recipe_set(*[Options((SMALL,))] * size) for size in (2, 1))
+    labs.reserve("east", "m1", "ada")
+    assert not builds(labs.submit(large, 0))
+    assert builds(labs.submit(small, 0)) == [small.id], "a person keeps a machine for long"
+    labs.reserve("east", "m1", "")
+    labs.cancel(small.id, "", 1)
+    labs.removed(small.id, 1)
+    assert labs.sets[large.id].state is SetState.STARTING
+    labs.put_lab("east", replace(LAB, limits=Limits(per_owner=1)))
+    waits, late = (recipe_set(*[Options((SMALL,))] * size, owner="bob") for size in (2, 1))
+    assert not builds(labs.submit(waits, 2))
+    assert builds(labs.submit(late, 2)) == [late.id]
+
+
 def test_a_set_that_is_released_before_it_starts_again_does_not() -> None:
     labs = scheduler(replace(LAB, limits=Limits(machines=1)))
     first, second = recipe_set(ONE), recipe_set(ONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,12 +14,14 @@ from nospoon.model.lab import Lab
 @dataclass(slots=True)
 class Held:
     """Of each lab, by its key: what is free of its limits, and its idle registered machines.
-    `closed`: labs that make no dynamic machines for the sets that are looked at next. `short`:
-    those that have no capacity for the set that was looked at last.
+    `quotas`: machines that sets wait for which have been looked at, by lab and owner, where the
+    owner has too many. `closed`: labs that make no dynamic machines for the sets that are looked at
+    next. `short`: those that have no capacity for the set that was looked at last.
     """
 
     free: dict[str, Free]
     machines: dict[str, frozenset[str]]
+    quotas: Counter[tuple[str, str]] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
     short: set[str] = field(default_factory=set)
 

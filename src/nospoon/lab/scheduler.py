@@ -548,18 +548,21 @@ class Scheduler:
         self, found: RecipeSet, labs: Sequence[str], held: Held, now: float
     ) -> tuple[str, list[Grant]] | None:
         """One of these labs and the grants there; what cannot be placed has its need kept in
-        `held`, where it waits for a limit or has claimed the lab.
+        `held`, where it waits for a limit or has claimed the lab, else its part of its owner's
+        quota.
         """
         why, first, kept = "no lab has such machines now", "", list[Options]()
+        over: tuple[str, int] | None = None
         for key in in_turn(found, labs, self.shortages.is_short):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
                 why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
                 continue
-            per_owner, has = lab.limits.per_owner, self.has(key, found.owner)
             options = wanted(found, key, lab)
-            if per_owner and has + len(options) > per_owner:
-                why = f"{found.owner} has {has} of {per_owner} machines of lab {lab.name}"
+            if exceeded := self._over_quota(found.owner, key, len(options), held):
+                why = exceeded
+                if over is None and self._may_wait_for_quota(found, key, options):
+                    over = key, len(options)
                 continue
             if key not in held.free:  # a file brought it while others were looked at
                 continue
@@ -569,9 +572,7 @@ class Scheduler:
             if key in held.short:
                 why = f"lab {lab.name} has no capacity now: {self.shortages.why(key)}"
                 continue
-            if (found.id, key) not in self._fits:
-                self._fits[found.id, key] = fits_ever(lab, options)
-            if self._fits[found.id, key]:
+            if self._fits_ever(found, key, options):
                 why = key  # what is given away is listed for those who ask
                 first, kept = (first, kept) if first else (key, options)
             elif not first:
@@ -579,7 +580,31 @@ class Scheduler:
         self._why[found.id] = why
         if first:
             held.keep(first, kept)
+        elif over is not None:
+            held.quotas[over[0], found.owner] += over[1]
         return None
+
+    def _over_quota(self, owner: str, key: str, machines: int, held: Held) -> str:
+        """Why an owner gets no so many more machines of a lab now, "" where that is allowed."""
+        lab, has, kept = self.labs[key], self.has(key, owner), held.quotas[key, owner]
+        per_owner = lab.limits.per_owner
+        if not per_owner or has + kept + machines <= per_owner:
+            return ""
+        why = f"{owner} has {has} of {per_owner} machines of lab {lab.name}"
+        return f"{why}, and sets before this one wait for {kept}" if kept else why
+
+    def _may_wait_for_quota(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
+        """Whether a set may start once all leases of its owner are over. What is reserved for a
+        person stays so.
+        """
+        reserved = self.has(key, found.owner) - self._owned[key][found.owner]
+        allowed = reserved + len(options) <= self.labs[key].limits.per_owner
+        return allowed and self._fits_ever(found, key, options)
+
+    def _fits_ever(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
+        if (found.id, key) not in self._fits:
+            self._fits[found.id, key] = fits_ever(self.labs[key], options)
+        return self._fits[found.id, key]
 
     def _assigned(
         self, found: RecipeSet, key: str, options: list[Options], held: Held, now: float
