@@ -49,6 +49,21 @@ def test_integers_of_the_rest_api_are_whole() -> None:
     assert not re.findall(r"\d\.0\b", page)
 
 
+def test_answers_about_labs_are_explained() -> None:
+    """Schedulers read them; events, consoles and metrics are no JSON."""
+    page = (REFERENCE / "rest.md").read_text()
+    rows = re.findall(
+        r"^\| [A-Z]+ \| `(/v1/(?:labs|requests|leases)[^`]*)` \|(.*)\|$", page, re.MULTILINE
+    )
+    about = {path: cells.split("|")[2].strip() for path, cells in rows}
+    unknown = {path for path, answer in about.items() if not answer}
+    assert unknown == {"/v1/requests/{set_id}/events", "/v1/leases/{lease}/console"}
+    for link in {link for answer in about.values() for link in re.findall(r"\[(\w+)\]", answer)}:
+        heading, _, text = page.partition(f"\n## {link}\n")[2].partition("\n\n| field")
+        assert heading.strip(), link
+        assert text, link
+
+
 def test_each_request_of_the_rest_api_is_explained() -> None:
     page = (REFERENCE / "rest.md").read_text()
     sections = dict(re.findall(r"(?m)^## (\w+Request)\n\n(.+)", page))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nospoon.control.labs.access import KnownLab
-from nospoon.control.labs.requests import judge, verdicts_json
+from nospoon.control.labs.requests import checked, judge
 from nospoon.model.lab import GIB, Lab, LabFlavor, Limits
 
 FLAVORS = (LabFlavor("small", 1, 2 * GIB, 20 * GIB), LabFlavor("large", 4, 8 * GIB, 40 * GIB))
@@ -36,5 +36,5 @@ def test_the_chosen_flavor_is_one_that_is_given() -> None:
     wide = LabFlavor("wide", 4, GIB, 20 * GIB)
     lab = Lab("a", flavors=(wide, *FLAVORS), limits=Limits(cpus=2))
     judged = judge(b"<hostRequires/>", [KnownLab("a", 0, "c", lab)], file="job.xml")
-    (row,) = verdicts_json(judged)
-    assert (row["chosen"], row["flavors"], row["starts"]) == ("small", ["small"], True)
+    (row,) = checked(judged)
+    assert (row.chosen, row.flavors, row.starts) == ("small", ["small"], True)

@@ -25,10 +25,28 @@ from nospoon.api.wire import (
 )
 from nospoon.control.labs.service import Submission
 from nospoon.errors import NotFound
+from nospoon.model.rest.labs import (
+    CheckedRecipe,
+    LabDetails,
+    LabSummary,
+    LeaseMachine,
+    LeasePower,
+    LeaseStatus,
+    MachineStatus,
+    RefusedFlavor,
+    SetDetails,
+    SetSummary,
+)
+from nospoon.model.rest.operations import OperationDetails
 
 router = APIRouter(tags=["labs"])
 SetId = Annotated[str, Path(pattern=SET)]
 LeaseId = Annotated[str, Path(pattern=LEASE)]
+
+
+def answered(model: object, *, status: int = 200) -> dict[int | str, dict[str, object]]:
+    """What OpenAPI has of an answer: FastAPI compares none with it, which costs time for each."""
+    return {status: {"model": model}}
 
 
 def _submission(body: LabRequest) -> Submission:
@@ -47,19 +65,21 @@ def _parts(lease: str) -> tuple[str, int]:
     return set_id, int(recipe)
 
 
-@router.get("/labs")
+@router.get("/labs", response_model=None, responses=answered(list[LabSummary]))
 async def labs(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """Labs that the caller may use, a row each."""
     return records(await controller.labs.rows(caller))
 
 
-@router.get("/labs/{lab:path}/show", response_model=dict[str, object])
+@router.get("/labs/{lab:path}/show", responses=answered(LabDetails))
 async def lab(lab: str, controller: Controlled, caller: Called) -> Response:
     """One lab (NAME or CLUSTER/NAME): flavors, limits and what is left, registered machines."""
     return await long_answers.lab(await controller.labs.show(caller, lab))
 
 
-@router.get("/labs/{lab:path}/refusals")
+@router.get(
+    "/labs/{lab:path}/refusals", response_model=None, responses=answered(list[RefusedFlavor])
+)
 async def refusals(lab: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """Flavors of which no machine can be made now, and why: one of each is planned. For operators;
     empty for other users.
@@ -67,7 +87,7 @@ async def refusals(lab: str, controller: Controlled, caller: Called) -> list[dic
     return records(await controller.labs.refusals(caller, lab))
 
 
-@router.post("/labs/{lab:path}/drain")
+@router.post("/labs/{lab:path}/drain", response_model=None, responses=answered(LabSummary))
 async def drain(
     lab: str, body: DrainRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -75,7 +95,9 @@ async def drain(
     return record(await controller.labs.drain(caller, lab, drained=body.drained))
 
 
-@router.post("/labs/{lab:path}/machines/{machine}")
+@router.post(
+    "/labs/{lab:path}/machines/{machine}", response_model=None, responses=answered(MachineStatus)
+)
 async def machine(
     lab: str, machine: str, body: MachineRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -87,7 +109,12 @@ async def machine(
     )
 
 
-@router.post("/labs/{lab:path}/machines/{machine}/inventory", status_code=202)
+@router.post(
+    "/labs/{lab:path}/machines/{machine}/inventory",
+    status_code=202,
+    response_model=None,
+    responses=answered(OperationDetails, status=202),
+)
 async def inventory(
     lab: str, machine: str, body: InventoryRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -98,13 +125,13 @@ async def inventory(
     return record(details(row))
 
 
-@router.post("/requests/check")
+@router.post("/requests/check", responses=answered(list[CheckedRecipe]))
 async def check(body: LabRequest, controller: Controlled, caller: Called) -> Response:
     """A dry run: a row for each recipe and lab; nothing is made."""
     return _json(await controller.labs.check(caller, _submission(body)))
 
 
-@router.post("/requests", status_code=201)
+@router.post("/requests", status_code=201, responses=answered(list[SetDetails], status=201))
 async def submit(body: LabRequest, controller: Controlled, caller: Called) -> Response:
     """Its recipe sets wait for machines from now on, a record each. A second request under one
     `key` is the first. 422 where a set can never start, with every reason.
@@ -112,13 +139,13 @@ async def submit(body: LabRequest, controller: Controlled, caller: Called) -> Re
     return _json(await controller.labs.submit(caller, _submission(body)), status=201)
 
 
-@router.get("/requests")
+@router.get("/requests", response_model=None, responses=answered(list[SetSummary]))
 async def requests(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
     """The caller's recipe sets, a row each; `everyone`: all of labs that the caller operates."""
     return _json(await controller.labs.requests(caller, everyone=everyone))
 
 
-@router.get("/requests/{set_id}")
+@router.get("/requests/{set_id}", response_model=None, responses=answered(SetDetails))
 async def request(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One recipe set: state, position, leases, history."""
     return record(await controller.labs.request(caller, set_id))
@@ -131,7 +158,9 @@ async def events(
     caller: Called,
     after: After,
 ) -> StreamingResponse:
-    """Its events as they happen (text/event-stream); the last one has `state`."""
+    """Its events as they happen (text/event-stream): `{seq, at, recipe, event, message}`; the last
+    one is `{state, result, message}`.
+    """
     found = await controller.labs.follow(caller, set_id, after)
 
     async def lines() -> AsyncIterator[str]:
@@ -141,19 +170,19 @@ async def events(
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-@router.post("/requests/{set_id}/cancel")
+@router.post("/requests/{set_id}/cancel", response_model=None, responses=answered(SetDetails))
 async def cancel(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """End it at once; its machines are removed."""
     return record(await controller.labs.cancel(caller, set_id))
 
 
-@router.post("/requests/{set_id}/release")
+@router.post("/requests/{set_id}/release", response_model=None, responses=answered(SetDetails))
 async def release(set_id: SetId, controller: Controlled, caller: Called) -> dict[str, object]:
     """All of its leases are over."""
     return record(await controller.labs.release(caller, set_id, None))
 
 
-@router.post("/requests/{set_id}/extend")
+@router.post("/requests/{set_id}/extend", response_model=None, responses=answered(SetDetails))
 async def extend(
     set_id: SetId, body: ExtendRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -161,7 +190,7 @@ async def extend(
     return record(await controller.labs.extend(caller, set_id, None, body.seconds, add=body.add))
 
 
-@router.get("/leases")
+@router.get("/leases", response_model=None, responses=answered(list[LeaseStatus]))
 async def leases(controller: Controlled, caller: Called, *, everyone: bool = False) -> Response:
     """The caller's leases while their sets have machines, a row each, the first 50,000; `everyone`:
     all of labs that the caller operates.
@@ -169,7 +198,7 @@ async def leases(controller: Controlled, caller: Called, *, everyone: bool = Fal
     return _json(await controller.labs.leases(caller, everyone=everyone))
 
 
-@router.get("/leases/{lease}")
+@router.get("/leases/{lease}", response_model=None, responses=answered(LeaseMachine))
 async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[str, object]:
     """One lease: a recipe's machine. `uuid`: of a dynamic one while it is there, as SMBIOS has it;
     "" else.
@@ -184,7 +213,7 @@ async def lease(lease: LeaseId, controller: Controlled, caller: Called) -> dict[
     return {**record(row), "uuid": about.uuid, "power": about.power}
 
 
-@router.post("/leases/{lease}/power")
+@router.post("/leases/{lease}/power", response_model=None, responses=answered(LeasePower))
 async def power(
     lease: LeaseId, body: PowerRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -193,7 +222,7 @@ async def power(
     return record(await controller.labs.power(caller, set_id, recipe, body.command))
 
 
-@router.post("/leases/{lease}/extend")
+@router.post("/leases/{lease}/extend", response_model=None, responses=answered(SetDetails))
 async def extend_lease(
     lease: LeaseId, body: ExtendRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -202,7 +231,7 @@ async def extend_lease(
     return record(await controller.labs.extend(caller, set_id, recipe, body.seconds, add=body.add))
 
 
-@router.post("/leases/{lease}/release")
+@router.post("/leases/{lease}/release", response_model=None, responses=answered(SetDetails))
 async def release_lease(
     lease: LeaseId, controller: Controlled, caller: Called
 ) -> dict[str, object]:

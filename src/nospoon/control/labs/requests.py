@@ -29,6 +29,7 @@ from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks, Lab
+from nospoon.model.rest.labs import CheckedRecipe, CheckReason
 
 MOST_COMPARED = 4_000_000
 """Elements of filters, times machines and flavors, each with all disks that are tried: some ten
@@ -251,31 +252,26 @@ def offer_of(lab: Lab) -> Offer:
     )
 
 
-def verdicts_json(found: Sequence[Judged]) -> list[dict[str, object]]:
+def checked(found: Sequence[Judged]) -> Iterator[CheckedRecipe]:
     """A row for each recipe and lab."""
-    return list(_rows(found))
-
-
-def _rows(found: Sequence[Judged]) -> Iterator[dict[str, object]]:
     for judged in found:
         for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
             for each in answers:
                 given = [size.flavor for size in each.options.sizes]
                 chosen = next((f for f in each.verdict.flavors if f.name in given), None)
-                yield {
-                    "recipe": recipe.at.path,
-                    "line": recipe.at.line,
-                    "lab": each.lab.shown,
-                    "answer": str(each.verdict.answer),
-                    "chosen": chosen.name if chosen is not None else "",
-                    "disk_gib": chosen.disk // GIB if chosen is not None else 0,
-                    "flavors": given,
-                    "machines": list(each.options.machines),
-                    "distro": each.distro,
-                    "reasons": [
-                        {"line": why.at.line, "column": why.at.column, "path": why.at.path,
-                         "why": why.why}
+                yield CheckedRecipe(
+                    recipe=recipe.at.path,
+                    line=recipe.at.line,
+                    lab=each.lab.shown,
+                    answer=str(each.verdict.answer),
+                    chosen=chosen.name if chosen is not None else "",
+                    disk_gib=chosen.disk // GIB if chosen is not None else 0,
+                    flavors=given,
+                    machines=list(each.options.machines),
+                    distro=each.distro,
+                    reasons=[
+                        CheckReason(why.at.line, why.at.column, why.at.path, why.why)
                         for why in each.reasons
                     ],
-                    "starts": each.lab.key in judged.labs,
-                }  # fmt: skip
+                    starts=each.lab.key in judged.labs,
+                )

@@ -21,7 +21,7 @@ from nospoon.control.labs.access import (
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
 from nospoon.control.labs.inventory import Inventories
-from nospoon.control.labs.requests import Judged, judge, verdicts_json
+from nospoon.control.labs.requests import Judged, checked, judge
 from nospoon.control.operations.operations import Operations
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
@@ -199,9 +199,7 @@ class Labs:
     async def check(self, caller: Principal, submission: Submission) -> bytes:
         """A dry run: JSON with a row for each recipe and lab."""
         judged, _ = await self._judged(caller, submission)
-        return await self.workers.run(
-            caller.uid, lambda: _listed(map(encode, verdicts_json(judged)))
-        )
+        return await self.workers.run(caller.uid, lambda: _listed(map(encode, checked(judged))))
 
     async def submit(self, caller: Principal, submission: Submission) -> bytes:
         """Its sets wait from now on; JSON with a record of each. Raises `PlanRefused` with why a

@@ -23,6 +23,8 @@ class LabSummary:
 
 @dataclass(frozen=True, slots=True)
 class OfferedFlavor:
+    """A flavor of a lab's dynamic machines."""
+
     name: str
     cpus: int
     memory_mib: int
@@ -31,6 +33,8 @@ class OfferedFlavor:
 
 @dataclass(frozen=True, slots=True)
 class LabLimits:
+    """0: no limit."""
+
     machines: int
     cpus: int
     memory_mib: int
@@ -70,6 +74,8 @@ class MachineStatus:
 
 @dataclass(frozen=True, slots=True)
 class LabDetails(LabSummary):
+    """One lab."""
+
     flavors: Sequence[OfferedFlavor]
     disks: str
     prefer: str
@@ -91,8 +97,40 @@ class RefusedFlavor:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckReason:
+    """Why a recipe gets no machine, and the element of the request that asks for it."""
+
+    line: int
+    column: int
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRecipe:
+    """What a recipe would get in a lab. `answer`: possible, no-flavor or precluded, of dynamic
+    machines; `chosen`: their flavor, "" for none. `starts`: whether its whole set may start there.
+    """
+
+    recipe: str
+    line: int
+    lab: str
+    answer: str
+    chosen: str
+    disk_gib: int
+    flavors: Sequence[str]
+    machines: Sequence[str]
+    distro: str
+    reasons: Sequence[CheckReason]
+    starts: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SetSummary:
-    """`position`: among those that wait, None once it does not."""
+    """`state`: queued, starting, running, ending or ended. `position`: among those that wait for
+    the same lab, None once it does not. `reason`: why it waits, or ended. `result`: completed,
+    expired, failed or cancelled, "" before. `expires`: the last of its leases.
+    """
 
     request: int
     set: str
@@ -111,7 +149,10 @@ class SetSummary:
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
-    """`console`: recorded, or why it is not; "" while there is no machine."""
+    """`stage`: queued, building, booting, installing or ready; at last released, failed, expired or
+    cancelled. `console`: recorded, or why it is not; "" while there is no machine. `panic`: the
+    line of the first one.
+    """
 
     lease: str
     recipe: str
@@ -126,6 +167,14 @@ class LeaseStatus:
     console: str
     panic: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseMachine(LeaseStatus):
+    """`uuid`: of a dynamic machine while it is there, as SMBIOS has it; "" else."""
+
+    uuid: str
+    power: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +198,8 @@ class SetEnd:
 
 @dataclass(frozen=True, slots=True)
 class SetDetails(SetSummary):
+    """One set. `attempts`: how often it was started; `history`: its first and last events."""
+
     attempts: int
     leases: Sequence[LeaseStatus]
     history: Sequence[SetEvent]
@@ -156,5 +207,7 @@ class SetDetails(SetSummary):
 
 @dataclass(frozen=True, slots=True)
 class LeasePower:
+    """What became of a chassis command."""
+
     lease: str
     result: str
