@@ -69,6 +69,19 @@ def test_a_set_without_capacity_waits_with_its_reason_until_something_is_given_b
     assert builds(labs.started(second.id, 3)) == [third.id]
 
 
+def test_each_set_without_capacity_has_the_reason_of_its_own_attempt() -> None:
+    labs, large, small, late = scheduler(), recipe_set(BIG), recipe_set(ONE), recipe_set(ONE)
+    for found, why in ((large, "4 CPUs asked for, 2 left"), (small, "1 CPU asked for, 0 left")):
+        labs.submit(found, 0)
+        labs.not_started(found.id, why, 1, again=Again.CAPACITY)
+        labs.removed(found.id, 1)
+    labs.submit(late, 2)
+    prefix = "lab east has no capacity now: "
+    assert [labs.reason(each.id).removeprefix(prefix) for each in (large, small, late)] == [
+        "4 CPUs asked for, 2 left", "1 CPU asked for, 0 left", "1 CPU asked for, 0 left",
+    ]  # fmt: skip
+
+
 def test_it_is_tried_again_after_pauses_that_grow_and_as_often_as_it_takes() -> None:
     labs, found = scheduler(), recipe_set(ONE)
     labs.submit(found, 0)

@@ -570,7 +570,7 @@ class Scheduler:
             if grants is not None:
                 return key, grants
             if key in held.short:
-                why = f"lab {lab.name} has no capacity now: {self.shortages.why(key)}"
+                why = f"lab {lab.name} has no capacity now: {self.shortages.why(key, found.id)}"
                 continue
             if self._fits_ever(found, key, options):
                 why = key  # what is given away is listed for those who ask

@@ -54,12 +54,14 @@ class Need:
 
 @dataclass(slots=True)
 class _Short:
-    """Of one lab. `needs`: what there was no capacity for, until `until`; Unix seconds. `passed`:
-    by id of a set that found none, the sets that have started since. `claims`: those of them that
-    `MOST_PASSED` have passed. `most`: sets that may be tried at a time.
+    """Of one lab. `why`: of the last set that found no capacity, `whys`: of each, by its id.
+    `needs`: what there was no capacity for, until `until`; Unix seconds. `most`: sets that may be
+    tried at a time. `passed`: by id of a set that found none, the sets that have started since.
+    `claims`: those of them that `MOST_PASSED` have passed.
     """
 
     why: str = ""
+    whys: dict[str, str] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
     until: float = 0.0
     pause: float = PAUSE / 2
@@ -89,9 +91,10 @@ class Shortages:
         """Labs that were found without capacity."""
         return self._short.keys()
 
-    def why(self, key: str) -> str:
-        """What the last set was refused with that found no capacity."""
-        return self._short[key].why if key in self._short else ""
+    def why(self, key: str, set_id: str) -> str:
+        """What a set was refused with, or the last one that found no capacity."""
+        short = self._short.get(key)
+        return short.whys.get(set_id, short.why) if short is not None else ""
 
     def may_try(self, key: str, need: Need, now: float) -> bool:
         """Whether a set with such a need may be started in a lab."""
@@ -145,7 +148,8 @@ class Shortages:
             short.needs.clear()
             short.pause = min(LONGEST, 2 * short.pause)
             short.until = now + short.pause
-        short.why, short.most = why, 1
+        short.why = short.whys[set_id] = why
+        short.most = 1
         if not any(map(need.is_at_least, short.needs)):
             short.needs.append(need)
         if alone or set_id not in short.passed:
@@ -169,4 +173,5 @@ class Shortages:
         """It does not wait any more."""
         for short in self._short.values():
             short.passed.pop(set_id, None)
+            short.whys.pop(set_id, None)
             short.claims.discard(set_id)
