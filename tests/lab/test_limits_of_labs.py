@@ -38,3 +38,24 @@ def test_the_chosen_flavor_is_one_that_is_given() -> None:
     judged = judge(b"<hostRequires/>", [KnownLab("a", 0, "c", lab)], file="job.xml")
     (row,) = checked(judged)
     assert (row.chosen, row.flavors, row.starts) == ("small", ["small"], True)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        (Limits(machines=1), "it has too few machines for all of its recipes at once"),
+        (Limits(per_owner=1), "it gives an owner 1 machines at a time, and has 2 recipes to serve"),
+    ],
+)
+def test_a_check_says_why_a_set_never_starts_whose_recipes_could_each(
+    limits: Limits, why: str
+) -> None:
+    lab = KnownLab("a", 0, "c", Lab("a", flavors=FLAVORS, limits=limits))
+    two = (
+        b"<recipeSet>\n<recipe><hostRequires/></recipe><recipe><hostRequires/></recipe></recipeSet>"
+    )
+    judged = judge(two, [lab], file="job.xml")
+    first, second = checked(judged)
+    assert [(each.line, each.path, each.why) for each in first.reasons] == [(1, "recipeSet", why)]
+    assert not second.reasons, "it is said once"
+    assert not first.starts

@@ -148,13 +148,9 @@ def _judged(asked: AskedSet, labs: Sequence[KnownLab], most: int) -> Judged:
 def _why(labs: Sequence[KnownLab], answers: Sequence[Sequence[Answer]]) -> str:
     if not labs:
         return "there is no lab that you may use"
-    possible = [
-        known.shown
-        for number, known in enumerate(labs)
-        if all(not each[number].options.none for each in answers)
-    ]
-    if possible:
-        return f"lab {possible[0]} has too few machines for all of its recipes at once"
+    for number, known in enumerate(labs):
+        if _each_fits(answers, number):
+            return f"lab {known.shown} {_not_at_once(known.lab, len(answers))}"
     return "no lab has a machine for each of its recipes"
 
 
@@ -252,11 +248,33 @@ def offer_of(lab: Lab) -> Offer:
     )
 
 
+def _each_fits(answers: Sequence[Sequence[Answer]], lab: int) -> bool:
+    """Whether each recipe of a set may have a machine in the lab of this number."""
+    return all(not of_recipe[lab].options.none for of_recipe in answers)
+
+
+def _not_at_once(lab: Lab, recipes: int) -> str:
+    """Why a lab never serves a whole set, each recipe of which it could."""
+    most = lab.limits.per_owner
+    if most and recipes > most:
+        return f"gives an owner {most} machines at a time, and has {recipes} recipes to serve"
+    return "has too few machines for all of its recipes at once"
+
+
+def _reasons(judged: Judged, recipe: int, lab: int) -> list[CheckReason]:
+    """Of the set as a whole, with its first recipe."""
+    each = judged.answers[recipe][lab]
+    if not recipe and each.lab.key not in judged.labs and _each_fits(judged.answers, lab):
+        why = f"it {_not_at_once(each.lab.lab, len(judged.answers))}"
+        return [CheckReason(judged.asked.line, 1, judged.asked.path, why)]
+    return [CheckReason(why.at.line, why.at.column, why.at.path, why.why) for why in each.reasons]
+
+
 def checked(found: Sequence[Judged]) -> Iterator[CheckedRecipe]:
     """A row for each recipe and lab."""
     for judged in found:
-        for recipe, answers in zip(judged.asked.recipes, judged.answers, strict=True):
-            for each in answers:
+        for number, recipe in enumerate(judged.asked.recipes):
+            for lab, each in enumerate(judged.answers[number]):
                 given = [size.flavor for size in each.options.sizes]
                 chosen = next((f for f in each.verdict.flavors if f.name in given), None)
                 yield CheckedRecipe(
@@ -269,9 +287,6 @@ def checked(found: Sequence[Judged]) -> Iterator[CheckedRecipe]:
                     flavors=given,
                     machines=list(each.options.machines),
                     distro=each.distro,
-                    reasons=[
-                        CheckReason(why.at.line, why.at.column, why.at.path, why.why)
-                        for why in each.reasons
-                    ],
+                    reasons=_reasons(judged, number, lab),
                     starts=each.lab.key in judged.labs,
                 )
