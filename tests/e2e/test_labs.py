@@ -23,6 +23,7 @@ from nospoon.api.client import Client
 from nospoon.errors import HostUnreachable
 from nospoon.runtime.clock import monotonic
 from nospoon.store.crypt import Cipher
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 
 REQUIRES = "<hostRequires>{}</hostRequires>"
@@ -584,7 +585,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
         assert "hostRequires" in lab.submit(REQUIRES.format(WANTED), status=1)
         assert lab.get("lab/mac/52-54-00-00-00-07/ipxe")[0] == 404
         uuid = lab.rack.json("node", "show", node)["uuid"]
-        command = ["nospoon", "lab", "inventory", "dev", "m1", "--timeout", "90", "-f", "json"]
+        command = ["nospoon", "lab", "inventory", "dev", "m1", "--timeout", "300", "-f", "json"]
         with subprocess.Popen(
             command, env=lab.rack.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True,
@@ -609,7 +610,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
             assert machine["state"] == "probed"
             again = lab.rack.run("lab", "inventory", "dev", "m1", status=5).stderr
             assert "the inventory of machine m1 is being taken" in again
-            assert lab.rack.json("node", "show", node)["power"] == "on"
+            until(lambda: lab.rack.json("node", "show", node)["power"] == "on")
             assert lab.post(f"lab/{secret}/inventory", found(other)) == 404
             assert lab.post(f"lab/{secret}/inventory", b"{}") == 404
             assert lab.post(f"lab/{secret}/inventory", found(uuid)) == 200
@@ -618,7 +619,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
             assert taking.returncode == 0, errors
         shown = json.loads(said)
         assert (shown["cpus"], shown["memory_mib"], shown["disks_gib"]) == (6, 8192, [100])
-        assert lab.rack.json("node", "show", node)["power"] == "off"
+        until(lambda: lab.rack.json("node", "show", node)["power"] == "off")
         os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
         (machine,) = lab.rack.json("lab", "machines", "dev")
         assert machine["inventory"] == shown["inventory"]
