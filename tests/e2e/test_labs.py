@@ -169,7 +169,7 @@ nodes: []
             if row["state"] != "ended":
                 self.client.post(f"/v1/requests/{row['set']}/cancel")
                 self.ended(row["set"])
-        self.rack.run("down", "--yes", "--purge", self.name)
+        self.rack.down()  # and let others have its ports: the rack is that of all tests here
 
 
 @pytest.fixture(scope="module")

@@ -95,10 +95,12 @@ class Rack:
         """A block of ports that nobody holds, and that no daemon was left on."""
         for block in random.sample(range(BLOCKS), BLOCKS):
             descriptor = held(f"ports-{block}")
-            if descriptor is not None:
+            if descriptor is None:
+                continue
+            if _is_free(FIRST + block * PORTS):
                 self.held.append(descriptor)
-                if _is_free(FIRST + block * PORTS):
-                    return block
+                return block
+            os.close(descriptor)
         raise AssertionError(f"all {BLOCKS} blocks of ports are held by other tests")
 
     def _release(self) -> None:
