@@ -56,6 +56,14 @@ async def proxy(cloud: FakeCloud, tls: ssl.SSLContext | None = None) -> AsyncIte
         yield
 
 
+async def test_a_proxy_does_not_choose_a_prime_for_the_keys_of_its_tls(
+    connection: OpenStackConnection,
+) -> None:
+    """Each handshake would cost what that takes, on the event loop."""
+    trust = await connection.machine_driver._around.api.trust()
+    assert [each["name"] for each in trust.get_ciphers() if each["kea"] == "kx-dhe"] == []
+
+
 async def test_a_console_is_typed_at_until_it_ends(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:
