@@ -96,7 +96,7 @@ class SerialConsole:
             self._end()
 
     def _send(self) -> None:
-        """What is to be sent by now."""
+        """Hand what waits to the transport; one that takes none for too long ends the console."""
         self._writer.writelines(each for each in self._protocol.data_to_send() if each)
         if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
             self._end()

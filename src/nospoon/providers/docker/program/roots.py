@@ -200,7 +200,7 @@ def link(place: Path, target: Path) -> None:
 
 
 def mount_root(engine: Engine, name: str, volume: Path) -> None:
-    """That of a container that has a limit; it grows before, where it is to be larger."""
+    """The root of a container with a limit, which grows first where a larger one is asked for."""
     place = mount_point(volume)
     layer = layer_of(engine, name)
     if layer is None or not (layer / "diff").is_symlink() or place.is_mount():
