@@ -61,7 +61,8 @@ _FEATURES_AT = 72
 """Of version 3: incompatible, compatible and autoclear ones."""
 MEMORY = 1 << 30
 """Bytes of address space for QEMU's look at an image, as much as Nova gives it (images_api.py,
-QEMU_IMG_LIMITS): its tables may be large, and the file small.
+QEMU_IMG_LIMITS): its tables may be large, and the file small. The C library would take 64 MiB of
+that for each thread, of which QEMU has more on a busy machine, hence one arena for all.
 """
 
 
@@ -185,7 +186,7 @@ async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     """What the file at `path`, which the user calls `name`, is. Raises `UsageError`."""
     with path.open("rb") as file:
         kind = format_of(name, file.read(HEAD))
-    limited = ["prlimit", f"--as={MEMORY}"]
+    limited = ["env", "MALLOC_ARENA_MAX=1", "prlimit", f"--as={MEMORY}"]
     argv = [*limited, "qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
     try:
         done = await process.run(argv, check=False, most=MOST_INFO)
