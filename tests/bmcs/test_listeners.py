@@ -70,7 +70,8 @@ async def answers(each: BmcConfig) -> bool:
         except OSError:
             return False
         await loop.sock_sendall(client, hello)
-        client.shutdown(socket.SHUT_WR)
+        if each.bmc.tls:  # only a part of a handshake: what speaks TLS says nothing to it
+            client.shutdown(socket.SHUT_WR)
         async with asyncio.timeout(20):
             first = await loop.sock_recv(client, 100)
     return first.startswith(b"HTTP/") is not each.bmc.tls
