@@ -10,7 +10,6 @@ keep a thread for days. Here each read may take what is left of the call.
 from __future__ import annotations
 
 import http.client
-import io
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -21,15 +20,16 @@ from typing_extensions import Buffer, override
 
 from nospoon.errors import ProviderError, Unfetchable
 from nospoon.providers.cloud_calls import patience
+from nospoon.runtime.costly import Line, Reading
 from nospoon.runtime.reach import Reach, dial
 
 CONNECT = 15.0
 """Seconds for which one of a name's addresses may be silent when it is connected to."""
 
 
-class _Reading(socket.SocketIO):
-    def __init__(self, line: socket.socket, silence: object) -> None:
-        super().__init__(line, "r")
+class _Reading(Reading):
+    def __init__(self, silence: object, line: socket.socket) -> None:
+        super().__init__(line)
         self._line, self._silence = line, silence
 
     @override
@@ -38,22 +38,11 @@ class _Reading(socket.SocketIO):
         return super().readinto(buffer)
 
 
-class _Line:
-    """What `http.client.HTTPResponse` has of a socket."""
-
-    def __init__(self, line: Any, silence: object) -> None:
-        self._line, self._silence = line, silence
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        """As `socket.makefile`, which counts who still reads."""
-        self._line._io_refs += 1  # noqa: SLF001
-        return io.BufferedReader(_Reading(self._line, self._silence))
-
-
 def _answer(
     silence: object, line: socket.socket, method: str | None = None
 ) -> http.client.HTTPResponse:
-    return http.client.HTTPResponse(_Line(line, silence), method=method)  # type: ignore[arg-type]
+    read = Line(line, partial(_Reading, silence))
+    return http.client.HTTPResponse(read, method=method)  # type: ignore[arg-type]
 
 
 class Plain(urllib3.connection.HTTPConnection):

@@ -17,6 +17,7 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from nospoon.errors import Obstacle, ProviderError, Unfetchable, UsageError
+from nospoon.runtime.costly import Line
 from nospoon.runtime.reach import ANYWHERE, Reach, dial
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.tls import client_context
@@ -247,6 +248,10 @@ Connect = Callable[..., socket.socket]
 """As `socket.create_connection`."""
 
 
+def _answer(line: socket.socket, method: str | None = None) -> http.client.HTTPResponse:
+    return http.client.HTTPResponse(Line(line), method=method)  # type: ignore[arg-type]
+
+
 def _plain(
     host: str, *, connect: Connect, timeout: float | None = None
 ) -> http.client.HTTPConnection:
@@ -254,6 +259,7 @@ def _plain(
     opens the socket is ours (`http.client.HTTPConnection.connect`).
     """
     made = http.client.HTTPConnection(host, timeout=timeout)
+    made.response_class = _answer  # type: ignore[assignment]  # it is called only
     made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
     return made
 
@@ -262,6 +268,7 @@ def _secure(
     host: str, *, connect: Connect, context: ssl.SSLContext, timeout: float | None = None
 ) -> http.client.HTTPSConnection:
     made = http.client.HTTPSConnection(host, timeout=timeout, context=context)
+    made.response_class = _answer  # type: ignore[assignment]  # it is called only
     made._create_connection = connect  # type: ignore[attr-defined]  # noqa: SLF001
     return made
 
