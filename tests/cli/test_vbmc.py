@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
-from nospoon.cli.commands.vbmc import _write, command
+from nospoon.cli.commands.vbmc import _apart, _status, _write, command
 from nospoon.errors import PlanRefused, UsageError
 
 A = {"username": "admin", "password": "secret", "address": "::", "port": "46230"}
@@ -144,6 +144,37 @@ def test_of_a_refused_plan_the_machines_are_known_that_it_was_refused_for() -> N
         refused(PlanRefused([*reasons, "no room"]), ["a", "b"])
 
 
+def test_a_port_in_use_is_the_trouble_of_its_node_alone() -> None:
+    taken = "node r17-c: port 6231 at :: is in use. Free it, or choose another `bmc.port`."
+    nodes = {"r17-c": "R17_C"}
+    error = PlanRefused(["nodes: adopt a: no such machine on here.", taken])
+    assert refused(error, ["a", "R17_C"], nodes=nodes) == {
+        "a": "adopt a: no such machine on here.",
+        "R17_C": taken,
+    }
+    with pytest.raises(PlanRefused):
+        refused(PlanRefused([taken]), ["R17_C"])
+    with pytest.raises(PlanRefused):
+        refused(PlanRefused([taken.replace("r17-c", "another")]), ["R17_C"], nodes=nodes)
+
+
+def test_of_bmcs_with_one_port_or_node_the_first_is_served_and_the_others_are_errors() -> None:
+    first, second = {**A, "domain_name": "VM_1"}, {**A, "domain_name": "other"}
+    alike, apart = ({**A, "domain_name": name, "port": "1"} for name in ("vm-1", "vm-2"))
+    active, left_out = _apart([first, second, alike, apart])
+    assert list(active) == ["VM_1", "vm-2"]
+    assert {name: str(why) for name, why in left_out.items()} == {
+        "other": "port 46230 is that of VM_1's BMC",
+        "vm-1": "it would be node vm-1, as VM_1 is",
+    }
+    at_an_address = {**second, "address": "127.0.0.1"}
+    assert list(_apart([first, at_an_address])[0]) == ["VM_1", "other"]
+    libvirt = {"libvirt_uri": "qemu:///system", "active": "True"}
+    served = {("vbmc", "vm-1", "46230")}
+    assert _status({**first, **libvirt}, served) == "running"
+    assert _status({**second, **libvirt}, served) == "error"
+
+
 def test_names_of_this_machine_are_addresses() -> None:
     assert resolved("::") == "::"
     assert resolved("localhost") in {"127.0.0.1", "::1"}
@@ -153,7 +184,13 @@ def test_names_of_this_machine_are_addresses() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [b"[VirtualBMC]\nport = abc\n", b"[VirtualBMC]\nlibvirt_uri = qemu+ssh://[x\n", b"\xff"],
+    [
+        b"[VirtualBMC]\nport = abc\n",
+        b"[VirtualBMC]\nport = 0\n",
+        b"[VirtualBMC]\nport = 65536\n",
+        b"[VirtualBMC]\nlibvirt_uri = qemu+ssh://[x\n",
+        b"\xff",
+    ],
 )
 def test_one_broken_configuration_keeps_no_other_from_being_listed(
     home: Path, broken: bytes

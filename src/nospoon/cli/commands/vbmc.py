@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from nospoon.model.rest.operations import OperationDetails
 from nospoon.model.rest.plans import BegunPlan
 from nospoon.runtime.reasons import reason
 
+Served = tuple[str, str, str]
+"""Cluster, node and IPMI port of a BMC."""
 SECTION = "VirtualBMC"
 LIST = ("Domain name", "Status", "Address", "Port")
 SHOW = ("Property", "Value")
@@ -149,12 +151,10 @@ def add(
 
 def _check_apart(name: str) -> None:
     """Nodes of one cluster have names of their own, in small letters."""
-    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
-
     for each in _configured():
-        if name_of(each["domain_name"]) == name_of(name):
+        if _node(each["domain_name"]) == _node(name):
             raise NospoonError(
-                f"domain {name} would be node {name_of(name)}, as {each['domain_name']} is",
+                f"domain {name} would be node {_node(name)}, as {each['domain_name']} is",
                 hint="Rename one of them (`virsh domrename`).",
             )
 
@@ -316,8 +316,9 @@ def _read(path: Path) -> dict[str, str] | None:
     if SECTION not in parser:
         return None
     settings = {**USUAL, "domain_name": path.parent.name, **parser[SECTION]}
-    if not re.fullmatch(r"[0-9]{1,5}", settings["port"]):
-        raise UsageError(f"{path}: port: expected a number, got {settings['port'][:80]!r}")
+    port = settings["port"]
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise UsageError(f"{path}: port: expected a number from 1 to 65535, got {port[:80]!r}")
     try:
         without_query(settings["libvirt_uri"])
     except UsageError as error:
@@ -352,7 +353,7 @@ def _switch(names: Iterable[str], *, active: bool) -> dict[str, NospoonError]:
         _write(_place(name), {**settings, "active": str(active)})
     for cluster in dict.fromkeys(map(_cluster, before.values())):
         try:
-            left_out = _bring(cluster)
+            left_out = _bring(cluster, before)
         except NospoonError as error:
             left_out = {name: error for name in before if _cluster(before[name]) == cluster}
         for name, why in left_out.items():
@@ -410,24 +411,20 @@ def _request(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, object
     return {"file": place, "text": made.text, "uploads": {}}
 
 
-def _bring(cluster: str) -> dict[str, NospoonError]:
-    """The cluster is what the configuration says, but for machines that cannot be adopted: those,
-    and why. Raises `NospoonError`.
+def _bring(cluster: str, named: Collection[str]) -> dict[str, NospoonError]:
+    """The cluster is what the configuration says, but for BMCs that cannot be served: those, and
+    why. `named`: domains of the command, behind which the others stand. Raises `NospoonError`.
     """
     client = connect.client()
-    active = {
-        each["domain_name"]: each
-        for each in _configured()
-        if _is_active(each) and _cluster(each) == cluster
-    }
-    left_out: dict[str, NospoonError] = {}
+    configured = [each for each in _configured() if _is_active(each) and _cluster(each) == cluster]
+    active, left_out = _apart(sorted(configured, key=lambda each: each["domain_name"] in named))
     while active:
         try:
             answer = client.ask(
                 BegunPlan, "POST", "/v1/clusters", _request(cluster, active.values())
             )
         except PlanRefused as error:
-            for name, why in refused(error, active).items():
+            for name, why in refused(error, active, nodes=_nodes(active)).items():
                 left_out[name] = NospoonError(why)
                 del active[name]
         else:
@@ -440,6 +437,38 @@ def _bring(cluster: str) -> dict[str, NospoonError]:
     return left_out
 
 
+def _apart(
+    configured: Iterable[dict[str, str]],
+) -> tuple[dict[str, dict[str, str]], dict[str, NospoonError]]:
+    """Domain -> settings, and those whose port or node is that of one before, as vbmcd's process
+    for them would end: why.
+    """
+    active: dict[str, dict[str, str]] = {}
+    left_out: dict[str, NospoonError] = {}
+    ports: dict[tuple[str, str], str] = {}
+    for each in configured:
+        name, port = each["domain_name"], (each["address"], each["port"])
+        node = _node(name)
+        if port in ports:
+            left_out[name] = NospoonError(f"port {each['port']} is that of {ports[port]}'s BMC")
+        elif node in (nodes := _nodes(active)):
+            left_out[name] = NospoonError(f"it would be node {node}, as {nodes[node]} is")
+        else:
+            active[name], ports[port] = each, name
+    return active, left_out
+
+
+def _node(domain: str) -> str:
+    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
+
+    return name_of(domain)
+
+
+def _nodes(domains: Iterable[str]) -> dict[str, str]:
+    """Name of the node -> domain."""
+    return {_node(each): each for each in domains}
+
+
 def _revive() -> None:
     """vbmcd starts what should run and does not whenever it looks. Here that is a BMC whose machine
     its owner made again; other hosts than this are not waited for.
@@ -449,16 +478,15 @@ def _revive() -> None:
         return
     rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs")
     alive = {_served_at(row) for row in rows if row.power not in {"absent", "unknown"}}
-    lost = dict.fromkeys(
-        _cluster(each)
-        for each in _configured()
-        if _is_active(each) and each["libvirt_uri"].startswith("qemu:///")
-        if (_cluster(each), each["port"]) not in alive
-    )
-    for cluster in lost:
+    lost: dict[str, list[str]] = {}
+    for each in _configured():
+        here = _is_active(each) and each["libvirt_uri"].startswith("qemu:///")
+        if here and _to_be_served(each) not in alive:
+            lost.setdefault(_cluster(each), []).append(each["domain_name"])
+    for cluster, names in lost.items():
         try:
             with _alone():
-                _bring(cluster)
+                _bring(cluster, names)
         except NospoonError as error:
             echo(f"Cluster {cluster}: {error}", err=True)
 
@@ -468,19 +496,23 @@ def _wait(client: Client, operation: OperationDetails | None) -> None:
         finish(follow(client, operation.id))
 
 
-def _served() -> set[tuple[str, str]]:
-    """(Cluster, IPMI port) of the BMCs that answer; none while no daemon runs."""
+def _served() -> set[Served]:
+    """The BMCs that answer; none while no daemon runs."""
     client = connect.running_client()
     rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs") if client is not None else ()
     return {_served_at(row) for row in rows}
 
 
-def _served_at(row: BmcAccess) -> tuple[str, str]:
-    return row.cluster, row.ipmi.rpartition(":")[2]
+def _served_at(row: BmcAccess) -> Served:
+    return row.cluster, row.node, row.ipmi.rpartition(":")[2]
 
 
-def _status(settings: dict[str, str], served: set[tuple[str, str]]) -> str:
-    runs = (_cluster(settings), settings["port"]) in served
+def _to_be_served(settings: dict[str, str]) -> Served:
+    return _cluster(settings), _node(settings["domain_name"]), settings["port"]
+
+
+def _status(settings: dict[str, str], served: set[Served]) -> str:
+    runs = _to_be_served(settings) in served
     return "running" if runs else "error" if _is_active(settings) else "down"
 
 
