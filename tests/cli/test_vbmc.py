@@ -175,6 +175,21 @@ def test_of_bmcs_with_one_port_or_node_the_first_is_served_and_the_others_are_er
     assert _status({**second, **libvirt}, served) == "error"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--username", "a" * 17, "--username: a BMC takes 1 to 16 bytes without colons"),
+        ("--password", "a" * 21, "--password: a BMC takes 1 to 20 bytes"),
+    ],
+)
+def test_an_account_that_no_bmc_takes_is_refused_and_nothing_is_added(
+    home: Path, option: str, value: str, message: str
+) -> None:
+    said = vbmc("add", "vm", option, value, status=1).stderr
+    assert message in said
+    assert not (home / "domains" / "vm").exists()
+
+
 def test_names_of_this_machine_are_addresses() -> None:
     assert resolved("::") == "::"
     assert resolved("localhost") in {"127.0.0.1", "::1"}

@@ -137,6 +137,7 @@ def add(
     if place.exists():
         raise NospoonError(f"domain {domain_name} has a BMC already")
     _check_apart(domain_name)
+    _check_account(username, password)
     settings = {
         "username": username, "password": password, "address": address, "port": str(port),
         "domain_name": domain_name, "libvirt_uri": libvirt_uri, "active": "False",
@@ -157,6 +158,18 @@ def _check_apart(name: str) -> None:
                 f"domain {name} would be node {_node(name)}, as {each['domain_name']} is",
                 hint="Rename one of them (`virsh domrename`).",
             )
+
+
+def _check_account(username: str, password: str) -> None:
+    """A BMC that is served with another account than it was given is no use to a script."""
+    from nospoon.clusterfile.importers.accounts import (  # noqa: PLC0415  (imports pydantic)
+        account,
+    )
+
+    wrong: list[str] = []
+    account({"username": ("--username", username), "password": ("--password", password)}, wrong)
+    if wrong:
+        raise UsageError("; ".join(wrong))
 
 
 @command.command("delete")
