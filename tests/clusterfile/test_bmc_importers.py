@@ -248,6 +248,26 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
     assert made.left_out == ()
 
 
+def test_names_and_uris_are_refused_with_their_place() -> None:
+    def unknown(name: str) -> str:
+        raise UsageError(f"{name} is not known")
+
+    files = {"vm/config": config(address="nowhere")}
+    with pytest.raises(UsageError) as caught:
+        READERS["virtualbmc"](Source(".vbmc", "", "lab", files=files, resolve=unknown))
+    assert str(caught.value) == ".vbmc: vm/config: address: nowhere is not known"
+    with pytest.raises(UsageError) as caught:
+        of_virtualbmc(vm=config(libvirt_uri="qemu+ssh://[::1/system"))
+    assert str(caught.value).startswith(".vbmc: vm/config: libvirt_uri: expected a libvirt URI")
+    text = f"{ALL}SUSHY_EMULATOR_LISTEN_IP = 'nowhere'\n"
+    with pytest.raises(UsageError, match=r"sushy\.conf: SUSHY_EMULATOR_LISTEN_IP: nowhere is not"):
+        READERS["sushy-tools"](Source("sushy.conf", text, "lab", resolve=unknown))
+
+
+def test_a_byte_order_mark_is_skipped_as_python_does() -> None:
+    assert of_sushy(f"\ufeff{ALL}").text == of_sushy(ALL).text
+
+
 def test_servers_of_a_cloud_are_adopted_there() -> None:
     id_ = "8F0C6D1E-7F0B-4C57-9A5B-0A3B7F1F2A11"
     made = of_sushy(

@@ -109,7 +109,8 @@ def _on_libvirt(
     allowed: list[str],
     left_out: list[str],
 ) -> tuple[dict[str, object], list[object]]:
-    uri, query = without_query(str(settings.get("LIBVIRT_URI") or SYSTEM))
+    given = str(settings.get("LIBVIRT_URI") or SYSTEM)
+    uri, query = source.parsed(without_query, given, f"{PREFIX}LIBVIRT_URI")
     if query:
         left_out.append(f"{PREFIX}LIBVIRT_URI: ?{query}: see ssh_config(5)")
     if source.beside is None:
@@ -187,7 +188,7 @@ def _is_uuid(text: str) -> bool:
 
 def _settings(source: Source, left_out: list[str]) -> dict[str, object]:
     try:
-        module = ast.parse(source.text)
+        module = ast.parse(source.text.removeprefix("\ufeff"))  # which Python skips in a file
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # too deep, too
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise UsageError(f"{source.file}{line}: expected assignments in Python") from error
@@ -254,7 +255,9 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]
 
 def _bmc(source: Source, settings: Mapping[str, object], left_out: list[str]) -> dict[str, object]:
     bmc: dict[str, object] = {
-        "address": source.address(str(settings.get("LISTEN_IP") or EVERYWHERE)),
+        "address": source.address(
+            str(settings.get("LISTEN_IP") or EVERYWHERE), f"{PREFIX}LISTEN_IP"
+        ),
         "redfish_port": source.positive(
             settings.get("LISTEN_PORT") or PORT, f"{PREFIX}LISTEN_PORT"
         ),

@@ -89,8 +89,8 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
         raise UsageError(f"{source.file}/{place}: expected a section [{SECTION}], got none")
     settings = {**USUAL, **parser[SECTION]}
     settings.setdefault("domain_name", place.partition("/")[0])
-    uri, query = without_query(settings["libvirt_uri"])
-    address = source.address(settings["address"])
+    uri, query = source.parsed(without_query, settings["libvirt_uri"], f"{place}: libvirt_uri")
+    address = source.address(settings["address"], f"{place}: address")
     return {**settings, "address": address, "place": place, "libvirt_uri": uri, "query": query}
 
 

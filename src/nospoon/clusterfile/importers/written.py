@@ -16,6 +16,7 @@ from nospoon.model.visible import visible_line
 _PLAIN = re.compile(r"[A-Za-z_][\w./+-]*( [\w./+-]+)*\Z")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _SCALARS = str | int | float | bool
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -42,9 +43,9 @@ class Source:
     beside: Source | None = None
     resolve: Callable[[str], str] | None = None
 
-    def address(self, text: str) -> str:
+    def address(self, text: str, where: str) -> str:
         """An IP address where the file names a host, which a cluster file does not."""
-        return text if self.resolve is None else self.resolve(text)
+        return text if self.resolve is None else self.parsed(self.resolve, text, where)
 
     def mapping(self) -> dict[str, Value]:
         """The file as a mapping. Raises `SpecError`, `UsageError`."""
@@ -100,11 +101,11 @@ class Source:
                 hint="Cluster files know small letters, digits and -: rename one of them.",
             )
 
-    def parsed(self, parse: Callable[[object], T], value: object, where: str) -> T:
+    def parsed(self, parse: Callable[[S], T], value: S, where: str) -> T:
         """What a cluster file takes there. Raises `UsageError` with the words of `parse`."""
         try:
             return parse(value)
-        except ValueError as error:
+        except (ValueError, UsageError) as error:
             raise UsageError(f"{self.file}: {where}: {error}") from error
 
 
