@@ -248,6 +248,34 @@ def test_all_machines_are_meant_where_no_list_of_them_is_given() -> None:
     assert made.left_out == ()
 
 
+def test_without_an_address_it_is_shown_that_the_command_line_may_have_had_one() -> None:
+    address = 'address: "0.0.0.0"  # LISTEN_IP is not set: write what `sushy-emulator -i` had'
+    for text in (ALL, f"{ALL}SUSHY_EMULATOR_LISTEN_IP = u''\n"):
+        assert address in of_sushy(text).text
+    assert "LISTEN_IP is not set" not in of_sushy(SUSHY.replace("AUTH_FILE", "DEBUG")).text
+
+
+def in_its_place(text: str) -> Imported:
+    source = Source("sushy.conf", text, "lab", read=read_from({}), in_its_place=True)
+    return READERS["sushy-tools"](source)
+
+
+def test_in_its_place_it_listens_where_flask_does_and_not_on_all_addresses() -> None:
+    for text in (ALL, f"{ALL}SUSHY_EMULATOR_LISTEN_IP = u''\n"):
+        cluster = load(in_its_place(text).text, file="f")
+        assert str(cluster.addressing.address) == "127.0.0.1"
+    everywhere = in_its_place(f"{ALL}SUSHY_EMULATOR_LISTEN_IP = '::'\n")
+    assert str(load(everywhere.text, file="f").addressing.address) == "::"
+
+
+def test_in_its_place_users_that_cannot_be_read_are_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        in_its_place("SUSHY_EMULATOR_AUTH_FILE = 'gone'\n")
+    assert str(caught.value) == (
+        "sushy.conf: SUSHY_EMULATOR_AUTH_FILE: cannot read gone: no such file"
+    )
+
+
 def test_names_and_uris_are_refused_with_their_place() -> None:
     def unknown(name: str) -> str:
         raise UsageError(f"{name} is not known")

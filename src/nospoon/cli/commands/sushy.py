@@ -52,7 +52,7 @@ FEATURES = ("full", "vmedia", "minimum")
     envvar="SUSHY_EMULATOR_CONFIG",
     help="sushy-emulator's configuration.",
 )
-@click.option("-i", "--interface", help="Address to listen on; default: all of IPv4.")
+@click.option("-i", "--interface", help="Address to listen on; default: 127.0.0.1.")
 @click.option("-p", "--port", type=click.IntRange(1, 65535), help="TCP port; default 8000.")
 @click.option("--ssl-certificate", help="Certificate for HTTPS, in PEM.")
 @click.option("--ssl-key", help="Its key, in PEM.")
@@ -153,7 +153,8 @@ def _read(file: str, text: str, name: str) -> Imported:
     from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
 
     beside = text_beside(str(Path.cwd() / "started"))
-    return READERS["sushy-tools"](Source(file, text, name, read=beside, resolve=resolved))
+    source = Source(file, text, name, read=beside, resolve=resolved, in_its_place=True)
+    return READERS["sushy-tools"](source)
 
 
 def _emulator(file: str, text: str) -> Emulator:

@@ -17,7 +17,11 @@ from nospoon.errors import UsageError
 from nospoon.model.passwords import is_hash
 
 PREFIX = "SUSHY_EMULATOR_"
-EVERYWHERE, PORT = "0.0.0.0", 8000  # noqa: S104  (what the tool itself listens on)
+EVERYWHERE, LOOPBACK, PORT = "0.0.0.0", "127.0.0.1", 8000  # noqa: S104  (written into a file)
+NO_ADDRESS = "LISTEN_IP is not set: write what `sushy-emulator -i` had, 127.0.0.1 without -i"
+"""Flask takes 127.0.0.1 where the tool has no address (flask, `Flask.run`), whatever its help says.
+What imports the file does not know the command line, which often has it: metal3-dev-env's.
+"""
 SYSTEM = "qemu:///system"
 NEEDLESS: Mapping[str, str] = {
     "BOOT_LOADER_MAP": "a machine keeps the firmware that it has",
@@ -75,6 +79,8 @@ def read(source: Source) -> Imported:
         nodes: list[object] = list(_nodes(allowed, {"protocols": ["redfish"]}))
     else:
         hosts, nodes = _on_libvirt(source, settings, bmc, allowed, left_out)
+    if not settings.get("LISTEN_IP"):
+        bmc["address"] = Said(bmc["address"], NO_ADDRESS)
     sections = {
         "cluster": source.cluster,
         "hosts": hosts,
@@ -254,10 +260,9 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None, int]]
 
 
 def _bmc(source: Source, settings: Mapping[str, object], left_out: list[str]) -> dict[str, object]:
+    address = settings.get("LISTEN_IP") or (LOOPBACK if source.in_its_place else EVERYWHERE)
     bmc: dict[str, object] = {
-        "address": source.address(
-            str(settings.get("LISTEN_IP") or EVERYWHERE), f"{PREFIX}LISTEN_IP"
-        ),
+        "address": source.address(str(address), f"{PREFIX}LISTEN_IP"),
         "redfish_port": source.positive(
             settings.get("LISTEN_PORT") or PORT, f"{PREFIX}LISTEN_PORT"
         ),
@@ -274,26 +279,32 @@ def _bmc(source: Source, settings: Mapping[str, object], left_out: list[str]) ->
 def _account(source: Source, path: str, left_out: list[str]) -> dict[str, object]:
     """The first user of an htpasswd file; a hash is enough for Redfish, which is all there was."""
     what, mend = f"{PREFIX}AUTH_FILE", "write `username` and `password` under `bmc`"
-    if source.read is None:
-        left_out.append(f"{what}: {path} was not read: {mend}")
-        return {}
     try:
-        lines = source.read(path).splitlines()
+        usable, others = _users(source, path)
     except UsageError as error:
+        if source.in_its_place:  # no one would know the password that is made up instead
+            raise UsageError(f"{source.file}: {what}: {error.message}") from error
         left_out.append(f"{what}: {error.message}: {mend}")
-        return {}
-    pairs = (line.strip().partition(":") for line in lines if not line.startswith("#"))
-    users = {name: text for name, colon, text in pairs if colon}
-    usable = {name: text for name, text in users.items() if is_hash(text)}
-    if not usable:
-        left_out.append(f"{what}: {path} has no bcrypt hash (`htpasswd -B`): {mend}")
         return {}
     name = next(iter(usable))
     left_out += [
         f"{what}: user {other}: add it with Redfish's AccountService"
-        for other in sorted(users.keys() - {name})
+        for other in sorted(others - {name})
     ]
     return {"username": name, "password_hash": usable[name]}
+
+
+def _users(source: Source, path: str) -> tuple[dict[str, str], set[str]]:
+    """Name -> bcrypt hash, and all names. Raises `UsageError` where no hash is there."""
+    if source.read is None:
+        raise UsageError(f"{path} was not read")
+    lines = source.read(path).splitlines()
+    pairs = (line.strip().partition(":") for line in lines if not line.startswith("#"))
+    users = {name: text for name, colon, text in pairs if colon}
+    usable = {name: text for name, text in users.items() if is_hash(text)}
+    if not usable:
+        raise UsageError(f"{path} has no bcrypt hash (`htpasswd -B`)")
+    return usable, set(users)
 
 
 def _nodes(

@@ -27,7 +27,8 @@ class Source:
     or which OVB used. `more`: environment files of OVB after this one. `roles`: those of its roles.
     `files`: of a directory, path within it -> text. `read`: the text of a file that FILE names;
     raises `UsageError`. `beside`: virtualbmc's directory, which served the same machines.
-    `resolve`: the IP address of a name; raises `UsageError`.
+    `resolve`: the IP address of a name; raises `UsageError`. `in_its_place`: nospoon runs where the
+    tool ran, and refuses what that refuses.
     """
 
     file: str
@@ -42,6 +43,7 @@ class Source:
     read: Callable[[str], str] | None = None
     beside: Source | None = None
     resolve: Callable[[str], str] | None = None
+    in_its_place: bool = False
 
     def address(self, text: str, where: str) -> str:
         """An IP address where the file names a host, which a cluster file does not."""
