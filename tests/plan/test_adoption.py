@@ -55,6 +55,22 @@ def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
     assert again.cluster == found.cluster, "a second look finds the same"
 
 
+def test_an_entry_for_a_machine_that_one_before_it_adopts_is_noted() -> None:
+    there = {"a": facts(machine(1, "x-1"), machine(2, "x-2")), "b": facts()}
+    nodes = (
+        f"{{adopt: x-1, name: a}}, {{adopt: x-1, name: b}}, {{adopt: {{match: x-*}}}}, "
+        f"{{adopt: x-2, name: c}}, {{adopt: {UUID(int=1)}}}, {{adopt: {{match: 'x*'}}}}"
+    )
+    found = adopt(cluster(nodes), CLUSTER, there)
+    assert names(found.cluster) == [("a", "a"), ("x-2", "a")]
+    assert found.reasons == ()
+    assert found.skipped == (
+        "adopt x-1 changes nothing: an entry before it adopts x-1 on host a",
+        "adopt x-2 changes nothing: an entry before it adopts x-2 on host a",
+        f"adopt {UUID(int=1)} changes nothing: an entry before it adopts x-1 on host a",
+    )
+
+
 def _seconds(count: int, *, gone: bool) -> float:
     """Of the processor, to find as many machines by their names, or to find them gone."""
     named = ", ".join(f"{{adopt: m{number}, bmc: {{protocols: []}}}}" for number in range(count))

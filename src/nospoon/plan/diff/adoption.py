@@ -29,7 +29,7 @@ of its servers the same, and a file may adopt that name again and again.
 @dataclass(frozen=True, slots=True)
 class Found:
     """The cluster with its adopted nodes, what each of their machines is, why some cannot be
-    nodes, and which a pattern skips because of that.
+    nodes, and which a pattern skips because of that; and which entries change nothing.
     """
 
     cluster: Cluster
@@ -78,9 +78,13 @@ def adopt(
         now = "" if meant else renamed.why(adoption)
         for why_not in [now] if now else unmet.why(adoption, meant):
             reasons.add(why_not)
-        for each in meant:
+        free = [each for each in meant if each.found.machine.uuid not in machines]
+        if meant and not free and not adoption.match:
+            called = f"{meant[0].found.name} on host {meant[0].host}"
+            skipped.add(f"adopt {adoption} changes nothing: an entry before it adopts {called}")
+        for each in free:
             if each.found.machine.uuid in machines:
-                continue  # an earlier adoption has it
+                continue  # a host that several entries of `hosts` lead to has it twice
             called = f"{each.found.name} on host {each.host}"
             node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
