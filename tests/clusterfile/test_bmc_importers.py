@@ -253,6 +253,7 @@ def test_without_an_address_it_is_shown_that_the_command_line_may_have_had_one()
     for text in (ALL, f"{ALL}SUSHY_EMULATOR_LISTEN_IP = u''\n"):
         assert address in of_sushy(text).text
     assert "LISTEN_IP is not set" not in of_sushy(SUSHY.replace("AUTH_FILE", "DEBUG")).text
+    assert "LISTEN_IP is not set" not in of_both(ALL, node_0=NODE_0).text
 
 
 def in_its_place(text: str) -> Imported:

@@ -79,7 +79,7 @@ def read(source: Source) -> Imported:
         nodes: list[object] = list(_nodes(allowed, {"protocols": ["redfish"]}))
     else:
         hosts, nodes = _on_libvirt(source, settings, bmc, allowed, left_out)
-    if not settings.get("LISTEN_IP"):
+    if not settings.get("LISTEN_IP") and source.beside is None:  # virtualbmc's says it, too
         bmc["address"] = Said(bmc["address"], NO_ADDRESS)
     sections = {
         "cluster": source.cluster,
