@@ -27,7 +27,7 @@ from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import Bench, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
-from nospoon.testing.trees import remove_tree
+from nospoon.testing.trees import control_groups, remove_tree
 
 PLACE = "here:docker"
 REMAPPED = "dockremap"
@@ -163,7 +163,7 @@ class DockerService:
         end_all(self.directory)
         for mounted in mounts_below(self.directory):
             subprocess.run(["umount", mounted], check=True)
-        for group in Path("/sys/fs/cgroup").glob(f"**{self._group}"):
+        for group in control_groups(self.directory.name):
             group.rmdir()
         remove_tree(self.directory)
 
