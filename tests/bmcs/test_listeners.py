@@ -216,10 +216,11 @@ def test_addresses_hinder_each_other_as_the_kernel_says(
 ) -> None:
     assert same_place(one, other) is same_place(other, one) is same
     with socket.socket(_family(one), TCP) as first, socket.socket(_family(other), TCP) as second:
-        first.bind((one, 0))
+        port = free_port(TCP)  # at the other address, too
+        first.bind((one, port))
         first.listen()
         try:
-            second.bind((other, first.getsockname()[1]))
+            second.bind((other, port))
         except OSError:
             assert same
         else:
