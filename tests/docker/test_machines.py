@@ -225,9 +225,10 @@ async def test_a_container_of_another_program_is_refused_and_left(
     asked(engine, "rm", name)
 
 
-REBOOTS_LATER = """\
+REBOOTS_LATER = f"""\
 #!/bin/busybox sh
 trap '/bin/busybox reboot -f' PWR
+echo '{SAYS}'
 while :; do /bin/busybox sleep 1 & wait $!; done
 """
 """When it is asked to shut down."""
@@ -509,7 +510,8 @@ async def test_a_guest_that_reboots_where_its_bridge_is_gone_is_off(
     machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
     await make(bench, rack.pool, rack.image, rack.blank, machine)
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
-    directory = directory_of(bench)
+    directory, console = directory_of(bench), console_of(place, rack.uuid)
+    await eventually(lambda: console.exists() and SAYS in console.read_text())  # its trap is set
     rename(bridge, f"{bridge}x")
     os.kill(number(directory / "init"), signal.SIGPWR)
     try:
