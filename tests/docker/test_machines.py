@@ -34,6 +34,7 @@ from nospoon.model.resources import Kind, Machine, Volume
 from nospoon.providers import openvswitch
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.program import waiting
+from nospoon.providers.docker.program.processes import content
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import (
@@ -83,10 +84,7 @@ def bridge() -> Iterator[str]:
 
 
 def runs(pid: int) -> bool:
-    return (
-        Path(f"/proc/{pid}/cmdline").exists()
-        and b"tend" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    return b"tend" in content(Path(f"/proc/{pid}/cmdline"))
 
 
 @both_engines
@@ -278,13 +276,13 @@ async def test_what_the_engine_made_for_a_daemon_that_was_killed_goes_with_the_c
 async def test_images_that_are_no_roots_are_refused_and_leave_nothing(
     bench: Bench, place: Path, images: dict[str, Path]
 ) -> None:
-    for content, why in (
+    for given, why in (
         (archive(lambda _: None, init=False), "no /sbin/init"),
         (busybox_root()[:100_000], "unexpected end of data"),
         (b"not a tar at all" * 1000, "not a tar|invalid header|could not be opened"),
         (archive(runs_code), "cannot convert float infinity"),
     ):
-        rack: Rack = rack_for(replace(bench, image=image_of(content, place, images)))
+        rack: Rack = rack_for(replace(bench, image=image_of(given, place, images)))
         await make(bench, rack.pool)
         with pytest.raises(ProviderError, match=why):
             await make(bench, rack.image)
