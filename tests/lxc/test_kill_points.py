@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.lxc.conftest import PLACE
+from tests.lxc.test_machines import eventually
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
@@ -168,6 +169,10 @@ class Ground:
         loops = (line for line in done.stdout.splitlines() if str(self.directory) in line)
         return [*map(str, (*control_groups(name), *files)), *loops]
 
+    async def nothing_left(self) -> None:
+        """The kernel gives loop devices back a moment after the last mount has ended."""
+        await eventually(lambda: self.left() == [])
+
 
 Act = Callable[[Daemon], Awaitable[None]]
 ACTS: tuple[Act, ...] = (Daemon.up, Daemon.change, Daemon.down)
@@ -211,7 +216,7 @@ async def points(ground: Ground) -> list[list[Point]]:
         await act(daemon)
         calls, given = range(daemon.runner.calls), daemon.runner.given
         found.append([*((at, False) for at in calls), *((at, True) for at in given)])
-    assert ground.left() == []
+    await ground.nothing_left()
     return found
 
 
@@ -266,13 +271,13 @@ async def expect_lives(
                 await die(mine, act, death)
                 if with_removals and act is Daemon.up and death[0] % 2:
                     await mine.daemon().down()
-                    assert mine.left() == []
+                    await mine.nothing_left()
             elif act is Daemon.change:
                 continue
             await act(mine.daemon())
             if act is not Daemon.down:
                 assert await mine.state() == mine.desired(grown=act is Daemon.change)
-        assert mine.left() == []
+        await mine.nothing_left()
 
     await each_of(list(zip_longest(*all_points))[::every], check, at_once=at_once)
 
@@ -284,6 +289,6 @@ async def test_what_was_interrupted_at_any_command_can_be_removed(
         mine = ground()
         await die(mine, Daemon.up, death)
         await mine.daemon().down()
-        assert mine.left() == []
+        await mine.nothing_left()
 
     await each_of((await points(ground()))[0], check)
