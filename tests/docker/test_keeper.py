@@ -1,14 +1,19 @@
-"""The keeper of a container, and what fails while it starts one again."""
+"""The keeper of a container: when it begins, and what fails while it starts one again."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
+import time
 from pathlib import Path
 
+import pytest
+
+from nospoon.providers.docker.program import running
 from nospoon.providers.docker.program.engines import Container, Info, Limits
 from nospoon.providers.docker.program.moby import DockerEngine
+from nospoon.providers.docker.program.processes import content, write
 from nospoon.providers.docker.program.running import REBOOTED, Start, keep
 
 
@@ -35,12 +40,37 @@ class FullDisk(DockerEngine):
         self.state = "exited"
 
 
-def test_a_reboot_that_fails_on_a_full_disk_ends_the_container(tmp_path: Path) -> None:
-    given: Start = {
-        "container": "pool.m-0", "volume": str(tmp_path / "m-0.volume"), "cpus": 1, "memory": 1,
-        "record": str(tmp_path / "record"), "pids": 1, "put_seed": "", "attach": "", "volumes": [],
+def settings_of(place: Path) -> Start:
+    return {
+        "container": "pool.m-0", "volume": str(place / "m-0.volume"), "cpus": 1, "memory": 1,
+        "record": str(place / "record"), "pids": 1, "put_seed": "", "attach": "", "volumes": [],
         "nics": [],
     }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_keeper_begins_when_its_number_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes it where the container has ended by then, as one does whose init ends at once."""
+    pid, seen = tmp_path / "pid", tmp_path / "seen"
+
+    def late(path: Path, text: str) -> None:
+        time.sleep(0.2)
+        write(path, text)
+
+    monkeypatch.setattr(running, "write", late)
+    monkeypatch.setattr(running, "keep", lambda *_: seen.write_bytes(content(pid)))
+    console, other = socket.socketpair()
+    with console, other:
+        given = settings_of(tmp_path)
+        running.leave_keeper(DockerEngine("/engine.sock"), tmp_path, given, console)
+    os.waitpid(int(pid.read_text()), 0)
+    assert seen.read_text() == pid.read_text()
+
+
+def test_a_reboot_that_fails_on_a_full_disk_ends_the_container(tmp_path: Path) -> None:
+    given = settings_of(tmp_path)
     (tmp_path / "live.json").write_text("")
     engine, (console, other) = FullDisk("/engine.sock"), socket.socketpair()
     other.close()

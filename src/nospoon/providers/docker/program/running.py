@@ -148,15 +148,21 @@ def hold(directory: Path, patience: float = LONGEST) -> int:
 
 def leave_keeper(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
     """A process that goes on when this one has ended."""
+    written, writing = os.pipe()
     keeper = os.fork()
     if keeper == 0:
         os.setsid()
+        os.close(writing)
+        os.read(written, 1)  # until `pid` is there: it is removed where the container ended by then
+        os.close(written)
         null = os.open("/dev/null", os.O_RDWR)
         for each in (0, 1, 2):
             os.dup2(null, each)
         keep(engine, directory, given, console)
         os._exit(0)
+    os.close(written)
     write(directory / "pid", str(keeper))
+    os.close(writing)
 
 
 def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
