@@ -555,7 +555,7 @@ def test_verify_shows_what_simulated_machines_have(shared: Rack) -> None:
     name, file = simulated(shared, "{count: 1, flavor: odd}, {name: n}")
     shared.file(f"{Path(file).read_text()}{flavors}", f"{name}.yaml")
     shared.run("up", "--yes", file)
-    shared.run("node", "power", f"{name}/n", "on")
+    shared.power(f"{name}/n", "on")
     refused = shared.run("verify", name, status=1)
     assert "verify would reset nodes that are on: n. Power them off" in refused.stderr
     shown = shared.run("verify", name, "--reboot-running", "-f", "json")
@@ -596,7 +596,8 @@ def test_power_commands_without_effect_say_so(shared: Rack) -> None:
     shared.run("up", "--yes", file)
     node = f"{name}/node-0"
     assert "already off" in shared.run("node", "power", node, "off").stderr
-    assert "done" in shared.run("node", "power", node, "on").stderr
+    assert "already" not in shared.run("node", "power", node, "on").stderr
+    shared.power(node, "on")
     assert "already on, nothing changed" in shared.run("node", "power", node, "on").stderr
     shared.run("node", "fault", node, "power-off-slow", "--seconds", "1")
     said = shared.run("node", "power", node, "off").stderr

@@ -49,6 +49,7 @@ from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
 from nospoon.clusterfile.openstack import OpenStackSection
 from nospoon.clusterfile.services import HealthSection, ServiceSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt]
@@ -275,7 +276,7 @@ def test_what_somebody_edited_shows_in_status_and_up_mends_it(standing: Standing
 
 
 def power(rack: Rack, command: str) -> str:
-    """The machine's power right after a command, which may fail."""
+    """The machine's power right after a command, which may fail, and be answered before its end."""
     with contextlib.suppress(AssertionError):
         rack.run("node", "power", rack.names[-1] + "/n", command)
     return rack.run("node", "power", rack.names[-1] + "/n", "status").stdout.strip()
@@ -315,10 +316,10 @@ def test_how_simulated_machines_behave_changes_at_once(shared: Rack, field: str)
     usual = "console: the Oracle" if field == "boot" else ""
     shared.run("up", "--yes", file(f"{{{usual}}}"))
     first = "off" if field == "power_on" else "on"
-    power(shared, first)
-    assert does(shared) == before
-    power(shared, first)
+    until(lambda: power(shared, first) == first)
+    until(lambda: does(shared) == before)
+    until(lambda: power(shared, first) == first)
     changed = file(f"{{{', '.join(filter(None, (usual, f'{field}: {value}')))}}}")
     judge(Rule.LIVE, shared.json("plan", changed))
     shared.run("up", "--yes", changed)
-    assert does(shared) == after
+    until(lambda: does(shared) == after)

@@ -196,7 +196,8 @@ def _used(rack: Rack, cloud: FakeCloud) -> None:
     for each in sets:
         until(rack, each, lambda found: found["leases"][0]["stage"] == "ready")
     rack.run("request", "power", f"{sets[0]}.0", "off")
-    assert sorted(server["status"] for server in cloud.servers.values()) == ["ACTIVE", "SHUTOFF"]
+    both = ["ACTIVE", "SHUTOFF"]
+    until(rack, sets[0], lambda _: sorted(x["status"] for x in cloud.servers.values()) == both)
     rack.run("request", "release", sets[0])
     until(rack, sets[0], lambda found: found["state"] == "ended")
     assert list(cloud.images) == [image["id"]], "the other set uses it"

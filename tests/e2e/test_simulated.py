@@ -25,6 +25,7 @@ import pytest
 from nospoon.api.client import Client
 from nospoon.errors import NospoonError
 from nospoon.testing.bench import free_port
+from nospoon.testing.ironic import until
 from nospoon.testing.postgresql import PostgreSql
 from nospoon.testing.rack import Rack
 
@@ -189,11 +190,11 @@ def test_power_and_boot_agree_between_the_command_line_and_ipmitool(shared: Rack
     name, file = simulated(shared, "nodes: [{count: 1}]")
     shared.run("up", "--yes", file)
     bmc = shared.bmcs(name)["node-0"]
-    assert "off" in shared.ipmitool(bmc, "chassis", "power", "status")
-    shared.run("node", "power", f"{name}/node-0", "on")
-    assert "on" in shared.ipmitool(bmc, "chassis", "power", "status")
+    assert "is off" in shared.ipmitool(bmc, "chassis", "power", "status")
+    shared.power(f"{name}/node-0", "on")
+    assert "is on" in shared.ipmitool(bmc, "chassis", "power", "status")
     shared.ipmitool(bmc, "chassis", "power", "off")
-    assert shared.run("node", "power", "node-0", "status").stdout.strip() == "off"
+    until(lambda: shared.run("node", "power", "node-0", "status").stdout.strip() == "off")
     shared.run("node", "boot", "node-0", "network", "--persistent")
     assert "network (Continuous)" in shared.json("node", "show", "node-0")["boot"]
     assert "PXE" in shared.ipmitool(bmc, "chassis", "bootparam", "get", "5")
@@ -364,7 +365,7 @@ def system_at(place: dict[str, str], account: dict[str, str]) -> Any:
 def test_the_console_record_of_a_node_is_read_after_down_until_its_purge(shared: Rack) -> None:
     name, file = simulated(shared)
     shared.run("up", "--yes", file)
-    shared.run("node", "power", f"{name}/node-0", "on")
+    shared.power(f"{name}/node-0", "on")
     before = shared.run("node", "console", f"{name}/node-0", "--log").stdout
     assert before
     shared.run("down", "--yes", name)
