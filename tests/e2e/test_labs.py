@@ -207,7 +207,7 @@ def test_a_set_is_installed_leased_extended_and_given_back(lab: Lab) -> None:
     lab.rack.run("request", "extend", f"{set_id}.0", "2h")
     lab.rack.run("request", "power", f"{set_id}.0", "off")
     node = f"lab-dev-{set_id.replace('.', '-')}/recipe-0"
-    assert lab.rack.json("node", "show", node)["power"] == "off"
+    until(lambda: lab.rack.json("node", "show", node)["power"] == "off")
     log = lab.rack.run("request", "console", f"{set_id}.0").stdout
     assert "login:" in log
     lab.rack.run("request", "release", f"{set_id}.0")
@@ -547,7 +547,7 @@ def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str)
         set_id = lab.submit(SMALL, HARDWARE)
         shown = lab.running(set_id)
         assert [each["machine"] for each in shown["leases"]] == ["", "m1"]
-        assert lab.rack.json("node", "show", node)["power"] == "on"
+        until(lambda: lab.rack.json("node", "show", node)["power"] == "on")
         script = lab.get("lab/mac/52-54-00-00-00-01/ipxe")[1]
         assert f"kernel --name kernel {lab.tree}/linux" in script
         refused = lab.rack.run("request", "power", f"{set_id}.1", "soft", status=2).stderr
