@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.api.client import Client
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 
 TWO = "hosts: {here: simulated, there: simulated}\n"
@@ -117,15 +118,20 @@ def test_a_node_that_moves_is_shown_as_that_and_keeps_its_bmc(shared: Rack) -> N
     cluster = Changing(shared)
     shared.run("up", "--yes", cluster.file(f"{TWO}nodes: [{{name: a, host: here}}]"))
     before = shared.bmcs(cluster.name)["a"]
+
+    def is_(power: str) -> bool:
+        return shared.bmcs(cluster.name)["a"] == before | {"power": power}
+
     shared.ipmitool(before, "power", "on")
+    until(lambda: is_("on"))
     file = cluster.file(f"{TWO}nodes: [{{name: a, host: there}}]")
     planned = shared.run("plan", file).stdout
     moves = "-/+ machine a moves from here to there  (pinned; it runs, and is powered off)"
     assert moves in planned
     shared.run("up", "--yes", file)
-    assert shared.bmcs(cluster.name)["a"] == before | {"power": "off"}
+    assert is_("off")
     shared.ipmitool(before, "power", "on")
-    assert shared.bmcs(cluster.name)["a"] == before | {"power": "on"}
+    until(lambda: is_("on"))
     assert [row["host"] for row in shared.json("status", cluster.name)] == ["there"]
     assert shared.run("plan", "--detailed-exitcode", file).returncode == 0
 
