@@ -11,6 +11,7 @@ import pytest
 
 from nospoon.errors import ProviderError
 from nospoon.runtime.process import OutputTooLong, pipe, run
+from nospoon.testing.due import forward
 
 PATIENCE = 60.0
 
@@ -41,9 +42,15 @@ async def test_a_program_that_is_an_argument_is_not_shown_whole(ends: str) -> No
 
 async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path: Path) -> None:
     child, before = tmp_path / "child", open_files()
+    argv = ["sh", "-c", f"sleep 600 & echo $! >{child}.part; mv {child}.part {child}; wait"]
+    task = asyncio.create_task(run(argv, timeout=600))  # noqa: TID251  (it is awaited below)
+    async with asyncio.timeout(PATIENCE):
+        while not child.exists():  # noqa: ASYNC110  (the program tells nobody else)
+            await asyncio.sleep(0.01)
+    forward(600)
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ProviderError, match="did not end within"):
-            await run(["sh", "-c", f"sleep 600 & echo $! >{child}; wait"], timeout=0.5)
+            await task
     os.kill(int(child.read_text()), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
         while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes then)
