@@ -91,11 +91,9 @@ async def terminal(argv: list[str]) -> AsyncIterator[Terminal]:
 
 async def until(so: Callable[[], bool]) -> None:
     """Wait for what the loop will do; no event tells it."""
-    for _ in range(200):
-        if so():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never was so")
+    async with asyncio.timeout(60):
+        while not so():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -206,12 +206,10 @@ async def test_filters_of_a_subscription_hold() -> None:
 
 
 async def until_gone(b: Bench, path: str, so: Callable[[Answer], bool]) -> Answer:
-    for _ in range(200):
-        answer = await client(b.first).get(path)
-        if so(answer):
-            return answer
-        await asyncio.sleep(0.05)
-    raise AssertionError(answer)
+    async with asyncio.timeout(60):
+        while not so(answer := await client(b.first).get(path)):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return answer
 
 
 async def set_retries(b: Bench) -> None:
