@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.contrib.conftest import CONTRIB, NOSPOON
 
+from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
 
 BEAKER = CONTRIB / "beaker"
@@ -67,10 +68,9 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
     (large,) = [each for each in flavors if each.ram > 4096]
     vm = virt.create_vm("beaker-recipe-7", large)
     assert virt.create_vm("beaker-recipe-7", large).instance_id == vm.instance_id
-    (node,) = [each for each in rack.json("node", "list") if each["uuid"] == str(vm.instance_id)]
-    assert node["power"] == "on"
+    until(lambda: rack.json("node", "show", str(vm.instance_id))["power"] == "on")
     virt.start_vm(vm)
-    assert "one" in virt.get_console_output(vm)
+    until(lambda: "one" in virt.get_console_output(vm))
     assert virt.get_console_output(vm, 1).count("\n") <= 1
     virt.destroy_vm(vm)
     virt.destroy_vm(vm)
@@ -130,14 +130,15 @@ def test_the_power_script_and_netboot_command(rack: Rack, lab: str, adapter: Mod
     def shown(field: str) -> str:
         return str(rack.json("node", "show", path)[field])
 
+    until(lambda: shown("power") == "on")  # else it is under way
     assert command("off", vm.lease) == 0
-    assert shown("power") == "off"
+    until(lambda: shown("power") == "off")
     assert command("configure_netboot") == 0
     assert shown("boot").startswith("network")
     assert command("clear_netboot") == 0
     assert shown("boot") == "as configured"
     assert command("on") == 0
-    assert shown("power") == "on"
+    until(lambda: shown("power") == "on")
     assert command("interrupt") == 0
     assert command("other") == 2
     virt.destroy_vm(vm)

@@ -507,8 +507,9 @@ def test_a_machine_of_a_cloud_image_is_ready_when_its_user_data_reports(lab: Lab
     set_id = lab.submit(cloud + SMALL, wants.format("debian") + SMALL)
     shown = lab.running(set_id)
     assert [each["stage"] for each in shown["leases"]] == ["booting", "booting"]
-    node = lab.rack.json("node", "show", f"lab-dev-{set_id.replace('.', '-')}/recipe-0")
-    assert (node["kind"], node["power"]) == ("vm", "on")
+    node = f"lab-dev-{set_id.replace('.', '-')}/recipe-0"
+    assert lab.rack.json("node", "show", node)["kind"] == "vm"
+    until(lambda: lab.rack.json("node", "show", node)["power"] == "on")
     secret = lab.stored_secret(set_id)
     if end == "failed":
         assert lab.get(f"lab/{secret}/install_fail?why=no%20network")[0] == 200
