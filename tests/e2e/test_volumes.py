@@ -59,7 +59,7 @@ def test_a_volume_survives_a_restart_and_is_no_drift_and_nothing_is_left(rack: R
     System(bmc).ask("DELETE", f"/Storage/0/Volumes/{made['Id']}")
     assert reset(bmc, "ForceRestart")
     wait_until(lambda: ".volume" not in disks(bmc))
-    assert not list((rack.directory / "pool").rglob("*.volume"))
+    wait_until(lambda: not list((rack.directory / "pool").rglob("*.volume")))
 
     System(bmc).ask("POST", "/Storage/0/Volumes", {"CapacityBytes": 8 << 20})
     wait_until(lambda: reset(bmc, "PowerCycle"))
