@@ -81,17 +81,22 @@ def on_bridge(machine: Resource, bridge: str, sends_from: str | None) -> Resourc
     return replace(machine, shape=replace(machine.shape, nics=(nic,)))
 
 
-def senders(bridge: str) -> set[tuple[str, str]]:
-    """MAC and IPv4 address of each ARP request on a bridge until the last probe comes."""
+def listening_at(bridge: str) -> socket.socket:
+    """It has what is sent from now on."""
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806))
+    made.bind((bridge, 0))
+    made.settimeout(60)
+    return made
+
+
+def senders(listening: socket.socket) -> set[tuple[str, str]]:
+    """MAC and IPv4 address of each ARP request until the last probe comes."""
     seen = set()
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806)) as listening:
-        listening.bind((bridge, 0))
-        listening.settimeout(30)
-        while True:
-            frame = listening.recv(1500)
-            seen.add((frame[6:12].hex(":"), socket.inet_ntoa(frame[28:32])))
-            if frame[38:42] == PROBE:
-                return seen
+    while True:
+        frame = listening.recv(1500)
+        seen.add((frame[6:12].hex(":"), socket.inet_ntoa(frame[28:32])))
+        if frame[38:42] == PROBE:
+            return seen
 
 
 @pytest.mark.parametrize("filtered", [True, False])
@@ -100,10 +105,11 @@ async def test_a_container_sends_from_its_own_mac_and_address_alone(
 ) -> None:
     machine = rack.machine if filtered else on_bridge(rack.machine, bridge, None)
     await make(bench, rack.pool, rack.image, rack.blank, machine)
-    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     own = (MAC, "10.99.7.5")
     everything = {own, (OTHER, "10.99.7.5"), (MAC, "10.99.7.66")}
-    assert senders(bridge) == ({own} if filtered else everything)
+    with listening_at(bridge) as listening:
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        assert senders(listening) == ({own} if filtered else everything)
     assert (PORT in bindings()) == filtered
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert PORT not in bindings()
