@@ -83,8 +83,9 @@ async def test_a_change_to_a_redfish_port_in_use_leaves_the_bmc_where_it_was(
     async with service(tmp_path) as s:
         [each] = bmcs(1)
         await s.put(each)
-        with socket.create_server(("127.0.0.1", 0)) as stranger:
-            moved = changed(each, redfish_port=stranger.getsockname()[1], ipmi_port=free_port(UDP))
+        port = free_port(TCP)  # the kernel gives it to no connection meanwhile
+        with socket.create_server(("127.0.0.1", port)):
+            moved = changed(each, redfish_port=port, ipmi_port=free_port(UDP))
             with pytest.raises(ProviderError, match="cannot serve Redfish"):
                 await s.put(moved)
             with socket.socket(socket.AF_INET, UDP) as probe:
