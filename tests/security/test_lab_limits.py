@@ -177,9 +177,9 @@ class NoConsoles:
 def racks(bmcs: Bmcs) -> Racks:
     nothing = cast("Any", None)
     return Racks(
-        admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, operations=nothing,
-        machines=bmcs, consoles=NoConsoles(), database=nothing, cipher=nothing, workers=nothing,
-        installers=nothing,
+        admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, start=nothing,
+        operations=nothing, machines=bmcs, consoles=NoConsoles(), database=nothing, cipher=nothing,
+        workers=nothing, installers=nothing,
     )  # fmt: skip
 
 

@@ -521,6 +521,7 @@ class Daemon:
             kept=self.planner.kept,
             clusters=lambda: self.controller,
             power=self.nodes.power,
+            start=self.nodes.start,
             operations=self.operations,
             machines=RegisteredBmcs(self.bmc_reach),
             consoles=self.registered_consoles,

@@ -42,6 +42,7 @@ from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Administrators, Principal
 from nospoon.model.rest.nodes import PowerResult
+from nospoon.runtime.few import few_at_once
 from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
@@ -53,6 +54,8 @@ from nospoon.store.operations import OperationRow, OperationState
 log = structlog.get_logger()
 AT_ONCE = 8
 """Clusters of one owner of labs that are made or removed at a time."""
+STARTED_AT_ONCE = 32
+"""Machines of one set that are powered on at a time, as of one `up`."""
 BMCS_AT_ONCE = 4
 """BMCs of registered machines of one owner of labs that are called at a time: each call of IPMI is
 a process.
@@ -95,6 +98,8 @@ class Consoles(Protocol):
 
 
 Power = Callable[[Principal, str, PowerCommand], Awaitable[PowerResult]]
+Start = Callable[[Principal, str], Awaitable[str]]
+"""As `Nodes.start`."""
 
 
 class NotMade(Exception):
@@ -137,6 +142,7 @@ class Racks:
     kept: Callable[[ClusterRow], Cluster]
     clusters: Callable[[], Clusters]
     power: Power
+    start: Start
     operations: Operations
     machines: Machines
     consoles: Consoles
@@ -339,13 +345,11 @@ class Racks:
         return "" if state == OperationState.DONE else message
 
     async def _start(self, found: RecipeSet, known: KnownLab) -> None:
-        cluster = cluster_name(known.lab.name, found.id)
+        await self._start_dynamic(found, known)
         for number, run in enumerate(found.runs):
-            if run.size is not None:
-                await self.power(self._owner_of(known), f"{cluster}/{run.node}", PowerCommand.ON)
-            elif not run.machine:  # released before the set had machines
+            if run.size is not None or not run.machine:  # released before the set had machines
                 continue
-            elif run.machine in known.machines:
+            if run.machine in known.machines:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = known.machines[run.machine]
                 recorded = partial(self.consoles.begin, found, number, known)
@@ -356,6 +360,20 @@ class Racks:
             else:
                 why = f"machine {run.machine} is not registered any more"
                 raise NotMade(why, again=Again.LATER)
+
+    async def _start_dynamic(self, found: RecipeSet, known: KnownLab) -> None:
+        """Those that are made for it; a host or a cloud takes its time for each."""
+        cluster = cluster_name(known.lab.name, found.id)
+        nodes = [run.node for run in found.runs if run.size is not None]
+        start = partial(self.start, self._owner_of(known))
+        faults = await few_at_once(
+            nodes, lambda node: start(f"{cluster}/{node}"), at_once=STARTED_AT_ONCE
+        )
+        failed = [
+            f"{node} does not start: {why}" for node, why in zip(nodes, faults, strict=True) if why
+        ]
+        if failed:
+            raise NotMade("; ".join(failed), again=Again.LATER)
 
     async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
         """Switches the registered machines of a set off, and records their consoles no more.

@@ -118,6 +118,12 @@ class Nodes:
         result = await self.bmcs.power(member.uuid, command)
         return PowerResult(member.path, result_shown(command, result))
 
+    async def start(self, caller: Principal, reference: str) -> str:
+        """Power a node on and wait until that is over, though not for ever; why it failed, "" where
+        it did not.
+        """
+        return await self.bmcs.start(self.fleet.find(caller.uid, reference).uuid)
+
     async def fault(
         self, caller: Principal, reference: str, fault: Fault, seconds: float | None
     ) -> None:

@@ -1,0 +1,57 @@
+"""Machines of a set that were made and do not start."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from typing_extensions import override
+
+from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.racks import NotMade, Racks
+from nospoon.lab.work import Again, Asked, RecipeSet, Run, Size
+from nospoon.model.lab import Lab
+from nospoon.model.principal import Administrators, Principal
+
+SIZE = Size("small", 1, 1 << 30)
+
+
+class Made(Racks):
+    @override
+    async def _up(self, found: RecipeSet, known: KnownLab) -> None:
+        del found, known
+
+
+@dataclass
+class Starts:
+    """All are asked to start before one of them has. `faults`: node -> why it does not."""
+
+    faults: dict[str, str]
+    met: asyncio.Barrier = field(default_factory=lambda: asyncio.Barrier(3))
+
+    async def start(self, caller: Principal, node: str) -> str:
+        del caller
+        async with asyncio.timeout(30):
+            await self.met.wait()
+        return self.faults.get(node, "")
+
+
+def racks(starts: Starts) -> Racks:
+    nothing = cast("Any", None)
+    return Made(
+        admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, start=starts.start,
+        operations=nothing, machines=nothing, consoles=nothing, database=nothing, cipher=nothing,
+        workers=nothing, installers=nothing,
+    )  # fmt: skip
+
+
+async def test_machines_of_a_set_start_together_and_one_that_does_not_is_named() -> None:
+    runs = tuple(Run(Asked("r"), {}, size=SIZE, node=f"recipe-{n}") for n in range(3))
+    found = RecipeSet("1", 1, 1000, "x", runs, lab="k")
+    known = KnownLab("k", 1000, "c", Lab("dev"))
+    await racks(Starts({})).build(found, known)
+    with pytest.raises(NotMade, match=r"^recipe-1 does not start: no memory is left$") as refused:
+        await racks(Starts({"lab-dev-1/recipe-1": "no memory is left"})).build(found, known)
+    assert refused.value.again is Again.LATER
