@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TypedDict
@@ -24,6 +25,10 @@ LABEL = "nospoon.root"
 DOCKER, LIBPOD = "/v1.40", "/v4.0.0/libpod"
 THERE = 17
 """Status where a name is another's (EEXIST)."""
+BUSY = (0.0, 0.5, 2.0)
+"""Seconds before a container is removed again: on a busy host, Podman 4.3 finds the /dev/shm of one
+that has just ended "busy".
+"""
 GROW = """
 blocks=$(dumpe2fs -h "$1" 2>/dev/null |
   awk -F: '/^Block (count|size):/ {value = value ? value * $2 : $2} END {printf "%.0f", value}')
@@ -249,9 +254,13 @@ def remove_root(engine: Engine, name: str, root: str, path: str) -> None:
         return
     check_owner(found, root, path)
     unmount_root(Path(root, path))
-    with contextlib.suppress(EngineError):
-        engine.call("DELETE", f"/containers/{name}", query={"force": "1", "v": "1"})
-    if engine.container(name) is not None:
+    for pause in BUSY:
+        with contextlib.suppress(EngineError):
+            engine.call("DELETE", f"/containers/{name}", query={"force": "1", "v": "1"})
+        if engine.container(name) is None:
+            break
+        time.sleep(pause)
+    else:
         engine.call("DELETE", f"/containers/{name}", query={"force": "1", "v": "1"})
     remove_volume(Path(root, path))
 
