@@ -175,7 +175,7 @@ class Domain:
 
     def remove(self) -> None:
         virsh("destroy", self.name, check=False)
-        virsh("undefine", "--nvram", self.name, check=False)
+        virsh("undefine", "--nvram", "--snapshots-metadata", self.name, check=False)
         for pool in virsh("pool-list", "--all", "--name").split():  # virt-install makes one
             if f"<path>{self.directory}</path>" in virsh("pool-dumpxml", pool, check=False):
                 virsh("pool-destroy", pool, check=False)
@@ -263,6 +263,29 @@ def test_a_bios_domain_obeys_its_bmc_and_is_given_back_as_it_was(
     rack.run("down", "--yes", name)
     assert domain.xml == before
     assert domain.state == "running"
+
+
+@pytest.mark.libvirt
+def test_snapshots_of_a_domain_stay_its_owners(rack: Rack, domain: Domain, tmp_path: Path) -> None:
+    domain.define(BY_CLASS.replace("name='qemu' type='raw'", "name='qemu' type='qcow2'"), b"")
+    image = domain.directory / f"{domain.name}.img"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
+    virsh("snapshot-create-as", domain.name, "before")
+    before, snapshot = domain.xml, virsh("snapshot-dumpxml", domain.name, "before")
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    disc = tmp_path / "any.iso"
+    disc.write_bytes(bytes(4096))
+    rack.run("node", "media", "insert", f"{name}/vm", str(disc))
+    rack.ipmitool(rack.bmcs(name)["vm"], "chassis", "power", "on")
+    until(lambda: domain.state == "running")
+    rack.run("down", "--yes", name)
+    virsh("destroy", domain.name)
+    assert domain.xml == before
+    assert virsh("snapshot-list", "--name", domain.name).split() == ["before"]
+    assert virsh("snapshot-dumpxml", domain.name, "before") == snapshot
+    virsh("snapshot-revert", domain.name, "before")
+    virsh("snapshot-delete", domain.name, "before")
 
 
 @pytest.mark.libvirt
