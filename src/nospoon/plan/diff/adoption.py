@@ -78,14 +78,12 @@ def adopt(
         now = "" if meant else renamed.why(adoption)
         for why_not in [now] if now else unmet.why(adoption, meant):
             reasons.add(why_not)
-        free = [each for each in meant if each.found.machine.uuid not in machines]
-        if meant and not free and not adoption.match:
-            called = f"{meant[0].found.name} on host {meant[0].host}"
-            skipped.add(f"adopt {adoption} changes nothing: an entry before it adopts {called}")
-        for each in free:
-            if each.found.machine.uuid in machines:
-                continue  # a host that several entries of `hosts` lead to has it twice
-            called = f"{each.found.name} on host {each.host}"
+        if meant and not adoption.match and all(each.uuid in machines for each in meant):
+            skipped.add(f"adopt {adoption} changes nothing: an entry before it adopts {meant[0]}")
+        for each in meant:
+            if each.uuid in machines:
+                continue  # an earlier adoption has it
+            called = str(each)
             node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
@@ -99,12 +97,12 @@ def adopt(
                 )
             else:
                 taken[node.name] = called
-                machines[each.found.machine.uuid] = each.found
+                machines[each.uuid] = each.found
                 nodes.append(node)
     for adoption, each in _lost(cluster, known, there, machines.keys()) if lost else ():
-        if each.found.machine.uuid not in machines and each.node not in taken:
+        if each.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
-            machines[each.found.machine.uuid] = each.found
+            machines[each.uuid] = each.found
             nodes.append(_node(adoption, each))
     cluster = replace(cluster, nodes=tuple(nodes))
     return Found(cluster, machines, reasons.shown(), skipped.shown())
@@ -117,6 +115,13 @@ class _Place:
     node: str = ""
     kept: str = ""
     """The name of the node that it is of this cluster."""
+
+    def __str__(self) -> str:
+        return f"{self.found.name} on host {self.host}"
+
+    @property
+    def uuid(self) -> UUID:
+        return self.found.machine.uuid
 
 
 def _there(
@@ -157,7 +162,7 @@ class _Index:
         self._known: dict[str, list[int]] = {}
         for number, each in enumerate(self._places):
             self._named.setdefault(each.found.name, []).append(number)
-            for id_ in {str(each.found.machine.uuid), each.found.id}:
+            for id_ in {str(each.uuid), each.found.id}:
                 self._known.setdefault(id_, []).append(number)
 
     def meant(self, adoption: Adoption) -> list[_Place]:
@@ -189,7 +194,7 @@ def _lost(
     taken: AbstractSet[UUID],
 ) -> Iterator[tuple[Adoption, _Place]]:
     """What was claimed for adoptions that do not mean it now: renamed, or gone."""
-    kept = {each.found.machine.uuid: each.found for each in there if each.kept}
+    kept = {each.uuid: each.found for each in there if each.kept}
     gone = _Index(
         _Place(each.host, Adoptable(each.machine), each.node)
         for each in claimed
@@ -197,7 +202,7 @@ def _lost(
     )
     for adoption in cluster.adoptions:
         for each in gone.meant(adoption):
-            yield adoption, replace(each, found=kept.get(each.found.machine.uuid, each.found))
+            yield adoption, replace(each, found=kept.get(each.uuid, each.found))
 
 
 class _Renamed:
@@ -206,7 +211,7 @@ class _Renamed:
     def __init__(self, there: Iterable[_Place], claimed: Iterable[Claimed]) -> None:
         now: dict[UUID, list[_Place]] = {}
         for place in there:
-            now.setdefault(place.found.machine.uuid, []).append(place)
+            now.setdefault(place.uuid, []).append(place)
         self._now: dict[str, list[_Place]] = {}
         for each in claimed:
             self._now.setdefault(each.machine.adopted, []).extend(now.get(each.machine.uuid, ()))
