@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 
-from nospoon.control.content.images import MEMORY, image_facts
+from nospoon.control.content.images import LIMITED, MEMORY, image_facts
 from nospoon.errors import UsageError
 from nospoon.runtime import process
 
@@ -49,6 +50,23 @@ async def test_an_image_with_thousands_of_snapshots_is_refused_unread(tmp_path: 
     path.write_bytes(with_snapshots(4096))
     with pytest.raises(UsageError, match=r"image seed.img has too many snapshots .*convert"):
         await image_facts(path, "seed.img", "ab")
+
+
+THREADS = """
+import threading
+all_there = threading.Barrier(40)
+def work():
+    kept = [bytes(100_000) for _ in range(4)]
+    all_there.wait()
+threads = [threading.Thread(target=work, daemon=True) for _ in range(40)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+"""
+
+
+async def test_what_reads_an_image_has_memory_for_many_threads() -> None:
+    """QEMU has them on a busy machine alone."""
+    await process.run([*LIMITED, sys.executable, "-c", THREADS])
 
 
 async def test_an_image_of_a_larger_disk_than_files_may_ask_for_is_refused(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ MEMORY = 1 << 30
 QEMU_IMG_LIMITS): its tables may be large, and the file small. The C library would take 64 MiB of
 that for each thread, of which QEMU has more on a busy machine, hence one arena for all.
 """
+LIMITED = ("env", "MALLOC_ARENA_MAX=1", "prlimit", f"--as={MEMORY}")
 
 
 def format_of(name: str, head: bytes) -> str:
@@ -186,8 +187,7 @@ async def image_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     """What the file at `path`, which the user calls `name`, is. Raises `UsageError`."""
     with path.open("rb") as file:
         kind = format_of(name, file.read(HEAD))
-    limited = ["env", "MALLOC_ARENA_MAX=1", "prlimit", f"--as={MEMORY}"]
-    argv = [*limited, "qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
+    argv = [*LIMITED, "qemu-img", "info", "--output=json", "-U", "-f", kind, str(path)]
     try:
         done = await process.run(argv, check=False, most=MOST_INFO)
     except process.OutputTooLong:
