@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
@@ -15,7 +17,9 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    Text,
     bindparam,
+    cast,
     delete,
     func,
     insert,
@@ -30,9 +34,11 @@ from nospoon.model.resources import Machine
 from nospoon.model.sharing import Shared
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.store import tables
-from nospoon.store.hosts import host_of, record_of, record_of_node, with_machines
+from nospoon.store.decoded import Decoder, InParts, Once, texts
+from nospoon.store.hosts import host_of, read_host, record_of, record_of_node, with_machines
 
 clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
+_CLUSTERS, _ALLOCATIONS = texts(clusters), InParts(Allocations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +134,13 @@ class NodeRow:
 
 def find(connection: Connection, *, owner: OwnerId, name: str) -> ClusterRow | None:
     """The caller's cluster of this name."""
-    query = select(clusters).where(clusters.c.owner == owner, clusters.c.name == name)
+    query = _CLUSTERS.where(clusters.c.owner == owner, clusters.c.name == name)
     row = connection.execute(query).first()
     return _cluster(row) if row is not None else None
 
 
 def get(connection: Connection, id: UUID) -> ClusterRow | None:  # noqa: A002  (the column's name)
-    row = connection.execute(select(clusters).where(clusters.c.id == str(id))).first()
+    row = connection.execute(_CLUSTERS.where(clusters.c.id == str(id))).first()
     return _cluster(row) if row is not None else None
 
 
@@ -186,7 +192,7 @@ def holdings(
     return [
         Holding(
             UUID(row.id), row.name, row.owner, row.generation, row.created, row.uploads,
-            msgspec.convert(row.allocations, Allocations), row.size,
+            _ALLOCATIONS(row.allocations), row.size,
         )
         for row in connection.execute(query)
     ]  # fmt: skip
@@ -199,7 +205,7 @@ _HOLDINGS = select(
     clusters.c.generation,
     clusters.c.created,
     clusters.c.uploads,
-    clusters.c.allocations,
+    cast(clusters.c.allocations, Text).label("allocations"),
     (func.length(clusters.c.text) + func.coalesce(func.length(clusters.c.desired), 0)).label(
         "size"
     ),
@@ -294,30 +300,40 @@ def _drop_hosts(connection: Connection, cluster_id: UUID, names: Sequence[str]) 
 
 
 def all_nodes(connection: Connection) -> list[NodeRow]:
-    return _nodes(connection, select(nodes), select(cluster_hosts))
+    """To be kept: equal texts of their machines are one."""
+    words = Shared()
+
+    def machine(text: str) -> Machine:
+        return msgspec.convert(words.text(json.loads(text)), Machine)
+
+    return _nodes(connection, _TEXTS, select(cluster_hosts), machine)
 
 
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
-    query = select(nodes).where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
+    query = _TEXTS.where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
     hosts = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))
-    return _nodes(connection, query, hosts)
+    return _nodes(connection, query, hosts, _MACHINE)
 
 
 def _nodes(
     connection: Connection,
     query: Select[tuple[object, ...]],
     of_clusters: Select[tuple[object, ...]],
+    machine: Callable[[str], Machine],
 ) -> list[NodeRow]:
-    words = Shared()
     rows = connection.execute(of_clusters)
     known = {(row.cluster_id, row.name): host_of(row.host) for row in rows}
 
     @cache
-    def whole(cluster: str, host: Host) -> Host:
-        return with_machines(host, known.get((cluster, host.name)))
+    def host(cluster: str, text: str) -> Host:
+        found = read_host(text)
+        return with_machines(found, known.get((cluster, found.name)))
 
-    found = (_node(row, words) for row in connection.execute(query))
-    return [replace(each, host=whole(str(each.cluster_id), each.host)) for each in found]
+    runtime = Once(_runtime)
+    return [
+        _node(row, host=host(row.cluster_id, row.host), machine=machine, runtime=runtime)
+        for row in connection.execute(query)
+    ]
 
 
 def node_names(connection: Connection, *, owner: OwnerId) -> dict[UUID, set[str]]:
@@ -352,10 +368,14 @@ def accounts(connection: Connection, *, owner: OwnerId, cluster: str = "") -> di
 
 def node(connection: Connection, uuid: UUID) -> NodeRow | None:
     row = connection.execute(_NODE, {"wanted": str(uuid)}).first()
-    return _node(row, Shared()) if row is not None else None
+    if row is None:
+        return None
+    return _node(row, host=read_host(row.host), machine=_MACHINE, runtime=_runtime)
 
 
-_NODE = select(nodes).where(nodes.c.uuid == bindparam("wanted"))
+_TEXTS = texts(nodes)
+_NODE = _TEXTS.where(nodes.c.uuid == bindparam("wanted"))
+_MACHINE, _RUNTIME_OF = Decoder(Machine), Decoder(Runtime)
 _RUNTIME = (
     update(nodes).where(nodes.c.uuid == bindparam("wanted")).values(runtime=bindparam("kept"))
 )
@@ -412,6 +432,9 @@ def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
     connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": encoded})
 
 
+_UPLOADS = Decoder(dict[str, str])
+
+
 def _cluster(row: Row[tuple[object, ...]]) -> ClusterRow:
     return ClusterRow(
         id=UUID(row.id),
@@ -420,26 +443,36 @@ def _cluster(row: Row[tuple[object, ...]]) -> ClusterRow:
         generation=row.generation,
         file=row.file,
         text=row.text,
-        uploads=row.uploads,
-        allocations=msgspec.convert(row.allocations, Allocations),
+        uploads=_UPLOADS(row.uploads),
+        allocations=_ALLOCATIONS(row.allocations),
         created=row.created,
         enrolled=row.enrolled or b"",
         desired=row.desired or b"",
     )
 
 
-def _node(row: Row[tuple[object, ...]], words: Shared) -> NodeRow:
+def _runtime(text: str) -> Runtime:
+    return shared(_RUNTIME_OF(text))
+
+
+def _node(
+    row: Row[tuple[object, ...]],
+    *,
+    host: Host,
+    machine: Callable[[str], Machine],
+    runtime: Callable[[str], Runtime],
+) -> NodeRow:
     return NodeRow(
-        cluster_id=words.one(UUID(row.cluster_id)),
+        cluster_id=UUID(row.cluster_id),
         name=row.name,
-        host=words.one(host_of(words.text(row.host))),
-        machine=msgspec.convert(words.text(row.machine), Machine),
-        profile=words.one(row.profile),
-        username=words.one(row.username),
+        host=host,
+        machine=machine(row.machine),
+        profile=sys.intern(row.profile),
+        username=sys.intern(row.username),
         password=row.password,
         k_g=row.k_g or b"",
         pdu_secret=row.pdu_secret or b"",
-        runtime=shared(msgspec.convert(row.runtime, Runtime)),
+        runtime=runtime(row.runtime),
         source=Source(row.source),
     )
 

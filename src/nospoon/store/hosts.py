@@ -17,6 +17,7 @@ from nospoon.model.connections import (
     Simulated,
     Simulation,
 )
+from nospoon.store.decoded import Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,18 @@ def _with(host: Host, machines: tuple[str, ...]) -> Host:
 
 def host_of(record: object) -> Host:
     """The host of a record. Raises `msgspec.ValidationError`."""
-    kept = msgspec.convert(record, _Record)
+    return _host(msgspec.convert(record, _Record))
+
+
+def read_host(text: str) -> Host:
+    """The same of a record's text."""
+    return _host(_RECORD(text))
+
+
+_RECORD = Decoder(_Record)
+
+
+def _host(kept: _Record) -> Host:
     return Host(
         name=kept.name,
         connection=kept.connection,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-import msgspec
 from sqlalchemy import BigInteger, ColumnElement, Connection, Text, cast, select
 
 from nospoon.model.cluster import Host
 from nospoon.store import tables
-from nospoon.store.hosts import host_of
+from nospoon.store.decoded import Once
+from nospoon.store.hosts import read_host
 
 nodes, bmcs = tables.nodes, tables.bmcs
 
@@ -42,12 +42,10 @@ def of_others(connection: Connection, cluster: UUID) -> list[Taking]:
 
 
 def _takings(connection: Connection, which: ColumnElement[bool]) -> Iterator[Taking]:
-    hosts: dict[str, Host] = {}
+    host = Once(read_host)
     for row in connection.execute(_TAKINGS.where(which)):
-        if row.host not in hosts:
-            hosts[row.host] = host_of(msgspec.json.decode(row.host))
         disks = tuple(row.disks or ()) if row.uuid is not None else None
-        yield Taking(row.name, hosts[row.host], row.cpus, row.memory, disks)
+        yield Taking(row.name, host(row.host), row.cpus, row.memory, disks)
 
 
 _TAKINGS = select(
