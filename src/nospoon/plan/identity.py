@@ -50,7 +50,7 @@ def snmp_community(secret: str) -> str:
 def mac_address(node: UUID, nic: int) -> str:
     """The MAC of a node's NIC number `nic`, counted from 0."""
     digest = hashlib.sha256(node.bytes + nic.to_bytes(2)).digest()[:5]
-    return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
+    return (b"\x02" + digest).hex(":")
 
 
 def port_name(node: UUID, nic: int) -> str:
@@ -67,7 +67,7 @@ def switch_id(host: str, bridge: str) -> str:
     that it is known before the bridge is there.
     """
     digest = hashlib.sha256(f"switch/{host}/{bridge}".encode()).digest()[:5]
-    return ":".join(f"{byte:02x}" for byte in b"\x02" + digest)
+    return (b"\x02" + digest).hex(":")
 
 
 def bridge_name(cluster: UUID, network: str) -> str:

@@ -123,6 +123,8 @@ class _Resolver:
         self.pool = identity.pool_name(cluster_id, cluster.name)
         self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
         self._senders: dict[str, dict[tuple[str, int], str]] = {}
+        self._macs: dict[str, list[tuple[str, str]]] = {}
+        """Of each node's NICs, with their networks."""
         used = set(allocations.hosts.values())
         self.used_hosts = [name for name in self.hosts if name in used]
         switching = {self.hosts[name].network_place for name in self.used_hosts}
@@ -317,10 +319,14 @@ class _Resolver:
         low, high = max(parts, key=lambda part: int(part[1]) - int(part[0]))
         return str(max(low, high - (STRANGERS - 1))), str(high)
 
-    def _nics(self, node: Node) -> Iterator[tuple[str, str]]:
-        uuid = identity.uuid_of(self.id, node)
-        for index, nic in enumerate(node.nics):
-            yield nic.mac or identity.mac_address(uuid, index), nic.network
+    def _nics(self, node: Node) -> list[tuple[str, str]]:
+        if node.name not in self._macs:
+            uuid = identity.uuid_of(self.id, node)
+            self._macs[node.name] = [
+                (nic.mac or identity.mac_address(uuid, index), nic.network)
+                for index, nic in enumerate(node.nics)
+            ]
+        return self._macs[node.name]
 
     def _node(self, node: Node, host: Host) -> Iterator[Resource]:
         uuid = identity.uuid_of(self.id, node)

@@ -7,7 +7,7 @@ its PDU. What cannot be read is taken for nothing: tags are on hosts, where anyb
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.addresses.pdus import Socket
@@ -26,10 +26,14 @@ def written(noted: Noted) -> str:
     """One line, the same for the same decisions."""
     told: dict[str, object] = {"host": noted.host}
     if noted.bmc is not None:
-        told["bmc"] = astuple(noted.bmc)
+        told["bmc"] = _values(noted.bmc)
     if noted.outlet is not None:
-        told["outlet"] = astuple(noted.outlet)
+        told["outlet"] = _values(noted.outlet)
     return json.dumps(told, separators=(",", ":"))
+
+
+def _values(decided: Endpoint | Socket) -> list[str | int]:
+    return [getattr(decided, each.name) for each in fields(decided)]
 
 
 def read(text: str) -> Noted:
