@@ -258,7 +258,7 @@ class Controller:
             ),
         )
         await free(prepared)
-        members = {member.node: member for member in self.fleet.of(caller.uid, name)}
+        members = await self.fleet.by_node(caller.uid, name)
         nodes = [
             replace(
                 self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),

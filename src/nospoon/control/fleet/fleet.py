@@ -17,6 +17,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Machine
+from nospoon.runtime.paced import paced
 from nospoon.services.netboot.ports import ServedProfile
 
 MOST_COMPARED = 1000
@@ -176,6 +177,15 @@ class Fleet:
         return [
             m for m in self._members.values() if m.owner == owner and cluster in ("", m.cluster)
         ]
+
+    async def by_node(self, owner: OwnerId, cluster: str) -> dict[str, Member]:
+        """Those of a user's cluster, by the names of its nodes."""
+        members = list(self._members.values())
+        return {
+            each.node: each
+            async for each in paced(members)
+            if each.owner == owner and each.cluster == cluster
+        }
 
     def find(self, owner: OwnerId, reference: str) -> Member:
         """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""

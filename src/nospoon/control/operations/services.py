@@ -57,7 +57,7 @@ class Services:
             return []
         workers = self._planner.workers
         addresses = await workers.run(row.owner, looked_at, cluster, row.id, row.allocations)
-        members = {each.node: each for each in self._fleet.of(row.owner, row.name)}
+        members = await self._fleet.by_node(row.owner, row.name)
         places = [
             (each, members[node], addresses.get(node))
             for each in cluster.services

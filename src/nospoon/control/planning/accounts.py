@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -35,13 +35,13 @@ def random_password() -> str:
 
 
 def accounts_for(
-    cluster: Cluster, cluster_id: UUID, known: Mapping[UUID, NodeRow], cipher: Cipher
+    cluster: Cluster, cluster_id: UUID, rows: Sequence[NodeRow], cipher: Cipher
 ) -> dict[str, Account]:
     """Node name -> account; what the file leaves open is kept, or made. What an earlier file gave
     is not kept. A node that is another machine now, by its UUID, keeps its account.
     """
     result = {}
-    named = {row.name: row for row in known.values()}
+    known, named = {row.uuid: row for row in rows}, {row.name: row for row in rows}
     for node in cluster.nodes:
         row = known.get(identity.uuid_of(cluster_id, node), named.get(node.name))
         kept = ""

@@ -16,9 +16,8 @@ def existing_volumes(cluster: Cluster) -> frozenset[str]:
     return frozenset(disk.volume for node in cluster.nodes for disk in node.disks if disk.volume)
 
 
-def refuse_borrowers(cluster: Cluster, caller: Principal) -> None:
+def refuse_borrowers(wanted: frozenset[str], caller: Principal) -> None:
     """Raises `Forbidden` for a user who may not have the volumes that the file names."""
-    wanted = existing_volumes(cluster)
     if wanted and not caller.admin:
         raise Forbidden(
             f"user {caller.uid} may not attach existing volumes ({', '.join(sorted(wanted))}) "

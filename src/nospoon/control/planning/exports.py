@@ -60,26 +60,14 @@ class Exports:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
         cluster = await self._planner.stored_cluster(row)
         addresses = await self._addresses(row, cluster)
-        if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
-            raise UsageError(
-                f"{to} needs the passwords of BMCs, and cluster {row.name} has a hash alone",
-                hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
-            )
-        kinds = FORMATS[to].kinds
-        notes = [
-            f"node {node.name}: {to} is for bare metal, and it is of kind {node.kind}"
-            for node in cluster.nodes
-            if node.kind not in kinds
-        ]
-        nodes = tuple(node for node in cluster.nodes if node.kind in kinds)
-        inventory = [await self._inventory(row, replace(cluster, nodes=nodes), addresses)]
-        there = {each.name for each in inventory[0].places}
-        missing = [node.name for node in nodes if node.name not in there]
-        notes += [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
-        text, left_out = await self._planner.workers.run(row.owner, _written, inventory[0], to)
+        workers = self._planner.workers
+        cluster, others = await workers.run(row.owner, _exportable, cluster, to)
+        inventory = [await self._inventory(row, cluster, addresses)]
+        missing = await workers.run(row.owner, _missing, inventory[0])
+        text, left_out = await workers.run(row.owner, _written, inventory[0], to)
         del cluster
         await free(inventory)
-        return Exported(text, (*notes, *left_out))
+        return Exported(text, (*others, *missing, *left_out))
 
     async def address(self, row: ClusterRow, node: str) -> str:
         """The first of a node's addresses that are known, "" for none."""
@@ -94,9 +82,9 @@ class Exports:
         self, row: ClusterRow, cluster: Cluster, addresses: Addresses
     ) -> Inventory:
         found = await self._database.read(stored.nodes_of, row.id)
-        rows = [{each.uuid: each for each in found}]
+        rows = [{each.uuid: each async for each in paced(found)}]
         del found
-        members = {each.node: each for each in self._fleet.of(row.owner, row.name)}
+        members = await self._fleet.by_node(row.owner, row.name)
         places = []
         async for node in paced(cluster.nodes):
             member = members.get(node.name)
@@ -115,10 +103,48 @@ class Exports:
         return Inventory(cluster, tuple(places))
 
 
+def _exportable(cluster: Cluster, to: str) -> tuple[Cluster, list[str]]:
+    """With the nodes of the kinds that are for this format, and why others are not in it."""
+    kinds = FORMATS[to].kinds
+    if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
+        raise UsageError(
+            f"{to} needs the passwords of BMCs, and cluster {cluster.name} has a hash alone",
+            hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
+        )
+    others = [
+        f"node {node.name}: {to} is for bare metal, and it is of kind {node.kind}"
+        for node in cluster.nodes
+        if node.kind not in kinds
+    ]
+    return replace(cluster, nodes=tuple(n for n in cluster.nodes if n.kind in kinds)), others
+
+
 def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
     """The text, and what it has no place for."""
     made = FORMATS[to].make(inventory)
     return WRITERS[FORMATS[to].syntax](made.value), made.left_out
+
+
+def _missing(inventory: Inventory) -> list[str]:
+    there = {each.name for each in inventory.places}
+    missing = (node.name for node in inventory.cluster.nodes if node.name not in there)
+    return [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+
+
+class _Parts:
+    """What is written to it. That Python carries out `write` gives other threads their turns: the
+    C library that writes YAML has the interpreter's lock until its end.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self._parts.append(text)
+        return len(text)
+
+    def joined(self) -> str:
+        return "".join(self._parts)
 
 
 def _json(value: object) -> str:
@@ -139,13 +165,17 @@ _Dumper.add_representer(str, _text)
 
 
 def _yaml(value: object) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    parts = _Parts()
+    yaml.dump(value, parts, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return parts.joined()
 
 
 def _documents(values: Sequence[object]) -> str:
-    return yaml.dump_all(
-        values, Dumper=Dumper, sort_keys=False, allow_unicode=True, explicit_start=True
+    parts = _Parts()
+    yaml.dump_all(
+        values, parts, Dumper=Dumper, sort_keys=False, allow_unicode=True, explicit_start=True
     )
+    return parts.joined()
 
 
 WRITERS: Mapping[Syntax, Callable[[Any], str]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_interface
@@ -24,7 +24,7 @@ from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
-from nospoon.control.planning.accounts import accounts_for
+from nospoon.control.planning.accounts import Account, accounts_for
 from nospoon.control.planning.allocating import Allocating, LabsThere, PortsInUse
 from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.planning.comparing import (
@@ -234,7 +234,8 @@ class Planner:
         """What is remembered, and what the hosts say of themselves."""
         await self.access.check_file(request, cluster, self.workers)
         _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
-        refuse_borrowers(cluster, request.caller)
+        volumes = await self.workers.run(request.caller.uid, existing_volumes, cluster)
+        refuse_borrowers(volumes, request.caller)
         refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.caller.uid))
         earlier = await self._database.read(
             stored.find, owner=request.caller.uid, name=cluster.name
@@ -251,10 +252,8 @@ class Planner:
         uploads, images = await self._named.of(cluster, request, earlier.uploads if earlier else {})
         said = cluster
         cluster = await self.workers.run(request.caller.uid, with_image_types, cluster, images)
-        ask = partial(
-            self._ask, request.caller,
-            volumes=existing_volumes(cluster), adopts=bool(cluster.adoptions),
-        )  # fmt: skip
+        adopts = bool(cluster.adoptions)
+        ask = partial(self._ask, request.caller, volumes=volumes, adopts=adopts)
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
         rows = await self._database.read(stored.nodes_of, cluster_id)
@@ -315,26 +314,14 @@ class Planner:
 
     async def _wanted(self, request: Request, seen: Seen) -> Prepared:
         """What is to be, and where; how it comes about is not told yet."""
-        cluster, surveyed = seen.cluster, seen.surveyed
+        cluster = seen.cluster
         decided = await self._decided(seen)
         allocations = await self._allocating.allocate(request, seen, decided)
-        rows = {row.uuid: row for row in seen.rows}
         accounts = await self.workers.run(
-            seen.owner, accounts_for, cluster, seen.id, rows, self._cipher
+            seen.owner, accounts_for, cluster, seen.id, seen.rows, self._cipher
         )
-        around = Surroundings(
-            pool_roots={host.name: self.pool_root_of(host) for host in cluster.hosts},
-            images=seen.images,
-            credentials_keys={name: account.key for name, account in accounts.items()},
-            facts=surveyed.facts,
-            adopted=seen.adopted,
-            boot_port=self._boot_port(),
-            certificate=certificate_digest(cluster, seen.uploads),
-            made={
-                each.key.name: each.shape
-                for each in seen.observed
-                if isinstance(each.shape, Machine)
-            },
+        around = await self.workers.run(
+            seen.owner, _surroundings, seen, accounts, self.pool_root_of, self._boot_port()
         )
         seeds = await self.workers.run(
             seen.owner,
@@ -353,7 +340,7 @@ class Planner:
             seen.observed,
             cluster.nodes,
         )
-        desired = with_kept_roots(roots.desired, seen.observed)
+        desired = await self.workers.run(seen.owner, with_kept_roots, roots.desired, seen.observed)
         neighbours = await self._neighbours(seen.id, request.caller.uid)
         own = [each.bmc for each in neighbours if each.owner == request.caller.uid]
         most = sys.maxsize if request.caller.admin else sockets_of_a_member()
@@ -612,6 +599,28 @@ def _called(member: Member | None, owner: OwnerId) -> str:
     if member is None:
         return ""
     return f"your cluster {member.cluster}" if member.owner == owner else "another cluster"
+
+
+def _surroundings(
+    seen: Seen,
+    accounts: Mapping[str, Account],
+    pool_root_of: Callable[[Host], str],
+    boot_port: int,
+) -> Surroundings:
+    """But for the seeds, which are made of the rest."""
+    machines = {
+        each.key.name: each.shape for each in seen.observed if isinstance(each.shape, Machine)
+    }
+    return Surroundings(
+        pool_roots={host.name: pool_root_of(host) for host in seen.cluster.hosts},
+        images=seen.images,
+        credentials_keys={name: account.key for name, account in accounts.items()},
+        facts=seen.surveyed.facts,
+        adopted=seen.adopted,
+        boot_port=boot_port,
+        certificate=certificate_digest(seen.cluster, seen.uploads),
+        made=machines,
+    )
 
 
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:

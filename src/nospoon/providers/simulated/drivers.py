@@ -29,7 +29,8 @@ class SimulatedDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
-        kind, everything = self._kind, list(self.around.world.made.values())
+        kind = self._kind
+        all_of_it = [made for made in self.around.world.made.values() if made.key.kind is kind]
         return [
             Observed(
                 made.key,
@@ -38,9 +39,8 @@ class SimulatedDriver:
                 running=self._is_running(made),
                 live=self._live(made),
             )
-            async for made in paced(everything)
-            if made.key.kind is kind
-            and made.tag is not None
+            async for made in paced(all_of_it)
+            if made.tag is not None
             and made.tag.deployment == self.around.deployment
             and cluster in (None, made.tag.cluster)
         ]
