@@ -67,9 +67,9 @@ def test_events_are_read_as_what_they_are(tmp_path: Path) -> None:
     assert [(each.what, each.message) for each in end.result.failures] == [("w", "m")]
 
 
-def test_what_is_unset_is_not_in_an_answer() -> None:
-    node = NodeStatus("n", "h", "unknown", "on", "disk", "", "")
-    assert list(record(node)) == ["node", "host", "state", "power", "boot", "bmc", "drift"]
+def test_what_could_not_be_looked_at_is_null_in_an_answer() -> None:
+    node = record(NodeStatus("n", "h", "unknown", "on", "disk", "", ""))
+    assert (node["portgroups"], node["floating_ips"]) == (None, None)
 
 
 @pytest.mark.parametrize("event", [{"state": "done", "result": 7}, {"seq": "one"}])

@@ -201,7 +201,6 @@ async def test_callers_see_what_is_theirs(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await asking.controller.export(Principal(STRANGE), "c", "ssh")
         asking.controller.found = "1 node"
-        assert (await asking.controller.about(Principal(os.getuid(), admin=True)))[
-            "found"
-        ] == "1 node"
-        assert (await asking.controller.about(Principal(OWNER)))["found"] == ""
+        root = Principal(os.getuid(), admin=True)
+        assert (await asking.controller.about(root)).found == "1 node"
+        assert (await asking.controller.about(Principal(OWNER))).found == ""

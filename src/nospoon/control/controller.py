@@ -23,7 +23,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import each_cluster, owned
 from nospoon.control.labs.service import Labs
 from nospoon.control.maintenance import bundle
-from nospoon.control.maintenance.host_check import Finding, HostChecker
+from nospoon.control.maintenance.host_check import HostChecker
 from nospoon.control.maintenance.orphans import Orphans
 from nospoon.control.maintenance.recover import Recovery
 from nospoon.control.maintenance.survey import Survey
@@ -35,8 +35,8 @@ from nospoon.control.operations.snapshots import Snapshots
 from nospoon.control.operations.verify import Verifier
 from nospoon.control.operations.work import Removal, Up, Work
 from nospoon.control.planning import status as shown
-from nospoon.control.planning.exports import Exported, Exports
-from nospoon.control.planning.host_list import Listed, listed
+from nospoon.control.planning.exports import Exports
+from nospoon.control.planning.host_list import listed
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
@@ -53,7 +53,9 @@ from nospoon.model.cluster import Cluster
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId, Principal
-from nospoon.model.rest.clusters import ClusterStatus, ClusterSummary
+from nospoon.model.rest.clusters import ClusterStatus, ClusterSummary, Exported
+from nospoon.model.rest.daemon import DaemonStatus
+from nospoon.model.rest.hosts import HostFinding, HostSummary
 from nospoon.model.rest.nodes import NodeLogin
 from nospoon.plan.diff.in_ironic import undeployed
 from nospoon.plan.order.steps import Plan
@@ -142,12 +144,12 @@ class Controller:
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )
 
-    async def list_hosts(self, caller: Principal) -> Sequence[Listed]:
+    async def list_hosts(self, caller: Principal) -> Sequence[HostSummary]:
         """The hosts of the caller's clusters; they are asked whether they answer."""
         async with self._look_of(caller.uid):
             return await listed(self.database, self.planner, self.hosts, caller=caller)
 
-    async def check_hosts(self, request: Request) -> Sequence[Finding]:
+    async def check_hosts(self, request: Request) -> Sequence[HostFinding]:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
         async with self._look_of(request.caller.uid):
@@ -318,18 +320,18 @@ class Controller:
             ),
         )
 
-    async def about(self, caller: Principal) -> dict[str, object]:
+    async def about(self, caller: Principal) -> DaemonStatus:
         """The daemon itself. What start-up found names nodes of all: administrators see it."""
         clusters, nodes = await self.database.read(stored.count)
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "uptime": round(self.clock() - self.started, 1),
-            "clusters": clusters,
-            "nodes": nodes,
-            "deployment": self.database.deployment,
-            "found": self.found if caller.admin else "",
-        }
+        return DaemonStatus(
+            version=__version__,
+            pid=os.getpid(),
+            uptime=round(self.clock() - self.started, 1),
+            clusters=clusters,
+            nodes=nodes,
+            deployment=self.database.deployment,
+            found=self.found if caller.admin else "",
+        )
 
     async def support_bundle(self, caller: Principal, cluster: str) -> bytes:
         """A .tar.gz for a bug report: of one cluster, or of all that the caller has. One of each

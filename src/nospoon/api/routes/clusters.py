@@ -10,7 +10,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import Response
 
 from nospoon.api import long_answers
-from nospoon.api.answers import record, records
+from nospoon.api.answers import answered, record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.api.long_answers import JSON
@@ -20,6 +20,8 @@ from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
 from nospoon.model.ironic import Leaving
 from nospoon.model.principal import Principal
+from nospoon.model.rest.clusters import ClusterStatus, ClusterSummary, Exported
+from nospoon.model.rest.hosts import HostFinding, HostSummary
 from nospoon.model.rest.operations import OperationDetails
 from nospoon.model.rest.plans import BegunPlan, ShownPlan
 from nospoon.plan.document import document
@@ -58,7 +60,7 @@ def _begun(plan: Plan, operation: OperationDetails | None) -> Response:
     return Response(_JSON.encode(answer), HTTPStatus.ACCEPTED, media_type=JSON)
 
 
-@router.post("/plan")
+@router.post("/plan", responses=answered(ShownPlan))
 async def plan(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
@@ -69,7 +71,12 @@ async def plan(
     return answer
 
 
-@router.post("/fetch", status_code=202)
+@router.post(
+    "/fetch",
+    status_code=202,
+    response_model=None,
+    responses=answered(OperationDetails | None, status=202),
+)
 async def fetch(
     body: ClusterRequest, controller: Controlled, caller: Called
 ) -> dict[str, object] | None:
@@ -78,14 +85,14 @@ async def fetch(
     return record(details(row)) if row is not None else None
 
 
-@router.get("/hosts", response_model=list[dict[str, object]])
+@router.get("/hosts", responses=answered(list[HostSummary]))
 async def list_hosts(request: HttpRequest, controller: Controlled, caller: Called) -> Response:
     """The hosts of the caller's clusters, a row a cluster; `memory` in bytes, `away`: why."""
     found = await unless_gone(request, controller.list_hosts(caller))
     return await long_answers.rows(found)
 
 
-@router.post("/hosts/check")
+@router.post("/hosts/check", response_model=None, responses=answered(list[HostFinding]))
 async def check_hosts(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
@@ -94,7 +101,7 @@ async def check_hosts(
     return records(found)
 
 
-@router.post("/clusters", status_code=202)
+@router.post("/clusters", status_code=202, responses=answered(BegunPlan, status=202))
 async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Response:
     """Bring a cluster to its file: `{plan, text, operation}`, the last null for nothing to do."""
     plan, row = await controller.up(_request(body, caller))
@@ -105,13 +112,13 @@ async def up(body: ClusterRequest, controller: Controlled, caller: Called) -> Re
     return answer
 
 
-@router.get("/clusters")
+@router.get("/clusters", response_model=None, responses=answered(list[ClusterSummary]))
 async def clusters(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's clusters."""
     return records(await controller.clusters(caller))
 
 
-@router.get("/clusters/{name}", response_model=dict[str, object])
+@router.get("/clusters/{name}", responses=answered(ClusterStatus))
 async def status(
     name: str, request: HttpRequest, controller: Controlled, caller: Called
 ) -> Response:
@@ -122,7 +129,7 @@ async def status(
     return answer
 
 
-@router.get("/clusters/{name}/removal")
+@router.get("/clusters/{name}/removal", responses=answered(ShownPlan))
 async def removal(
     name: str,
     request: HttpRequest,
@@ -140,7 +147,7 @@ async def removal(
     return answer
 
 
-@router.get("/clusters/{name}/export/{to}", response_model=dict[str, object])
+@router.get("/clusters/{name}/export/{to}", responses=answered(Exported))
 async def export(name: str, to: str, controller: Controlled, caller: Called) -> Response:
     """A cluster of the caller's as what another tool reads: `{text, left_out}`, with passwords."""
     made = await controller.export(caller, name, to)
@@ -148,7 +155,12 @@ async def export(name: str, to: str, controller: Controlled, caller: Called) -> 
     return Response(content, media_type="application/json")
 
 
-@router.post("/clusters/{name}/down", status_code=202)
+@router.post(
+    "/clusters/{name}/down",
+    status_code=202,
+    response_model=None,
+    responses=answered(OperationDetails, status=202),
+)
 async def down(
     name: str, body: DownRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -157,7 +169,12 @@ async def down(
     return record(details(await controller.down(caller, name, how)))
 
 
-@router.post("/clusters/{name}/verify", status_code=202)
+@router.post(
+    "/clusters/{name}/verify",
+    status_code=202,
+    response_model=None,
+    responses=answered(OperationDetails, status=202),
+)
 async def verify(
     name: str, body: VerifyRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from nospoon.api.answers import record, records
+from nospoon.api.answers import answered, record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.wire import ImageRequest
 from nospoon.model.images import LoadedImage
@@ -13,19 +13,19 @@ from nospoon.model.rest.images import ImageSummary
 router = APIRouter(tags=["images"])
 
 
-@router.get("/images")
+@router.get("/images", response_model=None, responses=answered(list[ImageSummary]))
 async def images(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """A row an image: name, sha256, format, size (bytes), hypervisor_type, created (Unix time)."""
     return records(map(_summary, await controller.library.images(caller)))
 
 
-@router.get("/images/{name}")
+@router.get("/images/{name}", response_model=None, responses=answered(ImageSummary))
 async def image(name: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One of them."""
     return record(_summary(await controller.library.image(caller, name)))
 
 
-@router.put("/images/{name}")
+@router.put("/images/{name}", response_model=None, responses=answered(ImageSummary))
 async def load(
     name: str, body: ImageRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:

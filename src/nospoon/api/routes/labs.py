@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from nospoon.api import long_answers
-from nospoon.api.answers import record, records
+from nospoon.api.answers import answered, record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import After, details
 from nospoon.api.wire import (
@@ -42,11 +42,6 @@ from nospoon.model.rest.operations import OperationDetails
 router = APIRouter(tags=["labs"])
 SetId = Annotated[str, Path(pattern=SET)]
 LeaseId = Annotated[str, Path(pattern=LEASE)]
-
-
-def answered(model: object, *, status: int = 200) -> dict[int | str, dict[str, object]]:
-    """What OpenAPI has of an answer: FastAPI compares none with it, which costs time for each."""
-    return {status: {"model": model}}
 
 
 def _submission(body: LabRequest) -> Submission:

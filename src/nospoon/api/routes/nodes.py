@@ -8,11 +8,21 @@ from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
 from nospoon.api import long_answers
-from nospoon.api.answers import record, records
+from nospoon.api.answers import answered, record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.api.wire import BootRequest, FaultRequest, MediaRequest, PowerRequest
 from nospoon.errors import Gone, NospoonError
+from nospoon.model.rest.nodes import (
+    BmcAccess,
+    BootSetting,
+    InjectedFault,
+    MediaSetting,
+    NodeDetails,
+    NodeLogin,
+    NodeSummary,
+    PowerResult,
+)
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.service import Attached
 
@@ -23,7 +33,7 @@ REFUSED = 4000
 """Close code of a console that is not available; the reason says why."""
 
 
-@router.get("/nodes", response_model=list[dict[str, object]])
+@router.get("/nodes", responses=answered(list[NodeSummary]))
 async def nodes(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
@@ -32,7 +42,7 @@ async def nodes(
     return await long_answers.rows(found)
 
 
-@router.get("/bmcs", response_model=list[dict[str, object]])
+@router.get("/bmcs", responses=answered(list[BmcAccess]))
 async def bmcs(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:
@@ -41,19 +51,19 @@ async def bmcs(
     return await long_answers.rows(found)
 
 
-@router.get("/nodes/{node:path}/show")
+@router.get("/nodes/{node:path}/show", response_model=None, responses=answered(NodeDetails))
 async def node(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """One node, by name, cluster/name or UUID."""
     return record(await controller.nodes.show(caller, node))
 
 
-@router.get("/nodes/{node:path}/login")
+@router.get("/nodes/{node:path}/login", response_model=None, responses=answered(NodeLogin))
 async def login(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Where ssh finds the node: its address, and the host that it is reached through."""
     return record(await controller.login(caller, node))
 
 
-@router.post("/nodes/{node:path}/power")
+@router.post("/nodes/{node:path}/power", response_model=None, responses=answered(PowerResult))
 async def power(
     node: str, body: PowerRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -61,7 +71,9 @@ async def power(
     return record(await controller.nodes.power(caller, node, body.command))
 
 
-@router.post("/nodes/{node:path}/faults")
+@router.post(
+    "/nodes/{node:path}/faults", response_model=None, responses=answered(list[InjectedFault])
+)
 async def set_fault(
     node: str, body: FaultRequest, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
@@ -70,13 +82,17 @@ async def set_fault(
     return records(await controller.nodes.faults(caller, node))
 
 
-@router.get("/nodes/{node:path}/faults")
+@router.get(
+    "/nodes/{node:path}/faults", response_model=None, responses=answered(list[InjectedFault])
+)
 async def faults(node: str, controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The injected faults of a node's BMC."""
     return records(await controller.nodes.faults(caller, node))
 
 
-@router.delete("/nodes/{node:path}/faults")
+@router.delete(
+    "/nodes/{node:path}/faults", response_model=None, responses=answered(list[InjectedFault])
+)
 async def clear_faults(
     node: str, controller: Controlled, caller: Called
 ) -> list[dict[str, object]]:
@@ -85,7 +101,7 @@ async def clear_faults(
     return records(await controller.nodes.faults(caller, node))
 
 
-@router.post("/nodes/{node:path}/boot")
+@router.post("/nodes/{node:path}/boot", response_model=None, responses=answered(BootSetting))
 async def boot(
     node: str, body: BootRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -96,7 +112,7 @@ async def boot(
     return record(found)
 
 
-@router.post("/nodes/{node:path}/media")
+@router.post("/nodes/{node:path}/media", response_model=None, responses=answered(MediaSetting))
 async def insert(
     node: str, body: MediaRequest, controller: Controlled, caller: Called
 ) -> dict[str, object]:
@@ -114,7 +130,7 @@ async def insert(
     return record(found)
 
 
-@router.delete("/nodes/{node:path}/media")
+@router.delete("/nodes/{node:path}/media", response_model=None, responses=answered(MediaSetting))
 async def eject(node: str, controller: Controlled, caller: Called) -> dict[str, object]:
     """Empty the node's CD drive."""
     return record(await controller.nodes.eject(caller, node))

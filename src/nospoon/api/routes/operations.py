@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import StreamingResponse
 
-from nospoon.api.answers import record, records
+from nospoon.api.answers import answered, record, records
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.long_answers import JSON
 from nospoon.control.controller import Controller
@@ -76,13 +76,13 @@ async def _own(controller: Controller, caller: Principal, id: UUID) -> Operation
     return row
 
 
-@router.get("/operations")
+@router.get("/operations", response_model=None, responses=answered(list[OperationSummary]))
 async def operations(controller: Controlled, caller: Called) -> list[dict[str, object]]:
     """The caller's operations, newest first, without their results."""
     return records(map(_summary, await controller.operations.list(caller.uid)))
 
 
-@router.get("/operations/{id}")
+@router.get("/operations/{id}", response_model=None, responses=answered(OperationDetails))
 async def operation(
     id: UUID,  # noqa: A002
     controller: Controlled,
@@ -130,7 +130,7 @@ async def events(
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-@router.post("/operations/{id}/cancel")
+@router.post("/operations/{id}/cancel", response_model=None, responses=answered(OperationDetails))
 async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, object]:  # noqa: A002
     """Stop it; what it has made stays, and the next `up` or `down` goes on from there."""
     await _own(controller, caller, id)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nospoon.api import long_answers
+from nospoon.api.answers import answered
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
+from nospoon.model.rest.services import ServiceStatus
 
 router = APIRouter(tags=["services"])
 
 
-@router.get("/services", response_model=list[dict[str, object]])
+@router.get("/services", responses=answered(list[ServiceStatus]))
 async def services(
     request: Request, controller: Controlled, caller: Called, cluster: str = ""
 ) -> Response:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from nospoon.api.answers import answered, record
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.leaving import unless_gone
 from nospoon.errors import Forbidden
+from nospoon.model.rest.daemon import DaemonStatus, DaemonStopping
 
 router = APIRouter(tags=["daemon"])
 
 
-@router.get("/daemon")
+@router.get("/daemon", response_model=None, responses=answered(DaemonStatus))
 async def daemon(request: Request, controller: Controlled, caller: Called) -> dict[str, object]:
     """Version, pid, uptime, clusters, and what start-up found."""
-    return await unless_gone(request, controller.about(caller))
+    return record(await unless_gone(request, controller.about(caller)))
 
 
 @router.get("/daemon/settings")
@@ -26,13 +28,18 @@ async def settings(controller: Controlled, caller: Called) -> dict[str, str]:
     return dict(controller.settings)
 
 
-@router.post("/daemon/stop", status_code=202)
+@router.post(
+    "/daemon/stop",
+    status_code=202,
+    response_model=None,
+    responses=answered(DaemonStopping, status=202),
+)
 async def stop(controller: Controlled, caller: Called) -> dict[str, object]:
     """End the daemon after its replies; machines and their network boot go on."""
     if not caller.admin:
         raise Forbidden("only root and the daemon's own user may stop it")
     controller.stop()
-    return {"stopping": True}
+    return record(DaemonStopping())
 
 
 @router.get("/support-bundle")

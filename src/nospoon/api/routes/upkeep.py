@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from nospoon.api.answers import record
+from nospoon.api.answers import answered, record
 from nospoon.api.depends import Called, Controlled
 from nospoon.api.routes.operations import details
 from nospoon.api.wire import AdoptRequest, HostsRequest, ReapRequest
@@ -12,6 +12,9 @@ from nospoon.control.controller import Controller
 from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import Forbidden
 from nospoon.model.principal import Principal
+from nospoon.model.rest.daemon import DaemonStopping
+from nospoon.model.rest.operations import OperationDetails
+from nospoon.model.rest.upkeep import OrphanReport, RecoveryReport
 
 router = APIRouter(tags=["upkeep"])
 
@@ -29,14 +32,19 @@ def _require_admin(caller: Principal) -> None:
         raise Forbidden("only root and the daemon's own user may do this: it concerns everybody's")
 
 
-@router.post("/orphans")
+@router.post("/orphans", response_model=None, responses=answered(OrphanReport))
 async def orphans(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """What carries our tag and belongs to no cluster: `{orphans, others, away}`."""
     _require_admin(caller)
     return record(await controller.orphans.report(await _scope(body, controller, caller)))
 
 
-@router.post("/orphans/reap", status_code=202)
+@router.post(
+    "/orphans/reap",
+    status_code=202,
+    response_model=None,
+    responses=answered(OperationDetails, status=202),
+)
 async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Remove orphans after a time of grace, as an operation."""
     _require_admin(caller)
@@ -44,7 +52,7 @@ async def reap(body: ReapRequest, controller: Controlled, caller: Called) -> dic
     return record(details(await controller.orphans.reap(caller, scope, grace=body.grace)))
 
 
-@router.post("/recover")
+@router.post("/recover", response_model=None, responses=answered(RecoveryReport))
 async def recover(body: HostsRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Make the store again from tags: `{clusters, others, away}`; with a file, its cluster only."""
     _require_admin(caller)
@@ -57,10 +65,15 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
     return record(await controller.recovery.recover(caller, scope, of=of))
 
 
-@router.post("/recover/deployment", status_code=202)
+@router.post(
+    "/recover/deployment",
+    status_code=202,
+    response_model=None,
+    responses=answered(DaemonStopping, status=202),
+)
 async def adopt(body: AdoptRequest, controller: Controlled, caller: Called) -> dict[str, object]:
     """Become the deployment whose state was lost; the daemon ends, to be started as that one."""
     _require_admin(caller)
     await controller.recovery.adopt(body.deployment, await _scope(body, controller, caller))
     controller.stop()
-    return {"stopping": True}
+    return record(DaemonStopping())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from dataclasses import asdict
 
 import click
 
@@ -14,6 +15,7 @@ from nospoon.cli.ignored import warn_of_ignored, warn_of_misspelled, warn_of_unk
 from nospoon.cli.output import output_options, print_record
 from nospoon.cli.units import SERVICE, SOCKET, units_for
 from nospoon.errors import HostUnreachable, NospoonError
+from nospoon.model.rest.daemon import DaemonStatus
 
 STOP_TIMEOUT = 30.0
 
@@ -63,7 +65,7 @@ def stop() -> None:
 
 
 def _stop(client: Client) -> None:
-    pid = client.get("/v1/daemon")["pid"]
+    pid = client.ask(DaemonStatus, "GET", "/v1/daemon").pid
     watched = os.pidfd_open(pid)
     client.post("/v1/daemon/stop")
     ended, _, _ = select.select([watched], [], [], STOP_TIMEOUT)
@@ -124,5 +126,6 @@ def status(format_: str, columns: tuple[str, ...]) -> None:
     client = connect.running_client()
     if client is None:
         raise HostUnreachable("no daemon runs", hint="Start it with `nospoon daemon start`.")
-    record = {**client.get("/v1/daemon"), "socket": str(client.socket_path)}
+    found = client.ask(DaemonStatus, "GET", "/v1/daemon")
+    record = {**asdict(found), "socket": str(client.socket_path)}
     print_record(record, format_=format_, columns=columns)

@@ -10,6 +10,7 @@ from nospoon.cli.echo import echo, echo_file
 from nospoon.cli.files import cluster_name
 from nospoon.cli.output import STANDARD_OUTPUT, writable, write_private
 from nospoon.exports.formats import FORMATS
+from nospoon.model.rest.clusters import Exported
 
 LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
 
@@ -26,10 +27,11 @@ LIST = "\n".join(f"  {name:<14} {each.about}" for name, each in FORMATS.items())
 )
 def command(cluster: str, to: str, out: str | None) -> None:
     target = writable(out) if out is not None else STANDARD_OUTPUT
-    answer = connect.client().get(f"/v1/clusters/{cluster_name(cluster)}/export/{to}")
-    for each in answer["left_out"]:
+    path = f"/v1/clusters/{cluster_name(cluster)}/export/{to}"
+    answer = connect.client().ask(Exported, "GET", path)
+    for each in answer.left_out:
         echo(f"Left out: {each}", err=True)
     if target == STANDARD_OUTPUT:
-        echo_file(answer["text"])
+        echo_file(answer.text)
     else:
-        write_private(target, answer["text"].encode())
+        write_private(target, answer.text.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
 from nospoon.model.connections import ConnectionKind
+from nospoon.model.rest.hosts import HostFinding, HostSummary, Verdict
 from nospoon.plan.words import size
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def command() -> None:
 @output_options
 def list_(format_: str, columns: tuple[str, ...]) -> None:
     """List the hosts of your clusters: place, use by nodes, reachability."""
-    rows = connect.client().get("/v1/hosts")
+    hosts = connect.client().ask(list[HostSummary], "GET", "/v1/hosts")
+    rows = [asdict(each) for each in hosts]
     if format_ == "table":
         rows = [row | {"memory": size(row["memory"])} for row in rows]
     print_rows(rows, format_=format_, columns=columns, names=OF_LIST)
@@ -45,9 +48,10 @@ def check(file: str, format_: str, columns: tuple[str, ...]) -> None:
 
     Fails when something that FILE needs is missing.
     """
-    rows = connect.client().post("/v1/hosts/check", read_request(None, file))
+    body = read_request(None, file)
+    rows = connect.client().ask(list[HostFinding], "POST", "/v1/hosts/check", body)
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
-    if any(row["verdict"] == "missing" for row in rows):
+    if any(row.verdict is Verdict.MISSING for row in rows):
         raise click.exceptions.Exit(1)
 
 

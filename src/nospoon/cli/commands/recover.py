@@ -15,6 +15,7 @@ from nospoon.cli.echo import echo
 from nospoon.cli.files import hosts_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import NospoonError
+from nospoon.model.rest.daemon import DaemonStatus
 from nospoon.model.rest.upkeep import RecoveryReport
 from nospoon.plan.words import counted
 
@@ -56,7 +57,7 @@ def command(
     """
     client = connect.client()
     body = hosts_request(file, hosts)
-    if deployment and client.get("/v1/daemon")["deployment"] != deployment:
+    if deployment and client.ask(DaemonStatus, "GET", "/v1/daemon").deployment != deployment:
         client = _become(client, {**body, "deployment": deployment})
     found = client.ask(RecoveryReport, "POST", "/v1/recover", body)
     print_rows(found.clusters, format_=format_, columns=columns, names=COLUMNS)
@@ -69,7 +70,7 @@ def command(
 
 def _become(client: Client, body: dict[str, object]) -> Client:
     """The daemon ends and starts again as the deployment that it is from now on."""
-    pid = client.get("/v1/daemon")["pid"]
+    pid = client.ask(DaemonStatus, "GET", "/v1/daemon").pid
     watched = os.pidfd_open(pid)
     client.post("/v1/recover/deployment", body)
     ended, _, _ = select.select([watched], [], [], END_TIMEOUT)

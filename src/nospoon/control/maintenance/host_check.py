@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.capabilities import Capabilities, Media
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.rest.hosts import HostFinding, Verdict
 from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.placement.hosts import against_network
 from nospoon.plan.words import counted, size
@@ -22,23 +22,6 @@ SKEW = 5.0
 """Seconds by which the clock of a host may differ before logs of both cannot be read together."""
 GIBI = 1 << 30
 LOADER_ALONE = "loaders read them over HTTP; operating systems see no CD"
-
-
-class Verdict(StrEnum):
-    OK = "ok"
-    MISSING = "missing"
-    WITHOUT = "without"
-    """Not there, and only what names it wants it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line about one host."""
-
-    host: str
-    what: str
-    verdict: Verdict
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +81,15 @@ class HostChecker:
     def __init__(self, hosts: Hosts, clock: Clock, pools: Callable[[Host], str]) -> None:
         self._hosts, self._clock, self._pools = hosts, clock, pools
 
-    async def check(self, cluster: Cluster) -> Sequence[Finding]:
+    async def check(self, cluster: Cluster) -> Sequence[HostFinding]:
         """Every finding of every host, in the order of the file."""
         return [
             each async for host in paced(cluster.hosts) async for each in self._host(cluster, host)
         ]
 
-    async def _host(self, cluster: Cluster, host: Host) -> AsyncIterator[Finding]:
-        def said(what: str, verdict: Verdict, detail: str) -> Finding:
-            return Finding(host.name, what, verdict, detail)
+    async def _host(self, cluster: Cluster, host: Host) -> AsyncIterator[HostFinding]:
+        def said(what: str, verdict: Verdict, detail: str) -> HostFinding:
+            return HostFinding(host.name, what, verdict, detail)
 
         cloud, containers = host.declares.has_ports, host.declares.shares_networks
         if host.declares.is_real and not cloud and not containers:

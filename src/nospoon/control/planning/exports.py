@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import TEMPLATES, Inventory, Place
 from nospoon.model.cluster import Cluster
 from nospoon.model.passwords import is_hash
+from nospoon.model.rest.clusters import Exported
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
@@ -29,14 +30,6 @@ from nospoon.store.database import Database
 
 Addresses = Mapping[tuple[str, int], str]
 """(Node, number of its NIC) -> address."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A text, and what of the cluster is not in it."""
-
-    text: str
-    left_out: tuple[str, ...]
 
 
 class Exports:

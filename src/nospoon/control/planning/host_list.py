@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import each_cluster
@@ -12,6 +11,7 @@ from nospoon.control.planning.planner import Planner
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.principal import Principal
+from nospoon.model.rest.hosts import HostSummary
 from nospoon.runtime.few import all_begun
 from nospoon.runtime.paced import paced
 from nospoon.store import clusters as stored
@@ -19,25 +19,9 @@ from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A host as the file of a cluster has it. `cpus`, `memory` (bytes): of its nodes there; `away`:
-    why it does not answer, "" when it does.
-    """
-
-    host: str
-    cluster: str
-    where: str
-    nodes: int
-    cpus: int
-    memory: int
-    drained: bool
-    away: str
-
-
 async def listed(
     database: Database, planner: Planner, hosts: Hosts, *, caller: Principal
-) -> list[Listed]:
+) -> list[HostSummary]:
     """A row for each host of each cluster of this user."""
     found = []
     async for cluster in each_cluster(database, owner=caller.uid):
@@ -72,8 +56,8 @@ async def _away(hosts: Hosts, host: Host, *, refused: str) -> str:
     return ""
 
 
-def _row(host: Host, cluster: str, nodes: Sequence[NodeRow], away: str) -> Listed:
-    return Listed(
+def _row(host: Host, cluster: str, nodes: Sequence[NodeRow], away: str) -> HostSummary:
+    return HostSummary(
         host=host.name,
         cluster=cluster,
         where=host.where,

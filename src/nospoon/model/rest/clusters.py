@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import UNSET, UnsetType
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSummary:
@@ -34,7 +32,7 @@ class PortgroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """`drift`: what is not as the file says. Portgroups and floating IPs are unset where the
+    """`drift`: what differs from the file. Portgroups and floating IPs are null where the
     cluster could not be looked at.
     """
 
@@ -45,8 +43,8 @@ class NodeStatus:
     boot: str
     bmc: str
     drift: str
-    portgroups: Sequence[PortgroupStatus] | UnsetType = UNSET
-    floating_ips: Sequence[str] | UnsetType = UNSET
+    portgroups: Sequence[PortgroupStatus] | None = None
+    floating_ips: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +66,11 @@ class SnapshotSummary:
     created: float
     nodes: int
     on: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A text for another tool, and what of the cluster is not in it."""
+
+    text: str
+    left_out: Sequence[str]

@@ -72,6 +72,8 @@ class PowerResult:
 
 @dataclass(frozen=True, slots=True)
 class BootSetting:
+    """`boot`: what the node boots next, as lists of nodes show it."""
+
     node: str
     boot: str
 
@@ -86,6 +88,8 @@ class MediaSetting:
 
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
+    """`fault`: its kind and parameters, as `node fault` shows it; `about`: what it does."""
+
     kind: str
     fault: str
     about: str
