@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
 import pytest
 
 from nospoon.dev.disk_image import HELLO
+from nospoon.plan.identity import bridge_name
 from nospoon.testing.ironic import Api, until
 from nospoon.testing.rack import CACHE, Rack
 from nospoon.testing.trees import remove_tree
@@ -26,6 +29,10 @@ HOW = {"m": ("redfish", "redfish-virtual-media"), "p": ("ipmi", "ipxe")}
 """Node -> driver, and the interface that boots it."""
 if EVERY_CYCLE:
     HOW["r"] = ("redfish", "ipxe")  # each half of it is tested by another node, too
+ADOPTED = {"v": HOW["m"], "i": HOW["p"]} if EVERY_CYCLE else {}
+"""The same of domains that nospoon does not make: their BMCs are those of the others."""
+ID = UUID("6a9d2c52-9b0c-4f5a-8a39-0d5f4e7f4a11")
+"""Of the cluster: the domains name a bridge of its."""
 FULL = "".join(HOW) if EVERY_CYCLE else "m"
 """The nodes that are inspected and cleaned, too."""
 
@@ -72,9 +79,52 @@ def built() -> dict[str, str]:
     return found
 
 
-def cluster_file(place: Provisioning, name: str, built: dict[str, str], *, first: str) -> str:
+DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
+<memory unit='MiB'>2560</memory><vcpu>2</vcpu>
+<os firmware='efi'><type arch='x86_64' machine='q35'>hvm</type>
+<firmware><feature enabled='no' name='secure-boot'/></firmware><boot dev='hd'/></os>
+<features><acpi/></features><cpu mode='maximum'/>
+<devices>
+<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{disk}'/>
+<target dev='vda' bus='virtio'/></disk>
+<interface type='bridge'><source bridge='{bridge}'/><model type='virtio'/></interface>
+<serial type='pty'/><console type='pty'/><rng model='virtio'>
+<backend model='random'>/dev/urandom</backend></rng>
+</devices></domain>"""
+
+
+@pytest.fixture
+def domains(rack: Rack) -> Iterator[dict[str, str]]:
+    """Node -> the name of a domain that somebody else defined, without a CD drive."""
+    names = {node: f"{rack.directory.name}-{node}" for node in ADOPTED}
+    bridge = bridge_name(ID, "prov")
+    try:
+        for name in names.values():
+            disk = rack.directory / f"{name}.raw"
+            with disk.open("wb") as file:
+                file.truncate(5 << 30)
+            xml = DOMAIN.format(name=name, uuid=uuid4(), disk=disk, bridge=bridge)
+            (rack.directory / f"{name}.xml").write_text(xml)
+            virsh("define", str(rack.directory / f"{name}.xml"))
+        yield names
+    finally:
+        for name in names.values():
+            subprocess.run([*VIRSH, "destroy", name], check=False, capture_output=True)
+            subprocess.run([*VIRSH, "undefine", "--nvram", name], check=False, capture_output=True)
+
+
+VIRSH = ("virsh", "-c", "qemu:///system")
+
+
+def virsh(*argv: str) -> str:
+    return subprocess.run([*VIRSH, *argv], check=True, capture_output=True, text=True).stdout
+
+
+def cluster_file(
+    place: Provisioning, name: str, built: dict[str, str], domains: dict[str, str], *, first: str
+) -> str:
     """Nodes that Ironic boots each its own way. `first`: how far those in `FULL` are to come; the
-    others are deployed at once.
+    others are deployed at once. `domains`: of those that are adopted.
     """
     told: dict[str, Any] = {
         "endpoint": place.api.endpoint,
@@ -88,17 +138,22 @@ def cluster_file(place: Provisioning, name: str, built: dict[str, str], *, first
         "instance_info": {"image_type": "whole-disk", "image_disk_format": "raw"},
     }
     enrolled: dict[str, dict[str, Any]] = {
-        node: {"driver": how[0], "interfaces": {"boot": how[1]}} for node, how in HOW.items()
+        node: {"driver": how[0], "interfaces": {"boot": how[1]}}
+        for node, how in (HOW | ADOPTED).items()
     }
     for node in FULL:
         enrolled[node] |= {"state": first, "automated_clean": True}
         enrolled[node]["interfaces"] |= {"inspect": "agent"}
-    nodes = [
-        {"name": node, "ironic": each, **({} if node == "m" else {"boot": "ironic"})}
-        for node, each in enrolled.items()
+    nodes: list[dict[str, Any]] = [
+        {"name": node, "ironic": each} for node, each in enrolled.items()
     ]
+    for each in nodes:
+        if each["ironic"]["interfaces"]["boot"] == "ipxe":
+            each["boot"] = "ironic"
+        if each["name"] in domains:
+            each["adopt"] = domains[each["name"]]
     text = (
-        f"cluster: {name}\n"
+        f"cluster: {name}\nid: {ID}\n"
         f"networks: {{prov: {{cidr: {NETWORK}, netboot: builtin, host_ports: all}}}}\n"
         f"boot: {{ironic: {{script: '{place.script}'}}}}\n"
         f"{place.rack.bmc()}ironic: {json.dumps(told)}\n"
@@ -109,32 +164,35 @@ def cluster_file(place: Provisioning, name: str, built: dict[str, str], *, first
 
 
 def test_machines_are_inspected_cleaned_and_deployed_and_boot_their_image(
-    built: dict[str, str], provisioning: Provisioning
+    built: dict[str, str], provisioning: Provisioning, domains: dict[str, str]
 ) -> None:
-    """Those in `FULL` go all the way, with the real agent; the others are deployed alone."""
+    """Those in `FULL` go all the way, with the real agent; the others are deployed alone. What is
+    adopted is as before when it is given back.
+    """
     rack, api, _ = provisioning
     name = rack.name()
-    rack.run(
-        "up", "--yes", cluster_file(provisioning, name, built, first="inspected"), seconds=1500
-    )
+    before = {domain: virsh("dumpxml", "--inactive", domain) for domain in domains.values()}
+    file = cluster_file(provisioning, name, built, domains, first="inspected")
+    rack.run("up", "--yes", file, seconds=1500)
     for node in FULL:
         found = api("GET", f"/nodes/{node}/inventory")["inventory"]
         assert found["cpu"]["count"] == 2
         assert [disk["size"] for disk in found["disks"]] == [5 << 30]
         assert found["memory"]["physical_mb"] == 2560
-    file = cluster_file(provisioning, name, built, first="active")
+    file = cluster_file(provisioning, name, built, domains, first="active")
     rack.run("up", "--yes", file, seconds=1500)
-    assert {api.nodes()[node]["provision_state"] for node in HOW} == {"active"}
+    assert {api.nodes()[node]["provision_state"] for node in HOW | ADOPTED} == {"active"}
     for node in FULL:
         assert (
             "erase_devices_metadata"
             in rack.run("node", "console", "--log", f"{name}/{node}").stdout
         )
-    for node in HOW:
+    for node in HOW | ADOPTED:
         until(lambda node=node: HELLO in console(rack, name, node), 120)  # type: ignore[misc]
         assert console(rack, name, node).index(AGENT) < console(rack, name, node).index(HELLO)
     rack.run("down", "--yes", "--purge", "--force", name, seconds=600)
     assert api.nodes() == {}
+    assert {each: virsh("dumpxml", "--inactive", each) for each in before} == before
 
 
 AGENT = "nospoon-agent: hello"
