@@ -16,7 +16,8 @@ class Held:
     """Of each lab, by its key: what is free of its limits, and its idle registered machines.
     `quotas`: machines that sets wait for which have been looked at, by lab and owner, where the
     owner has too many. `closed`: labs that make no dynamic machines for the sets that are looked at
-    next. `short`: those that have no capacity for the set that was looked at last.
+    next. `short`: those that have no capacity for the set that was looked at last. `first`: ids of
+    the sets that go before all others of their priority.
     """
 
     free: dict[str, Free]
@@ -24,6 +25,7 @@ class Held:
     quotas: Counter[tuple[str, str]] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
     short: set[str] = field(default_factory=set)
+    first: set[str] = field(default_factory=set)
 
     @property
     def exhausted(self) -> bool:
@@ -65,9 +67,12 @@ def _within(lab: Lab, most: Free, options: Options) -> Options:
     return replace(options, sizes=tuple(filter(most.holds, options.sizes)) if lab.dynamic else ())
 
 
-def fits_ever(lab: Lab, recipes: Sequence[Options]) -> bool:
-    """Whether a set could start if it had the lab for itself."""
-    machines = frozenset(each.name for each in lab.machines)
+def fits_ever(lab: Lab, recipes: Sequence[Options], machines: frozenset[str] | None = None) -> bool:
+    """Whether a set could start if it had the lab for itself. `machines`: those of the registered
+    ones that it could have, None for all.
+    """
+    if machines is None:
+        machines = frozenset(each.name for each in lab.machines)
     if lab.limits.per_owner and len(recipes) > lab.limits.per_owner:
         return False
     most = Free.of(lab.limits)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, MutableSequence, MutableSet, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.lab.assign import NOTHING, Free, Grant, assign
 from nospoon.lab.consoles import MOST_PANICS
 from nospoon.lab.held import Held, fits_ever, wanted
+from nospoon.lab.longest import Entry, Longest
 from nospoon.lab.queues import Queue, Queues
 from nospoon.lab.retry import after_failure, in_turn, queued_again
 from nospoon.lab.shortage import Need, Shortages
@@ -122,6 +123,7 @@ class Scheduler:
         """Machines, by (lab, machine), whose inventory is taken now."""
         self.shortages = Shortages()
         self._queues = Queues()
+        self._longest = Longest()
         self._free: dict[str, Free] = {}
         self._busy: dict[str, dict[str, str]] = {}
         self._idle_in: dict[str, frozenset[str]] = {}
@@ -129,9 +131,9 @@ class Scheduler:
         self._holding: dict[str, set[str]] = {}
         self._owned: dict[str, Counter[str]] = {}
         self._why: dict[str, str] = {}
-        self._fits: dict[tuple[str, str], bool] = {}
-        """(set, lab) -> whether it may ever start there, of those that could not when they were
-        looked at. Files change labs.
+        self._fitting: dict[tuple[str, str], bool] = {}
+        """(set, lab) -> whether it starts there once all leases are over, of those that could not
+        when they were looked at. Files change labs, and people reserve and repair machines.
         """
         self._deadlines: list[tuple[float, str]] = []
         self._most_deadlines = MOST_DEADLINES
@@ -142,7 +144,7 @@ class Scheduler:
         """A new lab, or one whose file changed: what is leased stays."""
         self.labs[key] = lab
         self.shortages.forget_lab(key)
-        self._fits.clear()
+        self._fitting.clear()
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
         self._busy.setdefault(key, {})
@@ -175,13 +177,12 @@ class Scheduler:
         for each in sorted(sets, key=lambda each: each.number):
             self.sets[each.id] = each
             if each.state is SetState.QUEUED:
-                self._queues.add(each)
+                self._enqueue(each)
             else:
                 self._take(each)
                 self._remember_deadlines(each)
             if each.state is SetState.STARTING:
-                if _has_dynamic(each):
-                    self.shortages.begin(each.lab, each.id)
+                self._try(each)
                 effects.append(Build(each.id))
             elif each.state is SetState.ENDING:
                 effects.append(Remove(each.id))
@@ -231,7 +232,7 @@ class Scheduler:
     def submit(self, new: RecipeSet, now: float) -> list[Effect]:
         """It waits from now on; `new.runs` have their options by lab."""
         self._save(replace(new, submitted=now, state=SetState.QUEUED))
-        self._queues.add(self.sets[new.id])
+        self._enqueue(self.sets[new.id])
         return [Happened(new.id, -1, "queued"), *self._decide(now)]
 
     def decide(self, now: float) -> list[Effect]:
@@ -248,7 +249,7 @@ class Scheduler:
         self.undecided = False
         held = Held(dict(self._free), {key: self._idle(key) for key in self.labs})
         passed, short, left = Counter[str](), Counter[str](), set(self._queues.amounts)
-        for set_id in self.in_order():
+        for set_id in self.in_order(held.first):
             if not set_id:
                 yield
                 continue
@@ -270,7 +271,7 @@ class Scheduler:
                 place = self._place(found, labs, held, now)
             if place is None:
                 short.update(held.short)
-                fits = (key for key in labs if self._fits.get((set_id, key), True))
+                fits = (key for key in labs if self._fitting.get((set_id, key), True))
                 passed.update(key for key in fits if key not in held.short)
                 left -= {
                     key for key in labs if passed[key] >= LOOKAHEAD or short[key] >= MOST_SHORT
@@ -295,6 +296,7 @@ class Scheduler:
         runs = tuple(self._booting(run, lab, now) for run in found.runs)
         if _has_dynamic(found):
             self.shortages.started(found.lab, set_id)
+        self._longest.started(found.lab, set_id)
         self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
         self._remember_deadlines(self.sets[set_id])
         effects: list[Effect] = [
@@ -338,10 +340,9 @@ class Scheduler:
         if again is Again.CAPACITY and not need.machines:
             again = Again.LATER  # no machine that is given back makes room for registered ones
         if again is Again.CAPACITY:
-            others = (each for each in self.holding(found.lab) if each.id != set_id)
-            until = self.shortages.found_none(
-                found.lab, set_id, need, why, now, alone=not any(map(_has_dynamic, others))
-            )
+            until, alone = self.shortages.found_none(found.lab, set_id, need, why, now)
+            if alone:  # others than the lab's sets have what it lacks
+                self._longest.forget(set_id)
             heapq.heappush(self._deadlines, (until, WAITING))
         found = after_failure(found, why, now, again=again, known=self.labs)
         event = Happened(set_id, -1, "not started", why, cause or _NOT_STARTED[again])
@@ -458,14 +459,14 @@ class Scheduler:
             return []
         if found.state is SetState.ENDING:
             if found.requeue:
-                self.shortages.forget(set_id)
+                self._waits_no_more(set_id)
                 found = replace(found, requeue=False, result="cancelled", why=why)
                 self._save(_all_over(found, Stage.CANCELLED, now))
             return []
         found = replace(_all_over(found, Stage.CANCELLED, now), why=why)
         if found.state is SetState.QUEUED:
             self._dequeue(found)
-            self.shortages.forget(set_id)
+            self._waits_no_more(set_id)
             self._save(replace(found, state=SetState.ENDED, result="cancelled", ended=now))
             self._why.pop(set_id, None)
             return [Happened(set_id, -1, "cancelled", why), *self._decide(now)]
@@ -482,11 +483,11 @@ class Scheduler:
         if found.requeue:
             found = queued_again(found, now)
             self._save(found)
-            self._queues.add(found)
+            self._enqueue(found)
             if found.not_before > now:
                 heapq.heappush(self._deadlines, (found.not_before, set_id))
             return [Happened(set_id, -1, "queued", found.why), *self._decide(now)]
-        self.shortages.forget(set_id)
+        self._waits_no_more(set_id)
         self._save(replace(found, state=SetState.ENDED, ended=now))
         return [Happened(set_id, -1, "ended", found.result), *self._decide(now)]
 
@@ -533,12 +534,20 @@ class Scheduler:
 
     # inside
 
-    def in_order(self) -> Iterator[str]:
-        """Ids of those that wait when it begins: priorities first; among equals, owners with fewer
+    def in_order(self, first: MutableSet[str] | None = None) -> Iterator[str]:
+        """Ids of those that wait when it begins: priorities first; among equals, those that waited
+        for longest while others were served, which are added to `first`; then owners with fewer
         machines in the labs that they wait for, as any user may act for any owner in a lab of his;
         then who came first. "" is for a pause.
         """
-        return self._queues.in_order(self._used)
+        longest = dict[str, Entry]()
+        for entry in self._longest.first(self._could_start):
+            if entry is not None:
+                longest[entry[2]] = entry
+            yield ""
+        if first is not None:
+            first |= longest.keys()
+        yield from self._queues.in_order(self._used, longest.values())
 
     def _used(self, queue: Queue) -> int:
         owner, labs = queue
@@ -551,8 +560,8 @@ class Scheduler:
         `held`, where it waits for a limit or has claimed the lab, else its part of its owner's
         quota.
         """
-        why, first, kept = "no lab has such machines now", "", list[Options]()
-        over: tuple[str, int] | None = None
+        why, waits = "no lab has such machines now", list[tuple[str, list[Options]]]()
+        over: list[tuple[str, int]] = []
         for key in in_turn(found, labs, self.shortages.is_short):
             lab = self.labs.get(key)
             if lab is None or key in self.drained:
@@ -561,8 +570,8 @@ class Scheduler:
             options = wanted(found, key, lab)
             if exceeded := self._over_quota(found.owner, key, len(options), held):
                 why = exceeded
-                if over is None and self._may_wait_for_quota(found, key, options):
-                    over = key, len(options)
+                if self._could_start(found.id, key):
+                    over.append((key, len(options)))
                 continue
             if key not in held.free:  # a file brought it while others were looked at
                 continue
@@ -571,17 +580,17 @@ class Scheduler:
                 return key, grants
             if key in held.short:
                 why = f"lab {lab.name} has no capacity now: {self.shortages.why(key, found.id)}"
-                continue
-            if self._fits_ever(found, key, options):
+            elif self._fits(found, key, options):
                 why = key  # what is given away is listed for those who ask
-                first, kept = (first, kept) if first else (key, options)
-            elif not first:
-                why = f"lab {lab.name} can never have all of its machines at once: its file changed"
+                waits.append((key, options))
+            elif not waits:
+                why = self._why_never(lab, options)
         self._why[found.id] = why
-        if first:
-            held.keep(first, kept)
-        elif over is not None:
-            held.quotas[over[0], found.owner] += over[1]
+        most = len(labs) if found.id in held.first else 1
+        for key, options in waits[:most]:
+            held.keep(key, options)
+        for key, machines in over[: most if not waits or most > 1 else 0]:
+            held.quotas[key, found.owner] += machines
         return None
 
     def _over_quota(self, owner: str, key: str, machines: int, held: Held) -> str:
@@ -593,18 +602,31 @@ class Scheduler:
         why = f"{owner} has {has} of {per_owner} machines of lab {lab.name}"
         return f"{why}, and sets before this one wait for {kept}" if kept else why
 
-    def _may_wait_for_quota(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
-        """Whether a set may start once all leases of its owner are over. What is reserved for a
-        person stays so.
+    def _could_start(self, set_id: str, key: str) -> bool:
+        """Whether a set starts in a lab once all leases there are over. What is reserved for a
+        person stays so, and what is broken has to be repaired.
         """
+        found, lab = self.sets.get(set_id), self.labs.get(key)
+        if found is None or lab is None or key in self.drained:
+            return False
+        options, most = wanted(found, key, lab), lab.limits.per_owner
         reserved = self.has(key, found.owner) - self._owned[key][found.owner]
-        allowed = reserved + len(options) <= self.labs[key].limits.per_owner
-        return allowed and self._fits_ever(found, key, options)
+        within = not most or reserved + len(options) <= most
+        return within and self._fits(found, key, options)
 
-    def _fits_ever(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
-        if (found.id, key) not in self._fits:
-            self._fits[found.id, key] = fits_ever(self.labs[key], options)
-        return self._fits[found.id, key]
+    def _fits(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
+        """The same but for quotas."""
+        if (found.id, key) not in self._fitting:
+            lab = self.labs[key]
+            loaned = (each.name for each in lab.machines if self.state_of(key, each.name).free)
+            self._fitting[found.id, key] = fits_ever(lab, options, frozenset(loaned))
+        return self._fitting[found.id, key]
+
+    def _why_never(self, lab: Lab, options: list[Options]) -> str:
+        """Why a set does not start in a lab when all leases there are over."""
+        if fits_ever(lab, options):
+            return f"machines of lab {lab.name} that it needs are reserved or broken"
+        return f"lab {lab.name} can never have all of its machines at once: its file changed"
 
     def _assigned(
         self, found: RecipeSet, key: str, options: list[Options], held: Held, now: float
@@ -623,6 +645,8 @@ class Scheduler:
             return grants
         held.short.add(key)
         grants = assign(options, NOTHING, idle, prefer=lab.prefer)
+        if found.id in held.first and self._fits(found, key, options):
+            self.shortages.claim(key, found.id)
         if grants is None and self.shortages.claims(key, found.id):
             held.closed.add(key)
             held.keep(key, options)
@@ -670,10 +694,16 @@ class Scheduler:
         )  # fmt: skip
         self._save(found)
         self._take(found)
-        if _has_dynamic(found):
-            self.shortages.begin(key, found.id)
+        self._try(found)
         self._why.pop(found.id, None)
         return [Happened(found.id, -1, "starting"), Build(found.id)]
+
+    def _try(self, found: RecipeSet) -> None:
+        """Its machines are being made."""
+        if _has_dynamic(found):
+            others = (each for each in self.holding(found.lab) if each.id != found.id)
+            alone = not any(map(_has_dynamic, others))
+            self.shortages.begin(found.lab, found.id, alone=alone)
 
     def _beside(self, key: str) -> list[str]:
         """Labs without capacity that may have some when this one gives machines back: itself, and
@@ -741,12 +771,12 @@ class Scheduler:
             return []
         if found.state is SetState.QUEUED:
             self._dequeue(found)
-            self.shortages.forget(set_id)
+            self._waits_no_more(set_id)
             self._save(replace(found, state=SetState.ENDED, result=result, ended=now))
             self._why.pop(set_id, None)
             return [Happened(set_id, -1, "ended", result), *self._decide(now)]
         if found.state is SetState.ENDING:  # it would have been started again
-            self.shortages.forget(set_id)
+            self._waits_no_more(set_id)
             self._save(replace(found, requeue=False, result=result, why=""))
             return []
         worst = "failed" if any(run.stage is Stage.FAILED for run in found.runs) else result
@@ -763,6 +793,10 @@ class Scheduler:
             if set_id in self.sets and self.sets[set_id].state is SetState.ENDED:
                 del self.sets[set_id]
 
+    def _waits_no_more(self, set_id: str) -> None:
+        self.shortages.forget(set_id)
+        self._longest.forget(set_id)
+
     def _run(self, set_id: str, recipe: int) -> tuple[RecipeSet | None, Run | None]:
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.RUNNING or recipe >= len(found.runs):
@@ -773,10 +807,15 @@ class Scheduler:
         self.sets[found.id] = found
         self.changed.add(found.id)
 
+    def _enqueue(self, found: RecipeSet) -> None:
+        self._queues.add(found)
+        self._longest.add(found)
+
     def _dequeue(self, found: RecipeSet) -> None:
         self._queues.remove(found)
+        self._longest.remove(found)
         for key in found.labs:
-            self._fits.pop((found.id, key), None)
+            self._fitting.pop((found.id, key), None)
 
     def _take(self, found: RecipeSet) -> None:
         self._holding.setdefault(found.lab, set()).add(found.id)
@@ -817,6 +856,8 @@ class Scheduler:
         after = replace(before, **what)  # type: ignore[arg-type]  # fields by name
         if after != before:
             self.machines[lab, machine] = after
+            if before.free != after.free:
+                self._fitting.clear()
             self._idle_in.pop(lab, None)
             self._reserved.pop(lab, None)
             self.changed_machines.add((lab, machine))

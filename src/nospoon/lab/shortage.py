@@ -6,10 +6,11 @@ after a pause that doubles up to `LONGEST`. The rules:
 - A set that asks for at least as much as one that found no capacity waits; smaller ones are tried.
 - As many sets are tried at a time as a lab has proved to have capacity for: one after a failure,
   one more after each success, as in TCP's slow start (RFC 5681 §3.1).
-- A set that `MOST_PASSED` others have passed claims the lab: none behind it is started there, and
-  none at all while it is tried and what was made of it is removed, until it has started, or has
-  found no capacity while no other set had any of it. What is missing then is used by others than
-  the lab's sets, and those who need less go on.
+- A set that `MOST_PASSED` others have passed claims the lab, and so does one that goes before all
+  others (`longest`): none behind it is started there, and none at all while it is tried and what
+  was made of it is removed, until it has started, or has found no capacity while no other set had
+  any of it, from its begin to its end. What is missing then is used by others than the lab's sets,
+  and those who need less go on.
 
 All of it is forgotten with the daemon: a new one tries.
 """
@@ -75,7 +76,8 @@ class Shortages:
 
     def __init__(self) -> None:
         self._short: dict[str, _Short] = {}
-        self._trying: defaultdict[str, set[str]] = defaultdict(set)
+        self._trying: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+        """Lab -> set -> whether no other one has had machines there since it is tried."""
         self._in_vain: defaultdict[str, set[str]] = defaultdict(set)
         """Sets that found no capacity, and of which something may be there yet."""
 
@@ -114,13 +116,20 @@ class Shortages:
         short = self._short.get(key)
         return short is not None and set_id in short.claims
 
-    def begin(self, key: str, set_id: str) -> None:
-        """Its dynamic machines are being made."""
-        self._trying[key].add(set_id)
+    def claim(self, key: str, set_id: str) -> None:
+        """Sets behind this one wait until it has been tried, if the lab has no capacity."""
+        if (short := self._short.get(key)) is not None:
+            short.claims.add(set_id)
+
+    def begin(self, key: str, set_id: str, *, alone: bool) -> None:
+        """Its dynamic machines are being made. `alone`: no other set has machines of the lab."""
+        trying = self._trying[key]
+        trying.update(dict.fromkeys(trying, False))
+        trying[set_id] = alone
 
     def over(self, key: str, set_id: str) -> None:
         """They are not any more, however that ended."""
-        self._trying[key].discard(set_id)
+        self._trying[key].pop(set_id, None)
 
     def started(self, key: str, set_id: str) -> None:
         """There was capacity for it."""
@@ -136,11 +145,12 @@ class Shortages:
                 del self._short[key]
 
     def found_none(
-        self, key: str, set_id: str, need: Need, why: str, now: float, *, alone: bool
-    ) -> float:
-        """There was no capacity for a set. `alone`: no other set had machines of the lab. Returns
-        when it is tried again, if nothing is given back before; Unix seconds.
+        self, key: str, set_id: str, need: Need, why: str, now: float
+    ) -> tuple[float, bool]:
+        """There was no capacity for a set. Returns when it is tried again, if nothing is given back
+        before, in Unix seconds, and whether it was alone: what it lacks, no set of the lab has.
         """
+        alone = self._trying[key].get(set_id, False)
         self.over(key, set_id)
         self._in_vain[key].add(set_id)
         short = self._short.setdefault(key, _Short())
@@ -152,10 +162,11 @@ class Shortages:
         short.most = 1
         if not any(map(need.is_at_least, short.needs)):
             short.needs.append(need)
-        if alone or set_id not in short.passed:
+        short.passed.setdefault(set_id, 0)
+        if alone:
             short.passed[set_id] = 0
             short.claims.discard(set_id)
-        return short.until
+        return short.until, alone
 
     def given_back(self, key: str, set_id: str, labs: Iterable[str]) -> None:
         """Nothing is left of a set of a lab, so these labs may have capacity again; what one gave
