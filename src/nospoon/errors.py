@@ -75,7 +75,7 @@ class SpecError(NospoonError):
 
 class NoCapacity(str):
     """A reason that can pass: hosts have too little left now, and have enough when others give back
-    what they have there.
+    what they have there; or they are drained or unreachable.
     """
 
     __slots__ = ()

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
+from nospoon.errors import HostUnreachable, NoCapacity, NospoonError, PlanRefused, ProviderError
 from nospoon.lab.work import Again, Asked, RecipeSet, Run, Size
 from nospoon.model.lab import Lab
 from nospoon.model.principal import Administrators, Principal
@@ -38,9 +39,9 @@ class Starts:
         return self.faults.get(node, "")
 
 
-def racks(starts: Starts) -> Racks:
+def racks(starts: Starts, kind: type[Racks] = Made) -> Racks:
     nothing = cast("Any", None)
-    return Made(
+    return kind(
         admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, start=starts.start,
         operations=nothing, machines=nothing, consoles=nothing, database=nothing, cipher=nothing,
         workers=nothing, installers=nothing,
@@ -55,3 +56,27 @@ async def test_machines_of_a_set_start_together_and_one_that_does_not_is_named()
     with pytest.raises(NotMade, match=r"^recipe-1 does not start: no memory is left$") as refused:
         await racks(Starts({"lab-dev-1/recipe-1": "no memory is left"})).build(found, known)
     assert refused.value.again is Again.LATER
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (PlanRefused([NoCapacity("here: it is drained.")]), Again.CAPACITY),
+        (PlanRefused(["here: no firmware"]), Again.NEVER),
+        (HostUnreachable("here: no route"), Again.CAPACITY),
+        (ProviderError("no disk"), Again.LATER),
+    ],
+)
+async def test_a_set_waits_for_hosts_that_are_drained_or_unreachable(
+    error: NospoonError, again: Again
+) -> None:
+    class Refused(Made):
+        @override
+        async def _up(self, found: RecipeSet, known: KnownLab) -> None:
+            raise error
+
+    runs = (Run(Asked("r"), {}, size=SIZE, node="recipe-0"),)
+    found = RecipeSet("1", 1, 1000, "x", runs, lab="k")
+    with pytest.raises(NotMade) as refused:
+        await racks(Starts({}), Refused).build(found, KnownLab("k", 1000, "c", Lab("dev")))
+    assert refused.value.again is again

@@ -454,7 +454,23 @@ nodes: []
     assert all(
         "host 'here' is drained" in why or "it is drained" in why for why in refused.values()
     )
+    set_id = rack.json(
+        "request", "submit", rack.file("<hostRequires/>", "request.xml"), "--lab", f"{name}/dev",
+    )[0]["set"]  # fmt: skip
+
+    def shown(state: str) -> Any:
+        until(lambda: rack.json("request", "show", set_id)["state"] == state)
+        return rack.json("request", "show", set_id)
+
+    def waits() -> bool:
+        found = rack.json("request", "show", set_id)
+        return found["position"] == 1 and "it is drained" in found["reason"]
+
+    until(waits)
     assert not findings(drained=False)
+    assert shown("running")["reason"] == "", "it starts as soon as its host takes machines"
+    rack.run("request", "cancel", set_id)
+    shown("ended")
     beyond = "a machine of it would take more than the lab's limits"
     assert findings(drained=False, cpus=2) == {"flavor large": beyond}
     assert not rack.json("node", "list"), "nothing was made"

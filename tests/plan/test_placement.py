@@ -545,6 +545,23 @@ def test_want_of_capacity_passes_where_all_nodes_fit_without_others(
     assert [isinstance(each, NoCapacity) for each in refused] == passes
 
 
+@pytest.mark.parametrize(
+    ("node", "passes"), [("memory: 6GiB", [True]), ("memory: 9GiB", [False]), ("host: b", [True])]
+)
+def test_a_host_that_is_drained_may_take_nodes_again(node: str, passes: list[bool]) -> None:
+    hosts = f"{{a: {{{EXACT}}}, b: {{{EXACT}, drained: true}}}}"
+    cluster = read(f"hosts: {hosts}\nnodes: [{{{node}}}]")
+    facts = {"a": replace(FACTS, memory=4 * GIB), "b": FACTS}
+    _, refused = place(cluster, {}, facts, {})
+    assert [isinstance(each, NoCapacity) for each in refused] == passes
+
+
+def test_a_host_that_is_unreachable_may_be_reached_again() -> None:
+    cluster = read("hosts: {a: {}}\nnodes: [{}]")
+    _, (refused,) = place(cluster, {}, {"a": replace(FACTS, away="no route")}, {})
+    assert isinstance(refused, NoCapacity)
+
+
 def test_what_others_of_a_project_use_can_be_given_back() -> None:
     cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{cpus: 2}}]")
     for most, passes in ((2, True), (1, False)):

@@ -43,10 +43,11 @@ class Stage(StrEnum):
 
 class Cause(StrEnum):
     """Why something of a set failed, as metrics count it. NO_CAPACITY: its lab's host, cloud or
-    quota was full. PLAN_REFUSED: the lab can never make its machines. PROVISION_FAILED: they could
-    not be made or started. INTERNAL_ERROR: a defect of nospoon. BOOT_TIMEOUT, INSTALL_TIMEOUT: the
-    watchdog ended it. INSTALL_LOOP: its installer started again and again. INSTALL_FAILED: the
-    installer reported it, or the console shows it. KERNEL_PANIC: the console shows one.
+    quota was full, drained or unreachable. PLAN_REFUSED: the lab can never make its machines.
+    PROVISION_FAILED: they could not be made or started. INTERNAL_ERROR: a defect of nospoon.
+    BOOT_TIMEOUT, INSTALL_TIMEOUT: the watchdog ended it. INSTALL_LOOP: its installer started again
+    and again. INSTALL_FAILED: the installer reported it, or the console shows it. KERNEL_PANIC: the
+    console shows one.
     """
 
     NO_CAPACITY = "no_capacity"

@@ -26,6 +26,7 @@ from nospoon.control.request import Request
 from nospoon.errors import (
     Conflict,
     Forbidden,
+    HostUnreachable,
     NospoonError,
     NotFound,
     OutOfSpace,
@@ -123,9 +124,11 @@ class _Result(msgspec.Struct):
 
 def _again_after(error: NospoonError) -> Again:
     """Whether a set is started again that met an error: a plan that hosts can never carry out is
-    refused each time.
+    refused each time, and one that is drained or unreachable takes machines again.
     """
-    if isinstance(error, OutOfSpace) or (isinstance(error, PlanRefused) and error.passes):
+    if isinstance(error, OutOfSpace | HostUnreachable) or (
+        isinstance(error, PlanRefused) and error.passes
+    ):
         return Again.CAPACITY
     if isinstance(error, SpecError | PlanRefused | Forbidden | UsageError):
         return Again.NEVER

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nospoon.errors import NoCapacity
 from nospoon.model.cluster import Cluster, Strategy
@@ -76,7 +76,8 @@ def place(
     standing: Mapping[str, Usage] = NOTHING,
 ) -> tuple[dict[str, Placed], list[str]]:
     """Node -> place, in the order of the file, and the reasons why some have none, of which each is
-    a `NoCapacity` where all would have one if others took nothing.
+    a `NoCapacity` where all would have one if others took nothing, no host were drained, and each
+    could be reached.
 
     `earlier`: node -> host where it is already; `planned`: where it was to go; `used`: what other
     clusters take, by identity; `standing`: what nodes that are there take now; of one that is not
@@ -98,9 +99,11 @@ def place(
     placed = {**stays, **found.placed}
     ordered = {n.name: placed[n.name] for n in cluster.nodes if n.name in placed}
     refused = [*reasons, *_refusals(found)]
-    emptied = {name: each.emptied for name, each in facts.items()}
-    if refused and (used or emptied != facts):
-        _, never = place(cluster, earlier, emptied, {}, planned=planned, standing=standing)
+    emptied = {name: each.emptied for name, each in facts.items() if not each.away}
+    hosts = tuple(replace(each, drained=False) for each in cluster.hosts)
+    opened = replace(cluster, hosts=hosts)
+    if refused and (used or emptied != facts or hosts != cluster.hosts):
+        _, never = place(opened, earlier, emptied, {}, planned=planned, standing=standing)
         return ordered, refused if never else [NoCapacity(each) for each in refused]
     return ordered, refused
 
