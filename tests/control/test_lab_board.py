@@ -234,6 +234,7 @@ async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place
         await board.submit([first, first, second, either, second], "")
         places = await board.places()
         assert places == {"1.1": 1, "1.2": 3, "1.3": 1, "1.4": 2, "1.5": 3}
+        assert {each: await board.place(each) for each in places} == places
 
 
 async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> None:

@@ -38,13 +38,19 @@ def test_the_order_is_that_of_all_sets_whatever_is_removed_meanwhile(
     first = data.draw(st.sets(st.sampled_from([*sets.values()]), max_size=3)) if sets else set()
     for each in first:
         keys[each.id] = (-each.priority, -1, each.number)
+    order = sorted(keys, key=lambda each: keys[each])
+    for each in sets.values():
+        *pauses, place = queues.place(each, lambda queue: used[queue[0]], first)
+        behind = order[: order.index(each.id)]
+        ahead = (sum(key in sets[other].labs for other in behind) for key in each.labs)
+        assert (place, any(pauses)) == (1 + min(ahead), False)
     found_order = []
     entries = [(*each.order, each.id) for each in first]
     for set_id in queues.in_order(lambda queue: used[queue[0]], entries):
         found_order.append(set_id)
-        if data.draw(st.booleans()):
+        if sets[set_id] not in first and data.draw(st.booleans()):
             queues.remove(sets.pop(set_id))
-    assert found_order == sorted(keys, key=lambda each: keys[each])
+    assert found_order == order
     amounts = {key: sum(key in each.labs for each in sets.values()) for key in ("east", "west")}
     assert queues.amounts == {key: amount for key, amount in amounts.items() if amount}
 
@@ -60,6 +66,27 @@ def test_the_first_of_many_costs_as_much_as_the_first_of_few(amount: int) -> Non
         assert tracemalloc.get_traced_memory()[1] < 4096, "nothing is copied of what waits"
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("amount", [100, 10_000])
+def test_the_place_of_a_set_costs_as_much_among_many_as_among_few(amount: int) -> None:
+    queues, looked = Queues(), list[Queue]()
+    for number in range(amount):
+        queues.add(recipe_set(number, f"owner {number % 5}", ("east",)))
+    last = recipe_set(amount, "owner 0", ("east",))
+    queues.add(last)
+
+    def used(queue: Queue) -> int:
+        looked.append(queue)
+        return 0
+
+    tracemalloc.start()
+    try:
+        assert [*queues.place(last, used)] == [amount + 1]
+        assert tracemalloc.get_traced_memory()[1] < 4096, "nothing is copied of what waits"
+    finally:
+        tracemalloc.stop()
+    assert len(looked) < 10
 
 
 def test_many_queues_are_gone_through_with_pauses_in_which_sets_may_be_removed() -> None:

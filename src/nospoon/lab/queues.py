@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from nospoon.lab.longest import Entry
 from nospoon.lab.work import RecipeSet
@@ -69,6 +69,47 @@ class Queues:
                 heapq.heappush(heads, (following[0], before + 1, following[1], of, following))
             if of is None or entry[2] not in before_others:
                 yield entry[2]
+
+    def place(
+        self, found: RecipeSet, used: Callable[[Queue], int], first: Collection[RecipeSet] = ()
+    ) -> Iterator[int]:
+        """At last, the place in the order of one that waits, from 1 on, among those that wait for
+        the same lab; of several labs, the best. It costs as much as there are queues: 0 is for a
+        pause.
+        """
+        before = dict.fromkeys(found.labs, 0)
+        mine, asked = self._key(found, used), 0
+        if any(each.id == found.id for each in first):
+            mine = (-found.priority, -1, found.number)
+        for queue, waiting in list(self._waiting.items()):
+            if not before.keys().isdisjoint(queue[1]):
+                earlier = _earlier(waiting, used(queue), mine)
+                for key in before.keys() & queue[1]:
+                    before[key] += earlier
+            asked += len(queue[1])
+            if asked >= MOST_ASKED:
+                asked = 0
+                yield 0
+        for each in first:
+            moved = (-each.priority, -1, each.number) < mine
+            if each.id != found.id and moved > (self._key(each, used) < mine):
+                for key in before.keys() & each.labs:
+                    before[key] += 1
+        yield 1 + min(before.values())
+
+    def _key(self, found: RecipeSet, used: Callable[[Queue], int]) -> tuple[int, int, int]:
+        """By which one that waits has its place in the order."""
+        queue = _queue(found)
+        at = bisect_left(self._waiting.get(queue, []), (*found.order, found.id))
+        return (-found.priority, used(queue) + at, found.number)
+
+
+def _earlier(waiting: Sequence[Entry], used: int, key: tuple[int, int, int]) -> int:
+    """How many of a queue are before this key in the order."""
+    priority, before, number = key
+    start, end = (bisect_left(waiting, (each,)) for each in (priority, priority + 1))
+    at = max(start, min(end, before - used))
+    return at + (start <= before - used == at < end and waiting[at][1] < number)
 
 
 def _queue(found: RecipeSet) -> Queue:

@@ -549,6 +549,18 @@ class Scheduler:
             first |= longest.keys()
         yield from self._queues.in_order(self._used, longest.values())
 
+    def place(self, found: RecipeSet) -> Iterator[int]:
+        """At last, the place of a set that waits among those that wait for the same lab; of several
+        labs, the best. 0 is for a pause.
+        """
+        longest = set[str]()
+        for entry in self._longest.first(self._could_start):
+            if entry is not None:
+                longest.add(entry[2])
+            yield 0
+        first = [self.sets[each] for each in longest if each in self.sets]
+        yield from self._queues.place(found, self._used, first)
+
     def _used(self, queue: Queue) -> int:
         owner, labs = queue
         return sum(self._owned[key][owner] for key in labs if key in self._owned)

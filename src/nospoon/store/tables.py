@@ -153,6 +153,7 @@ recipe_sets = Table(
     Column("history", JSON, nullable=False),
     Index("recipe_sets_by_request", "request"),
     Index("recipe_sets_by_state", "state"),
+    Index("recipe_sets_by_key", "submitter", "key"),
 )
 
 lab_states = Table(

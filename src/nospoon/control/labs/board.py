@@ -87,7 +87,9 @@ class Board:
         self._events: dict[str, list[Happened]] = {}
         self._history: dict[str, list[Noted]] = {}
         self._requests: dict[str, int] = {}
-        self._weights: dict[str, tuple[int, int]] = {}
+        self._weights: dict[str, tuple[OwnerId, int]] = {}
+        self._load: dict[OwnerId, tuple[int, int]] = {}
+        """Sets that have not ended, and their bytes, of each user who has any."""
         self._keys: dict[tuple[int, str], list[str]] = {}
         self._numbers = (0, 0)
         self._unnoted: set[str] = set()
@@ -268,10 +270,10 @@ class Board:
         return [self.scheduler.sets.get(row.id) or self._records.opened(row) for row in rows]
 
     def _require_room(self, owner: OwnerId, new: Sequence[RecipeSet]) -> None:
-        mine = [weight for whose, weight in self._weights.values() if whose == owner]
-        if len(mine) + len(new) > MOST_QUEUED:
-            raise Conflict(f"{len(mine)} recipe sets of yours have not ended: {MOST_QUEUED} may")
-        weight = sum(mine) + sum(map(_weight, new))
+        amount, weight = self._load.get(owner, (0, 0))
+        if amount + len(new) > MOST_QUEUED:
+            raise Conflict(f"{amount} recipe sets of yours have not ended: {MOST_QUEUED} may")
+        weight += sum(map(_weight, new))
         if weight > MOST_WEIGHT:
             raise Conflict(
                 f"your recipe sets that have not ended would take {weight >> 20} MiB, with their "
@@ -340,7 +342,8 @@ class Board:
 
     def _note(self, found: RecipeSet, request: int) -> None:
         self._requests[found.id] = request
-        self._weights[found.id] = (found.submitter, _weight(found))
+        owner, weight = self._weights[found.id] = found.submitter, _weight(found)
+        self._weigh(owner, 1, weight)
         if found.key:
             self._keys.setdefault((found.submitter, found.key), []).append(found.id)
         for number, run in enumerate(found.runs):
@@ -351,13 +354,21 @@ class Board:
         for run in found.runs:
             self.secrets.pop(run.secret, None)
             self.asked_from.pop(run.secret, None)
-        for by_id in (self._history, self._requests, self._weights):
+        if (noted := self._weights.pop(found.id, None)) is not None:
+            self._weigh(noted[0], -1, -noted[1])
+        for by_id in (self._history, self._requests):
             by_id.pop(found.id, None)
         self._keys.pop((found.submitter, found.key), None)
         self.scheduler.forget_ended([found.id])
         self._ended += 1
         if self._ended == TIDY_AFTER:
             self._many_ended.set()
+
+    def _weigh(self, owner: OwnerId, amount: int, weight: int) -> None:
+        before = self._load.get(owner, (0, 0))
+        self._load[owner] = (before[0] + amount, before[1] + weight)
+        if not self._load[owner][0]:
+            del self._load[owner]
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
         lab = self.known[found.lab].shown if found.lab in self.known else ""
@@ -453,6 +464,18 @@ class Board:
             if not set_id or not number % 64:
                 await turn.rest()
         return found
+
+    async def place(self, set_id: str) -> int | None:
+        """That of one set, None for one that does not wait. It costs the same whatever waits."""
+        turn, place = self.slices.begin("places"), 0
+        await turn.rest()
+        waiting = self.scheduler.sets.get(set_id)
+        if waiting is None or waiting.state is not SetState.QUEUED:
+            return None
+        for each in self.scheduler.place(waiting):
+            place = each
+            await turn.rest()
+        return place
 
     async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Noted]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""

@@ -27,7 +27,7 @@ from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.scheduler import Effect
-from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet, SetState
+from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
 from nospoon.model.rest.labs import (
@@ -49,6 +49,8 @@ MOST_LISTED, MOST_OWNER, MOST_REFUSED = 1000, 64, 1000
 """Sets of a list, characters of an owner (what every store takes), and reasons of a refusal."""
 MOST_LEASES = 50_000
 """Of a list, which says nothing of more: a scheduler would take them for ended."""
+MOST_PLACES = 32
+"""Sets whose places are looked up one by one: beyond that, the queue is gone through once."""
 NORMAL_PRIORITY = PRIORITIES[NORMAL]
 """The highest of users who are no operators: others would wait for theirs."""
 encode = msgspec.json.encode
@@ -403,20 +405,20 @@ class Labs:
         if known is None:
             raise NotFound(f"no recipe set {set_id!r}")
         found, request, history = known
-        places = await self.board.places() if found.state is SetState.QUEUED else {}
-        return views.set_details(self.board, found, request, places.get(set_id), history)
+        place = await self.board.place(set_id)
+        return views.set_details(self.board, found, request, place, history)
 
     async def _details_of(self, ids: Sequence[str], caller: Principal) -> bytes:
-        places, turn, parts = await self.board.places(), self.board.slices.begin(caller.uid), []
+        turn, parts = self.board.slices.begin(caller.uid), list[bytes]()
+        places = await self.board.places() if len(ids) > MOST_PLACES else {}
         for set_id in ids:
             known = await self.board.find(set_id)
             if known is None:
                 continue
             found, request, history = known
             await turn.rest()
-            parts.append(
-                encode(views.set_details(self.board, found, request, places.get(set_id), history))
-            )
+            place = places.get(set_id) if places else await self.board.place(set_id)
+            parts.append(encode(views.set_details(self.board, found, request, place, history)))
         return _listed(parts)
 
     async def _own(self, caller: Principal, set_id: str) -> RecipeSet:
