@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from nospoon.control.labs import bmcs
-from nospoon.control.labs.bmcs import RegisteredBmcs
+from nospoon.control.labs.bmcs import NotReached, RegisteredBmcs
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
 from nospoon.runtime.reach import ANYWHERE
@@ -94,6 +94,22 @@ async def test_a_machine_is_switched_on_when_it_is_off(place: Path) -> None:
     await RegisteredBmcs(ANYWHERE).start(MACHINE, owner=1, installs=True)
     said = (place / "log").read_text().splitlines()
     assert said == ["power off", *["power status"] * 3, "bootdev pxe", "power on"]
+
+
+async def test_a_bmc_that_is_silent_is_asked_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ipmitool itself asked it again and again for a session."""
+    for silence, asked in ((0.0, 1), (1e9, bmcs.TRIES)):
+        monkeypatch.setattr(bmcs, "SILENCE", silence)
+        (place / "log").write_text("")
+        said = "Error: Unable to establish IPMI v2 / RMCP+ session"
+        script = f"#!/bin/sh\necho x >>{place / 'log'}\necho {said} >&2\nexit 1\n"
+        (place / "ipmitool").write_text(script.replace(said, f"'{said}'"))
+        (place / "ipmitool").chmod(0o755)
+        with pytest.raises(NotReached, match="BMC of m: chassis power off: Error: Unable to"):
+            await RegisteredBmcs(ANYWHERE).start(MACHINE, owner=1, installs=True)
+        assert len((place / "log").read_text().splitlines()) == asked
 
 
 async def test_a_machine_that_stays_on_is_not_off(place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -428,6 +429,32 @@ def test_a_set_whose_distribution_left_the_file_fails_at_once_and_says_so(lab: L
     ended = lab.ended(set_id)
     assert (ended["result"], ended["attempts"]) == ("failed", 1)
     assert ended["reason"] == "lab dev has no distribution debian any more"
+
+
+def test_a_set_whose_bmc_is_dead_gets_another_machine_soon_and_the_machine_is_broken(
+    lab: Lab,
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        bmc = f"{{address: 127.0.0.1, port: {silent.getsockname()[1]}, password: secret}}"
+        lab.up(
+            lab="prefer: registered\n    failures: 1\n",
+            machines=f"{{m1: {{bmc: {bmc}, memory: 4GiB, cpus: 2}}}}",
+        )
+        set_id = lab.submit(SMALL)
+        shown = lab.running(set_id)
+    assert shown["attempts"] == 2
+    (lease,) = shown["leases"]
+    assert (lease["machine"], lease["flavor"]) == ("", "small")
+    failed = [each for each in shown["history"] if each["event"] == "not started"]
+    assert [each["message"].partition(": Error")[0] for each in failed] == [
+        "BMC of m1: chassis power off"
+    ]
+    (machine,) = lab.rack.json("lab", "machines", f"{lab.name}/dev")
+    assert (machine["state"], machine["failures"]) == ("broken", 1)
+    assert "1 failures in a row" in machine["broken"]
+    lab.rack.run("request", "cancel", set_id)
+    lab.ended(set_id)
 
 
 def test_a_check_plans_a_machine_of_each_flavor(rack: Rack) -> None:

@@ -132,7 +132,7 @@ CHOICES = [
 LABS: list[tuple[str, ...]] = [("east",), ("east",), ("west",), ("east", "west")]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_no_set_is_passed_for_ever_in_labs_that_are_always_full(seed: int) -> None:
     chance = random.Random(seed)

@@ -584,6 +584,71 @@ def test_a_machine_that_fails_again_and_again_is_broken_until_it_is_repaired() -
     assert builds(labs.decide(20_001)) == [waiting.id]
 
 
+def refused(labs: Scheduler, found: RecipeSet, machine: str, now: float) -> list[Effect]:
+    """A BMC did not answer; what was begun of the set is gone."""
+    labs.not_started(found.id, "no session", now, again=Again.LATER, machines=[machine])
+    return labs.removed(found.id, now)
+
+
+def test_a_set_whose_machine_does_not_start_gets_another_one_at_once() -> None:
+    labs = scheduler(replace(LAB, machines=machines("m1", "m2", "m3"), failures=2))
+    first, other = recipe_set(Options((), ("m1", "m2"))), recipe_set(Options((), ("m2", "m3")))
+    labs.submit(first, 0)
+    assert labs.sets[first.id].runs[0].machine == "m1"
+    assert builds(refused(labs, first, "m1", 1)) == [first.id]
+    assert labs.sets[first.id].runs[0].machine == "m2"
+    assert (labs.state_of("east", "m1").failures, labs.state_of("east", "m1").broken) == (1, "")
+    labs.submit(other, 2)
+    labs.started(other.id, 3)
+    assert builds(refused(labs, first, "m2", 4)) == [], "it has no others: it waits for these"
+    assert labs.reason(first.id) == "no session"
+    assert builds(labs.expire(1000)) == [first.id]
+    refused(labs, first, "m1", 1001)
+    assert "2 failures in a row" in labs.state_of("east", "m1").broken
+
+
+def test_a_set_waits_for_a_machine_that_others_have_rather_than_for_one_that_does_not_start() -> (
+    None
+):
+    labs = scheduler(replace(LAB, machines=machines("m1", "m2")))
+    has, found = recipe_set(Options((), ("m2",))), recipe_set(Options((), ("m1", "m2")))
+    for each in (has, found):
+        labs.submit(each, 0)
+    labs.started(has.id, 0)
+    assert not builds(refused(labs, found, "m1", 1))
+    assert not builds(labs.expire(1000))
+    labs.release(has.id, None, 1001)
+    assert builds(labs.removed(has.id, 1002)) == [found.id]
+
+
+def test_a_start_that_failed_is_tried_in_another_lab_at_once() -> None:
+    labs = scheduler()
+    labs.put_lab("west", replace(LAB, name="west"))
+    found = recipe_set(ONE)
+    run = replace(found.runs[0], options={"east": ONE, "west": ONE})
+    found = replace(found, runs=(run,), labs=("east", "west"))
+    labs.submit(found, 0)
+    for lab, again in (("east", ["west"]), ("west", [])):
+        assert labs.sets[found.id].lab == lab
+        labs.not_started(found.id, "no answer", 1, again=Again.LATER)
+        effects = labs.removed(found.id, 1)
+        assert [labs.sets[each].lab for each in builds(effects)] == again
+    assert labs.reason(found.id) == "no answer"
+
+
+def test_failures_in_a_row_end_with_a_start_where_nothing_is_installed() -> None:
+    labs = scheduler(replace(LAB, machines=machines("m1"), failures=2))
+    for now in (0, 10_000):
+        found = recipe_set(Options((), ("m1",)))
+        labs.submit(found, now)
+        refused(labs, found, "m1", now + 1)
+        assert builds(labs.expire(now + 1000)) == [found.id]
+        labs.started(found.id, now + 1001)
+        labs.release(found.id, None, now + 1002)
+        labs.removed(found.id, now + 1003)
+    assert labs.state_of("east", "m1").broken == ""
+
+
 def test_a_reserved_machine_is_loaned_to_no_recipe() -> None:
     labs = scheduler(replace(LAB, machines=machines("m1")))
     labs.reserve("east", "m1", "ada")

@@ -1,12 +1,14 @@
 """Sets whose machines could not be made: whether, when and in which labs they are started again.
 
 A set goes back to the queue, where it keeps its place, and tries the labs first in which fewer of
-its starts failed. Want of capacity is no failure: `shortage` says when such a lab is tried again.
+its starts failed: others than the one where it just failed at once, and there, too, without the
+registered machines that did not start. Want of capacity is no failure: `shortage` says when such a
+lab is tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 
 from nospoon.lab.work import Again, RecipeSet, SetState, Stage
@@ -18,10 +20,16 @@ BACKOFF = 15.0
 
 
 def after_failure(
-    found: RecipeSet, why: str, now: float, *, again: Again, known: Container[str]
+    found: RecipeSet,
+    why: str,
+    now: float,
+    *,
+    again: Again,
+    known: Container[str],
+    machines: Iterable[str] = (),
 ) -> RecipeSet:
     """A set whose start failed, before what was made of it is removed. `known`: keys of labs that
-    are there.
+    are there; `machines`: registered ones that did not start.
     """
     if again is Again.CAPACITY:
         return replace(found, why=why, requeue=True, short=found.short + 1, not_before=0)
@@ -30,7 +38,10 @@ def after_failure(
     failures = found.attempts - found.short
     wait = BACKOFF * 2 ** (failures - 1)
     failed_in = (*found.failed_in, found.lab)
-    found = replace(found, why=why, not_before=now + wait, failed_in=failed_in)
+    avoids = dict.fromkeys((*found.avoids, *((found.lab, each) for each in machines)))
+    found = replace(
+        found, why=why, not_before=now + wait, failed_in=failed_in, avoids=tuple(avoids)
+    )
     if labs and failures < ATTEMPTS:
         return replace(found, requeue=True, labs=labs)
     runs = tuple(
@@ -38,6 +49,16 @@ def after_failure(
         for run in found.runs
     )
     return replace(found, requeue=False, runs=runs)
+
+
+def is_open(found: RecipeSet, key: str, now: float) -> bool:
+    """Whether a set may be started in a lab now, be it without machines that it avoids there."""
+    return now >= found.not_before or key not in found.failed_in or any(avoided_in(found, key))
+
+
+def avoided_in(found: RecipeSet, key: str) -> Iterator[str]:
+    """Registered machines of a lab that a set avoids."""
+    return (machine for lab, machine in found.avoids if lab == key)
 
 
 def queued_again(found: RecipeSet, now: float) -> RecipeSet:

@@ -18,7 +18,7 @@ from nospoon.lab.consoles import MOST_PANICS
 from nospoon.lab.held import Held, fits_ever, wanted
 from nospoon.lab.longest import Entry, Longest
 from nospoon.lab.queues import Queue, Queues
-from nospoon.lab.retry import after_failure, in_turn, queued_again
+from nospoon.lab.retry import after_failure, avoided_in, in_turn, is_open, queued_again
 from nospoon.lab.shortage import Need, Shortages
 from nospoon.lab.work import (
     OVER,
@@ -265,10 +265,10 @@ class Scheduler:
                 yield
                 continue
             held.short.clear()
-            if found.not_before > now:
-                self._why[found.id] = found.why
+            if tried := [key for key in labs if is_open(found, key, now)]:
+                place = self._place(found, tried, held, now)
             else:
-                place = self._place(found, labs, held, now)
+                self._why[found.id] = found.why
             if place is None:
                 short.update(held.short)
                 fits = (key for key in labs if self._fitting.get((set_id, key), True))
@@ -297,6 +297,9 @@ class Scheduler:
         if _has_dynamic(found):
             self.shortages.started(found.lab, set_id)
         self._longest.started(found.lab, set_id)
+        for run in runs:
+            if run.machine and run.stage is Stage.READY:  # nothing installs it
+                self._set_machine(found.lab, run.machine, failures=0)
         self._save(replace(found, state=SetState.RUNNING, runs=runs, why=""))
         self._remember_deadlines(self.sets[set_id])
         effects: list[Effect] = [
@@ -330,9 +333,18 @@ class Scheduler:
                 return self.install_failed(set_id, recipe, report.why, now)
 
     def not_started(
-        self, set_id: str, why: str, now: float, *, again: Again, cause: Cause | None = None
+        self,
+        set_id: str,
+        why: str,
+        now: float,
+        *,
+        again: Again,
+        cause: Cause | None = None,
+        machines: Sequence[str] = (),
     ) -> list[Effect]:
-        """Its machines could not be made. `cause`: where `again` does not say it."""
+        """Its machines could not be made. `cause`: where `again` does not say it; `machines`:
+        registered ones whose BMCs failed.
+        """
         found = self.sets.get(set_id)
         if found is None or found.state is not SetState.STARTING:
             return []
@@ -344,7 +356,9 @@ class Scheduler:
             if alone:  # others than the lab's sets have what it lacks
                 self._longest.forget(set_id)
             heapq.heappush(self._deadlines, (until, WAITING))
-        found = after_failure(found, why, now, again=again, known=self.labs)
+        for each in machines:
+            self._count_failure(found.lab, each, why)
+        found = after_failure(found, why, now, again=again, known=self.labs, machines=machines)
         event = Happened(set_id, -1, "not started", why, cause or _NOT_STARTED[again])
         return [event, *self._end(found, "failed")]
 
@@ -575,11 +589,11 @@ class Scheduler:
         why, waits = "no lab has such machines now", list[tuple[str, list[Options]]]()
         over: list[tuple[str, int]] = []
         for key in in_turn(found, labs, self.shortages.is_short):
-            lab = self.labs.get(key)
-            if lab is None or key in self.drained:
-                why = f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
+            options = self._wanted(found, key, now)
+            if isinstance(options, str):
+                why = options
                 continue
-            options = wanted(found, key, lab)
+            lab = self.labs[key]
             if exceeded := self._over_quota(found.owner, key, len(options), held):
                 why = exceeded
                 if self._could_start(found.id, key):
@@ -605,6 +619,24 @@ class Scheduler:
             held.quotas[key, found.owner] += machines
         return None
 
+    def _wanted(self, found: RecipeSet, key: str, now: float) -> list[Options] | str:
+        """What a set may have in a lab now, or why it gets nothing there: no machines that it
+        avoids, where it could start without them once all leases are over.
+        """
+        lab = self.labs.get(key)
+        if lab is None or key in self.drained:
+            return f"lab {lab.name} is drained" if lab is not None else "its lab is gone"
+        options = wanted(found, key, lab)
+        if not (avoided := frozenset(avoided_in(found, key))):
+            return options
+        others = [
+            replace(each, machines=tuple(m for m in each.machines if m not in avoided))
+            for each in options
+        ]
+        if fits_ever(lab, others, self._loanable(key)):
+            return others
+        return options if now >= found.not_before else found.why
+
     def _over_quota(self, owner: str, key: str, machines: int, held: Held) -> str:
         """Why an owner gets no so many more machines of a lab now, "" where that is allowed."""
         lab, has, kept = self.labs[key], self.has(key, owner), held.quotas[key, owner]
@@ -629,10 +661,14 @@ class Scheduler:
     def _fits(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
         """The same but for quotas."""
         if (found.id, key) not in self._fitting:
-            lab = self.labs[key]
-            loaned = (each.name for each in lab.machines if self.state_of(key, each.name).free)
-            self._fitting[found.id, key] = fits_ever(lab, options, frozenset(loaned))
+            fits = fits_ever(self.labs[key], options, self._loanable(key))
+            self._fitting[found.id, key] = fits
         return self._fitting[found.id, key]
+
+    def _loanable(self, key: str) -> frozenset[str]:
+        """Registered machines that sets get, once those that have them give them back."""
+        machines = self.labs[key].machines
+        return frozenset(m.name for m in machines if self.state_of(key, m.name).free)
 
     def _why_never(self, lab: Lab, options: list[Options]) -> str:
         """Why a set does not start in a lab when all leases there are over."""
@@ -647,7 +683,7 @@ class Scheduler:
         ones alone, or nothing. One that claims the lab has all of it kept.
         """
         lab, idle = self.labs[key], held.machines[key]
-        attempt = found.failed_in.count(key)
+        attempt = max(0, found.failed_in.count(key) - sum(1 for _ in avoided_in(found, key)))
         grants = assign(options, held.free[key], idle, prefer=lab.prefer, attempt=attempt)
         if key not in self.shortages.short():
             return grants

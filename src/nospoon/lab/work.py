@@ -173,9 +173,9 @@ class RecipeSet:
     """`number`: in the order of submission. `submitter`: who did that; `owner`: who gets
     the machines. `lab`: where it has machines, "" while it has none; `labs`: where it may have
     them. `attempts`: how often it was started; `short`: how often of these there was no capacity.
-    `failed_in`: the lab of each other start that failed.
-    `not_before`: Unix seconds until which it is not
-    started again. `result`: what it ended with.
+    `failed_in`: the lab of each other start that failed, where it is not started again before
+    `not_before`, Unix seconds; `avoids`: (lab, machine) of registered machines that did not start,
+    which it gets again only where it can have no others. `result`: what it ended with.
     """
 
     id: str
@@ -192,6 +192,7 @@ class RecipeSet:
     attempts: int = 0
     short: int = 0
     failed_in: tuple[str, ...] = ()
+    avoids: tuple[tuple[str, str], ...] = ()
     not_before: float = 0
     started: float = 0
     ended: float = 0

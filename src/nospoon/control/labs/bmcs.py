@@ -17,6 +17,7 @@ import structlog
 from nospoon.errors import ProviderError
 from nospoon.model.lab import Registered
 from nospoon.runtime import process
+from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http import request
 from nospoon.runtime.reach import Reach
 
@@ -30,6 +31,11 @@ GET_SYSTEM_GUID = ("0x06", "0x37")
 """NetFn and command (IPMI 2.0 §22.14)."""
 TRIES = 3
 PAUSE = 2.0
+SILENCE = 5.0
+"""Seconds of a try without a session, after which there is no other one: it asked again itself."""
+SESSION = ("-R", "3")
+"""ipmitool asks for a session so often, for 12 s in all."""
+NO_SESSION = "unable to establish"
 LOOKS = 30
 """At a machine that is switched off, `PAUSE` apart, until it is off."""
 MOST, MOST_LISTED = 1 << 20, 64 << 10
@@ -47,6 +53,10 @@ SSSD makes (sssd-ldap(5), ldap_idmap_range_max), below those of systemd (UIDS-GI
 """
 
 
+class NotReached(ProviderError):
+    """A BMC with which no session began: nothing of its machine was changed."""
+
+
 async def _nothing() -> None:
     pass
 
@@ -61,7 +71,7 @@ class RegisteredBmcs:
         self, machine: Registered, *, owner: int, installs: bool, while_off: WhileOff = _nothing
     ) -> None:
         """On, from the network once where something installs it. `owner`: of its lab; `while_off`:
-        called before, when it is off. Raises `ProviderError`.
+        called before, when it is off. Raises `ProviderError`, and `NotReached`.
         """
         require_reach(machine, self.reach)
         if machine.protocol == "redfish":
@@ -166,6 +176,8 @@ async def _off(
     """
     try:
         await switch()
+    except NotReached:
+        raise
     except ProviderError as refused:
         try:
             if await is_off():
@@ -192,14 +204,17 @@ async def _ipmi_off(machine: Registered, *, user: str) -> None:
 
 async def _ipmi(machine: Registered, *command: str, user: str, tries: int | None = None) -> str:
     """What ipmitool prints. `tries`: other than `TRIES`."""
-    argv, env = ipmitool(machine, *command, user=user)
+    argv, env = ipmitool(machine, *SESSION, *command, user=user)
     for left in reversed(range(TRIES if tries is None else tries)):
+        begun = monotonic()
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
             return done.stdout
-        if not left:
+        reached = NO_SESSION not in done.stderr.lower()
+        if not left or (not reached and monotonic() - begun >= SILENCE):
             said = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
-            raise ProviderError(f"BMC of {machine.name}: {' '.join(command)}: {said[0][:200]}")
+            failure = ProviderError if reached else NotReached
+            raise failure(f"BMC of {machine.name}: {' '.join(command)}: {said[0][:200]}")
         await asyncio.sleep(PAUSE)
     raise AssertionError("the last try returns or raises")
 
@@ -212,7 +227,10 @@ class _Redfish:
     reach: Reach
 
     async def start(self, *, installs: bool, while_off: WhileOff) -> None:
-        system = await self._system()
+        try:
+            system = await self._system()
+        except ProviderError as error:
+            raise NotReached(str(error)) from error
         if installs:
             once = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}
             await self._call("PATCH", system, {"Boot": once})

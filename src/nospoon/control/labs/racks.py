@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from nospoon.control.labs.access import KnownLab
-from nospoon.control.labs.bmcs import WhileOff
+from nospoon.control.labs.bmcs import NotReached, WhileOff
 from nospoon.control.labs.installers import Installers
 from nospoon.control.operations.operations import Operations
 from nospoon.control.operations.work import Removal
@@ -31,6 +31,7 @@ from nospoon.errors import (
     NotFound,
     OutOfSpace,
     PlanRefused,
+    ProviderError,
     SpecError,
     UsageError,
 )
@@ -104,11 +105,13 @@ Start = Callable[[Principal, str], Awaitable[str]]
 
 
 class NotMade(Exception):
-    """Why machines of a set were not made; `again`: whether they may be the next time."""
+    """Why machines of a set were not made; `again`: whether they may be the next time. `machines`:
+    registered ones whose BMCs did not do it.
+    """
 
-    def __init__(self, why: str, *, again: Again) -> None:
+    def __init__(self, why: str, *, again: Again, machines: Sequence[str] = ()) -> None:
         super().__init__(why)
-        self.why, self.again = why, again
+        self.why, self.again, self.machines = why, again, tuple(machines)
 
 
 class _Failure(msgspec.Struct):
@@ -160,6 +163,8 @@ class Racks:
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(BMCS_AT_ONCE))
     )
     _turns: Turns = field(default_factory=Turns)
+    _unreached: set[tuple[str, str]] = field(default_factory=set)
+    """(set, machine) of BMCs that did not answer when it was started: nothing of it is on."""
 
     async def build(self, found: RecipeSet, known: KnownLab) -> None:
         """All machines of a set are made, and then started together. Raises `NotMade`."""
@@ -356,10 +361,16 @@ class Racks:
                 installs = bool(run.asked.distro or run.asked.kickstart)
                 machine = known.machines[run.machine]
                 recorded = partial(self.consoles.begin, found, number, known)
-                async with self._turn_of(known, machine), self._calls[known.owner]:
-                    await self.machines.start(
-                        machine, owner=known.owner, installs=installs, while_off=recorded
-                    )
+                try:
+                    async with self._turn_of(known, machine), self._calls[known.owner]:
+                        await self.machines.start(
+                            machine, owner=known.owner, installs=installs, while_off=recorded
+                        )
+                except ProviderError as error:
+                    if isinstance(error, NotReached):
+                        self._unreached.add((found.id, run.machine))
+                    at_fault = (run.machine,)
+                    raise NotMade(str(error), again=Again.LATER, machines=at_fault) from error
             else:
                 why = f"machine {run.machine} is not registered any more"
                 raise NotMade(why, again=Again.LATER)
@@ -385,12 +396,13 @@ class Racks:
         try:
             return await self._stop(found, known)
         finally:
+            self._unreached -= {(found.id, run.machine) for run in found.runs}
             await self.consoles.end(found)
 
     async def _stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
         on: dict[str, str] = {}
         for run in found.runs:
-            if run.machine in known.machines:
+            if run.machine in known.machines and (found.id, run.machine) not in self._unreached:
                 machine = known.machines[run.machine]
                 try:
                     async with self._turn_of(known, machine), self._calls[known.owner]:

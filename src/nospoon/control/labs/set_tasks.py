@@ -49,11 +49,11 @@ class SetTasks:
         self.tasks.start(self._remove(found), name=f"remove {found.id}")
 
     async def _build(self, found: RecipeSet) -> None:
-        cause = None
+        cause, machines = None, tuple[str, ...]()
         try:
             await self.racks.build(found, self.labs.known_of(found))
         except NotMade as error:
-            why, again = error.why or "it failed", error.again
+            why, again, machines = error.why or "it failed", error.again, error.machines
         except Exception as error:  # a set that is neither made nor not would never end
             log.exception("machines of a recipe set are not made", set=found.id)
             why, again = f"internal error: {type(error).__name__}: {error}", Again.LATER
@@ -66,7 +66,11 @@ class SetTasks:
             await self._surely(lambda: self.scheduler.started(found.id, self.clock()))
             return
         said, failed = storable(why), self.scheduler.not_started
-        await self._surely(lambda: failed(found.id, said, self.clock(), again=again, cause=cause))
+        await self._surely(
+            lambda: failed(
+                found.id, said, self.clock(), again=again, cause=cause, machines=machines
+            )
+        )
 
     async def _remove(self, found: RecipeSet) -> None:
         building = self._building.pop(found.id, None)
