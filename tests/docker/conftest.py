@@ -153,6 +153,20 @@ class DockerService:
         process.kill()
         raise AssertionError((self.directory / "log").read_text())
 
+    def stop(self) -> None:
+        """Containers go on where its options say so (`--live-restore`)."""
+        self._process.terminate()
+        self._process.wait(timeout=60)
+
+    def start_again(self) -> None:
+        if self._process.poll() is not None:
+            self._process = self._started()
+
+    def running(self) -> list[str]:
+        listed = [*cli_of(self.socket), "ps", "-q"]
+        done = subprocess.run(listed, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
     def close(self) -> None:
         docker = cli_of(self.socket)
         listed = subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True)

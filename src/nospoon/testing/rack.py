@@ -147,7 +147,8 @@ class Rack:
         until(given)
         return said
 
-    def ipmitool(self, bmc: dict[str, str], *argv: str) -> str:
+    def ipmitool(self, bmc: dict[str, str], *argv: str, status: int = 0) -> str:
+        """What it says; of one that ends with another status than 0, what it says of that."""
         host, port = bmc["ipmi"].rsplit(":", 1)
         host = host.strip("[]")
         secret = self.directory / "secret"
@@ -156,8 +157,8 @@ class Rack:
             ["ipmitool", "-I", "lanplus", "-H", host, "-p", port, "-U", bmc["username"], "-f",
              str(secret), *argv], text=True, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"{argv}: {done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert done.returncode == status, f"{argv}: {done.stdout}\n{done.stderr}"
+        return done.stderr if status else done.stdout
 
     def daemon_pid(self) -> int:
         return int((self.directory / "runtime" / "nospoond.pid").read_text())

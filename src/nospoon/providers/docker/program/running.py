@@ -18,7 +18,7 @@ from typing import TypedDict
 from nospoon.providers.docker.program.engines import INIT, Engine, Limits
 from nospoon.providers.docker.program.processes import began, content, run, write
 from nospoon.providers.docker.program.roots import mount_root, unmount_root
-from nospoon.providers.docker.program.wire import LONGEST, PIECE, EngineError
+from nospoon.providers.docker.program.wire import LONGEST, PIECE, EngineAway, EngineError
 
 REBOOTED = 128 + signal.SIGHUP
 """Status of an init that rebooted: the kernel ends it by SIGHUP (pid_namespaces(7), reboot(2))."""
@@ -28,6 +28,8 @@ RECORD = 2 << 20
 """Bytes of a console's log, as virtlogd's files have; the one before is kept as .1."""
 SETTLES = 15.0
 """Seconds within which what was killed is gone."""
+AWAY = 600.0
+"""Seconds for which an engine may be away that has to say how a container ended."""
 PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before reboots of a guest that ran for less than `RUNS`, one after the other: each costs
 its host half a second of a processor.
@@ -254,7 +256,8 @@ def put_seed(pid: int, seed: Path, program: str) -> None:
 
 def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) -> None:
     """Until it ends by itself. A service of the engine that ends meanwhile takes the console with
-    it; the container goes on, and is asked for again.
+    it; the container goes on, and is asked for again. Whether a guest that ended then has rebooted,
+    the engine says when it is back.
     """
     record, name = Record(Path(given["record"])), given["container"]
     reboots = Reboots(time.monotonic())
@@ -266,7 +269,7 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
             if lives(directory):
                 console = engine.console(name)
                 continue
-            if ended(engine, name) != REBOOTED:
+            if ended_when_back(engine, name) != REBOOTED:
                 break
             time.sleep(reboots.pause(time.monotonic()))
             console = bring_up(engine, directory, given)
@@ -317,6 +320,18 @@ def ended(engine: Engine, name: str) -> int:
             raise EngineError(f"it does not end: the engine says {state['Status']}")
         time.sleep(0.02)
     return -1
+
+
+def ended_when_back(engine: Engine, name: str) -> int:
+    """As `ended`, of an engine that may be away."""
+    until = time.monotonic() + AWAY
+    while True:
+        try:
+            return ended(engine, name)
+        except EngineAway:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
 
 
 class Record:

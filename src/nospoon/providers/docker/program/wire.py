@@ -29,6 +29,10 @@ class EngineError(Exception):
         self.status = status
 
 
+class EngineAway(EngineError):
+    """No engine listens at the socket, or it ended during the call."""
+
+
 def connected(path: str) -> socket.socket:
     """To an engine of root's or of one's own: what another user's says of processes is obeyed here
     with rights that this user has not.
@@ -39,7 +43,7 @@ def connected(path: str) -> socket.socket:
         peer = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
     except OSError as error:
         made.close()
-        raise EngineError(f"no engine answers at {path}: {error.strerror}") from error
+        raise EngineAway(f"no engine answers at {path}: {error.strerror}") from error
     user = PEER.unpack(peer)[1]
     if user not in (0, os.geteuid()):
         made.close()
@@ -72,7 +76,7 @@ class Wire:
                 send(connection, f"{method} {where}", body, stream)
                 status, said = answer(connection)
             except EOFError as error:
-                raise EngineError(
+                raise EngineAway(
                     f"the engine at {self.path} ended before it had answered"
                 ) from error
             except OSError as error:
