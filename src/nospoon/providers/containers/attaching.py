@@ -40,6 +40,8 @@ REC_PRIVATE, DETACH = 0x4000 | 0x40000, 2
 MEMORY, SECONDS = 1 << 30, 600
 BEGUN = ".nospoon-begun"
 """A file of a volume that has not all of its first content yet."""
+CONFINED = Path("/proc/self/attr/apparmor/current")
+"""AppArmor's profile of this process. It is not there where the kernel has no AppArmor."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 MOUNT = """
 for turn in $(seq 100); do
@@ -271,7 +273,21 @@ def attach(pid: int, file: str, place: str) -> None:
         os.close(each)
 
 
+def leave_profile() -> None:
+    """AppArmor's profile of lxc-start, which this inherits, lets its commands mount almost nothing,
+    and lets them leave it (`change_profile -> unconfined` in its abstractions/lxc/start-container).
+    The container is not in it: liblxc gives that its own.
+    """
+    try:
+        profile = CONFINED.read_text()
+    except OSError:  # not there, or not in use
+        return
+    if "lxc-start" in profile:
+        CONFINED.write_text("changeprofile unconfined")
+
+
 def main(pid: str, volumes: str, *_: str) -> None:
+    leave_profile()
     for file, place in json.loads(Path(volumes).read_bytes()):
         try:
             attach(int(pid), file, place)
