@@ -1,5 +1,6 @@
-"""Bare metal, a VM, a container of liblxc and one of Podman in one file, on a managed network and
-on one VLAN: systemd, cloud-init, ssh, who reaches whom, an upgrade, its rollback, and nothing left.
+"""Bare metal, a VM, a container of liblxc and one of Docker Engine in one file, on a managed
+network and on one VLAN: systemd, cloud-init, ssh, who reaches whom, an upgrade, its rollback, and
+nothing left.
 
 The VM runs Debian, which takes minutes where it is emulated: make test-kinds.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.docker.conftest import engine  # noqa: F401  (a fixture)
+from tests.docker.conftest import docker_engine, engine  # noqa: F401  (a fixture)
 from tests.docker.test_machines import asked
 from tests.e2e.test_containers import left, vsctl
 
@@ -244,6 +245,7 @@ def give_address(rack: Rack, name: str) -> None:
         subprocess.run([*attach, "/bin/busybox", "ip", *argv], check=True, timeout=60)
 
 
+@docker_engine
 def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
     rack: Rack,
     switch: str,
