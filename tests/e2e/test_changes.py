@@ -46,7 +46,7 @@ from nospoon.clusterfile.models import (
     NodeGroupSection,
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
-from nospoon.clusterfile.openstack import OpenStackSection
+from nospoon.clusterfile.openstack import OpenStackSection, RelaySection
 from nospoon.clusterfile.services import HealthSection, ServiceSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.testing.ironic import until
@@ -73,6 +73,7 @@ LEFT = (
 ADOPTED = "tests/e2e/test_adopted.py::test_other_adoptions_are_other_nodes"
 CHECKSUM = "tests/e2e/test_downloads.py::test_a_changed_checksum_is_a_changed_image"
 CLOUDS = "tests/e2e/test_cloud_changes.py::test_changes_of_a_cloud_follow_their_rules"
+RELAYS = "tests/e2e/test_cloud_relays.py::test_changes_of_a_relay_follow_their_rules"
 KINDS = "tests/e2e/test_kinds.py::test_changes_of_what_cloud_init_gets_follow_their_rules"
 CONTAINERS = "tests/e2e/test_containers.py::test_changes_of_the_connection_follow_their_rules"
 ENGINE = (
@@ -101,6 +102,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"
     "test_a_tunnel_that_is_gone_is_drift_and_mended_and_down_leaves_none",
     **{(OpenStackSection, name): CLOUDS for name in OpenStackSection.model_fields},
+    **{(RelaySection, name): RELAYS for name in RelaySection.model_fields},
     **{(section, name): LABS for section in OF_LABS for name in section.model_fields},
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,

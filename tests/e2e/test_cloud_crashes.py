@@ -14,18 +14,20 @@ import signal
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
 from uuid import uuid4, uuid5
 
 import pytest
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
 from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.relay import free_place, relay_machines
 
 CLUSTER = """
 cluster: crash
 hosts:
   cloud:
-    openstack: {{cloud: {settings}, flavors: [metal.512], boot_address: 127.0.0.1}}
+    openstack: {{cloud: {settings}, flavors: [metal.512], relay: {relay}}}
     physnets: {{external: external}}
 networks: {{external: {{physnet: external}}, provision: {{nat: true}}}}
 nodes:
@@ -37,9 +39,35 @@ CHANGES = ("POST", "PUT", "DELETE")
 
 @pytest.fixture
 async def cloud() -> AsyncIterator[FakeCloud]:
+    """Its servers with user data run that."""
     async with fake_cloud() as made:
         made.networks["n0"]["project_id"] = "0" * 32  # its own: MACs may be chosen there
-        yield made
+        made.images["stock"] = {"id": "stock", "name": "debian-12", "status": "active"}
+        with relay_machines() as machines:
+            made.boots, made.ends = machines.boot, machines.end
+            yield made
+
+
+@pytest.fixture
+def text(cloud: FakeCloud) -> str:
+    """Of the cluster file, but for its BMCs."""
+    address, port = free_place()
+    made_of = "network: external, image: debian-12, flavor: metal.512"
+    return CLUSTER.format(
+        settings=json.dumps({"name": "mine", **cloud.settings}),
+        relay=f"{{{made_of}, address: {address}, port: {port}}}",
+    )
+
+
+def tunnels(rack: Rack) -> list[str]:
+    """Command lines of ssh that a rack's daemons started and that run."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if line.startswith("ssh ") and str(rack.directory) in line:
+                found.append(line)
+    return found
 
 
 def is_change(call: str) -> bool:
@@ -64,11 +92,10 @@ async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> boo
 
 
 @pytest.mark.timeout(400, func_only=True)
-async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> None:
+async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text: str) -> None:
     before = cloud.everything()
     with private_rack() as rack:
-        settings = json.dumps({"name": "mine", **cloud.settings})
-        file = rack.file(CLUSTER.format(settings=settings) + rack.bmc())
+        file = rack.file(text + rack.bmc())
         killed, number = 0, 1
         while await dying(cloud, rack, number, "up", file, "--yes"):
             number, killed = number + 1, killed + 1
@@ -76,16 +103,18 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             plan = await asyncio.to_thread(rack.run, "plan", file)
             assert "Nothing to do" in plan.stdout
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
-                "servers": 1, "networks": 2, "subnets": 1, "ports": 3, "floatingips": 1,
+                "servers": 2, "networks": 2, "subnets": 1, "ports": 4, "floatingips": 1,
                 "volumes": 0,
-                "routers": 1, "images": 1,
+                "routers": 1, "images": 2,
             }  # fmt: skip
-            assert [each["status"] for each in cloud.servers.values()] == ["SHUTOFF"]
+            states = {each["name"]: each["status"] for each in cloud.servers.values()}
+            assert states == {"crash-n": "SHUTOFF", "crash-relay": "ACTIVE"}
+            assert len(tunnels(rack)) == 1, "that of a daemon that died ended"
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
-        assert killed >= 9, (
-            "an image and its data, a network, a subnet, a router and its way, two ports, an IP, "
-            "a server"
+        assert killed >= 11, (
+            "an image and its data, a network, a subnet, a router and its way, three ports, an IP, "
+            "two servers"
         )
         number = 1
         await asyncio.to_thread(rack.run, "up", file, "--yes")
@@ -96,22 +125,22 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud) -> No
             await asyncio.to_thread(rack.run, "up", file, "--yes")
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
-        assert killed >= 14
+        assert killed >= 17
 
 
 @pytest.mark.timeout(200, func_only=True)
-async def test_a_lost_store_is_recovered_from_the_cloud(cloud: FakeCloud) -> None:
+async def test_a_lost_store_is_recovered_from_the_cloud(cloud: FakeCloud, text: str) -> None:
     """And who has other things there, as their tags say, is believed of none of them."""
     with private_rack() as rack:
-        settings = json.dumps({"name": "mine", **cloud.settings})
-        file = rack.file(CLUSTER.format(settings=settings) + rack.bmc())
+        file = rack.file(text + rack.bmc())
 
         async def run(*command: str) -> str:
             done = await asyncio.to_thread(rack.run, *command)
             return done.stdout + done.stderr
 
         await run("up", file, "--yes")
-        (server,) = cloud.servers
+        server = next(id_ for id_, each in cloud.servers.items() if each["name"] == "crash-n")
+        both = set(cloud.servers)
         await run("daemon", "stop")
         for path in (rack.directory / "state").glob("nospoon.db*"):
             path.unlink()
@@ -124,7 +153,7 @@ async def test_a_lost_store_is_recovered_from_the_cloud(cloud: FakeCloud) -> Non
         plan = await asyncio.to_thread(rack.json, "plan", file)
         assert {each["kind"] for each in plan["steps"]} == {"bmc"}
         await run("up", file, "--yes")
-        assert list(cloud.servers) == [server]
+        assert set(cloud.servers) == both
         forged = {**cloud.servers[server], "id": str(uuid4())}
         cluster = uuid4()
         machine = uuid5(cluster, "n")

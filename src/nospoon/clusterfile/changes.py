@@ -45,7 +45,7 @@ from nospoon.clusterfile.models import (
     PlacementSection,
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection
-from nospoon.clusterfile.openstack import OpenStackSection
+from nospoon.clusterfile.openstack import OpenStackSection, RelaySection
 from nospoon.clusterfile.services import HealthSection, ServiceSection
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 
@@ -119,6 +119,11 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
         "availability_zone": Rule.REPLACE,
         **_all(Rule.LIVE, "external_network", "off"),
+        "relay": Rule.PARTS,
+    },
+    RelaySection: {
+        **_all(Rule.REPLACE, "network", "image", "flavor", "address", "port"),
+        **_all(Rule.LIVE, "floating_ip", "floating_address"),
     },
     LxcSection: {"idmap": Rule.NEW_NODES},
     DockerSection: {"socket": Rule.REFUSED},

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
-from nospoon.clusterfile.section import Flag, Section, Text
+from nospoon.clusterfile.section import Flag, Section, Text, Whole
 from nospoon.errors import UsageError
 from nospoon.model.cloud import URLS
-from nospoon.model.connections import OpenStack, WhenOff
+from nospoon.model.connections import OpenStack, RelaySpec, WhenOff
 
 WHO = (
     "user_id", "username", "user_domain_id", "user_domain_name", "project_id", "project_name",
@@ -21,6 +21,57 @@ WHO = (
     "application_credential_name", "system_scope", "trust_id",
 )  # fmt: skip
 """Who logs in, and where to: what is no secret of `auth`."""
+
+
+class RelaySection(Section):
+    """A small server on a network of the file, by which nodes there reach this daemon. nospoon
+    makes it, and reaches it by ssh.
+    """
+
+    network: Text = Field(
+        description="Network of the file on which it is: with `nat`, or one of the cloud's with "
+        "DHCP. Each node has a NIC there, best the first."
+    )
+    image: Annotated[Text, Field(max_length=255)] = Field(
+        description="Image of the cloud, by name or id: one of a distribution, with cloud-init and "
+        "OpenSSH's server."
+    )
+    flavor: Annotated[Text, Field(max_length=255)] = Field(
+        description="Flavor of the cloud, by name or id; of all that the project sees."
+    )
+    floating_ip: Annotated[Text, Field(max_length=255)] = Field(
+        "",
+        description="External network of the cloud, by name or id, of which it gets an address "
+        "by which the daemon reaches it. Default: by the one on its network.",
+    )
+    floating_address: Address | None = Field(
+        None, description="Which address of `floating_ip`, as of a NIC; default: a new one."
+    )
+    address: Address | None = Field(
+        None,
+        description="Its address on its network. Default: the last one that is free there; needed "
+        "on networks that exist.",
+    )
+    port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
+        22, description="TCP port of its ssh server."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.floating_address is not None and not self.floating_ip:
+            raise ValueError("`floating_address` is of a network: name it as `floating_ip`")
+        return self
+
+    def spec(self) -> RelaySpec:
+        return RelaySpec(
+            network=self.network,
+            image=self.image,
+            flavor=self.flavor,
+            floating_ip=self.floating_ip,
+            floating_address=str(self.floating_address or ""),
+            address=str(self.address or ""),
+            port=self.port,
+        )
 
 
 class OpenStackSection(Section):
@@ -42,8 +93,11 @@ class OpenStackSection(Section):
     boot_address: Address | None = Field(
         None,
         description="Address of the daemon's machine as guests reach it: they ask there at each "
-        "power-on what to boot. Needed for nodes that are made there; without it adopted servers "
-        "boot their disks alone.",
+        "power-on what to boot. It or a `relay` is needed for nodes that are made there; without "
+        "either, adopted servers boot their disks alone.",
+    )
+    relay: RelaySection | None = Field(
+        None, description="What nodes ask that reach no address of the daemon's machine."
     )
     external_network: Annotated[Text, Field(max_length=255)] = Field(
         "",
@@ -61,6 +115,12 @@ class OpenStackSection(Section):
         "host, which most clouds bill. `shelve`: its root is an image meanwhile, and a power-on "
         "takes longer. Bare metal, and VMs with ephemeral disks, are stopped.",
     )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.boot_address is not None and self.relay is not None:
+            raise ValueError("expected one of boot_address and relay, got both")
+        return self
 
 
 MOST_SETTINGS = 16 << 10
@@ -83,6 +143,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         external=section.external_network,
         has_volumes=bool(section.volumes),
         off=section.off,
+        relay=section.relay.spec() if section.relay is not None else None,
         volume_type=section.volumes if isinstance(section.volumes, str) else "",
     )
     return made, text

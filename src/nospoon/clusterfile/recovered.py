@@ -7,6 +7,7 @@ credentials cannot. It stands in until the next `up` brings the real file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from ipaddress import ip_interface
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,9 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated, WhenOff
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, RelaySpec, Simulated, WhenOff
 from nospoon.model.resources import (
+    RELAY,
     FloatingIp,
     Link,
     Machine,
@@ -64,7 +66,7 @@ def cluster_file(
     sections: dict[str, object] = {
         "cluster": name,
         "id": str(id_),
-        "hosts": _hosts(hosts, settings),
+        "hosts": _hosts(hosts, settings, _relayed(found, by_bridge)),
         "networks": networks,
         "nodes": [
             {
@@ -137,23 +139,38 @@ def _virtual_ips(found: Sequence[Observed]) -> dict[str, set[str]]:
     return by_bridge
 
 
+def _relayed(found: Sequence[Observed], by_bridge: Mapping[str, str]) -> dict[str, str]:
+    """The networks on which relays are, by their hosts, as this file calls them."""
+    return {
+        each.key.host: by_bridge[each.shape.network]
+        for each in found
+        if isinstance(each.shape, Port) and each.key.name == RELAY
+        if each.shape.network in by_bridge
+    }
+
+
 def _hosts(
-    hosts: Sequence[Host], settings: Callable[[str], Mapping[str, object]]
+    hosts: Sequence[Host],
+    settings: Callable[[str], Mapping[str, object]],
+    relayed: Mapping[str, str],
 ) -> dict[str, dict[str, object]]:
     """By what the file calls them: places of one host are together."""
     found: dict[str, dict[str, object]] = {}
     for host in hosts:
-        found.setdefault(host.section, {}).update(_host(host, settings))
+        said = _host(host, settings, relayed.get(host.name, ""))
+        found.setdefault(host.section, {}).update(said)
     return found
 
 
-def _host(host: Host, settings: Callable[[str], Mapping[str, object]]) -> dict[str, object]:
+def _host(
+    host: Host, settings: Callable[[str], Mapping[str, object]], relayed: str
+) -> dict[str, object]:
     match host.connection:
         case Simulated(simulation):
             machines = list(simulation.machines)
             return {"simulated": {"machines": machines} if machines else True}
         case OpenStack() as cloud:
-            return {"openstack": _openstack(cloud, settings(cloud.login))}
+            return {"openstack": _openstack(cloud, settings(cloud.login), relayed)}
         case Lxc((first, count)):
             return {"lxc": {"idmap": f"{first}:{count}"} if count else True}
         case Docker(socket):
@@ -162,12 +179,16 @@ def _host(host: Host, settings: Callable[[str], Mapping[str, object]]) -> dict[s
             return {"libvirt": uri, **({"ssh": host.ssh} if host.ssh else {})}
 
 
-def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, object]:
-    """With its login, as the nospoon command writes it out of clouds.yaml."""
+def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -> dict[str, object]:
+    """With its login, as the nospoon command writes it out of clouds.yaml. `relayed`: the network
+    of its relay, "" for none that was found.
+    """
     login = {"name": cloud.cloud, **settings}
     said: dict[str, object] = {"cloud": login}
     if cloud.boot_address:
         said["boot_address"] = cloud.boot_address
+    if cloud.relay is not None and relayed:
+        said["relay"] = {**_relay(cloud.relay), "network": relayed}
     if cloud.external:
         said["external_network"] = cloud.external
     if cloud.has_volumes:
@@ -177,6 +198,11 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object]) -> dict[str, ob
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
+
+
+def _relay(spec: RelaySpec) -> dict[str, object]:
+    said = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    return {name: value for name, value in said.items() if value}
 
 
 def _network(link: Link, *, routed: bool) -> dict[str, object]:

@@ -47,6 +47,11 @@ def references(sections: Sections) -> Iterator[Complaint]:
         host = layer.get("host")
         if not isinstance(host, str) or place_named(host, sections.hosts) not in hosts:
             yield from hints.refers((*path, "host"), host, hosts, "host")
+    for name, section in sections.hosts.items():
+        if section.openstack is not None and section.openstack.relay is not None:
+            path = ("hosts", name, "openstack", "relay", "network")
+            used = section.openstack.relay.network
+            yield from hints.refers(path, used, networks, "network")
     for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
         if isinstance(group, dict):
             yield from _flavor(index, group.get("flavor"), names["flavors"], hints)

@@ -24,6 +24,7 @@ from nospoon.providers.lxc import LxcConnection
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.recorder import RecordSpace
+from nospoon.providers.tunnels import Tunnels
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.runner import Runner, runner_for
 from nospoon.runtime.turns import Turns
@@ -36,7 +37,8 @@ class Connections:
     a login at a cloud stands for; `reach`: where clouds may be; `serve`: begins to answer boot
     images at an address of this machine; `media`: what is in CD drives of servers; `is_at`: whether
     a machine is on a host; `record_space`: what writers of consoles here share; `pools`: directory
-    on a host in which pools are made.
+    on a host in which pools are made. `tunnels`: to relays of clouds; `has_nodes`: whether a
+    cluster has some on a host.
     """
 
     deployment: str
@@ -56,6 +58,8 @@ class Connections:
     is_at: Callable[[Host, UUID], bool]
     record_space: RecordSpace
     pools: Callable[[Host], str]
+    tunnels: Tunnels
+    has_nodes: Callable[[Host, UUID], bool]
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -112,6 +116,8 @@ class Connections:
             at_home=partial(self.is_at, host),
             record_space=self.record_space,
             serve=partial(self.serve, cloud.boot_address) if cloud.boot_address else lambda: None,
+            tunnels=self.tunnels,
+            is_home=partial(self.has_nodes, host),
         )
 
     def _libvirt(self, host: Host) -> Connection:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import sqlalchemy
 import structlog
+from starlette.types import Receive, Scope, Send
 
 from nospoon.api.app import create_app
 from nospoon.api.peer import Members, PeerHttp, PeerWebSocket
@@ -106,6 +107,7 @@ from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
+from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
@@ -199,6 +201,9 @@ class Daemon:
             tasks=self._tasks,
         )
         self.seeds = Seeds()
+        self.tunnels = RelayTunnels(
+            self._answer_relays, settings.runtime / "relays", self.cipher.derived("relays")
+        )
         self.connections = Connections(
             deployment=database.deployment,
             sockets=sockets,
@@ -217,6 +222,8 @@ class Daemon:
             is_at=lambda host, machine: self.hosts.is_at(host, machine),  # noqa: PLW0108  (made later)
             record_space=self.record_space,
             pools=lambda host: pool_root(host, str(settings.pools)),
+            tunnels=self.tunnels,
+            has_nodes=lambda host, cluster: self.fleet.has_nodes(host, cluster),  # noqa: PLW0108  (made later)
         )
         self.hosts = Hosts(self._connect, self._tasks, self._machine_event, sockets=sockets)
 
@@ -285,6 +292,7 @@ class Daemon:
             lab=callbacks,
             inventories=callbacks,
         )
+        self.relay_app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=boot_port(settings))
         self.netboot = NetbootDriver(
             state=settings.state / "netboot",
@@ -577,6 +585,7 @@ class Daemon:
         self._end.callback(self.people.close)
         self._end.callback(self.clouds.close)  # after the tasks that call them
         self._end.push_async_callback(self._tasks.close)
+        self._end.push_async_callback(self.tunnels.close)
         self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)
         self._tasks.start(self.lease.keep(), name="keep the lease")
@@ -655,6 +664,10 @@ class Daemon:
     def _serve_boot_scripts(self, address: str) -> None:
         """Guests of a cloud ask at this address."""
         self._tasks.start(self._serving_at(address), name=f"serve boot scripts at {address}")
+
+    async def _answer_relays(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What comes through relays: boot scripts and files of machines that know their secret."""
+        await self.relay_app(scope, receive, send)
 
     async def _serving_at(self, address: str) -> None:
         try:

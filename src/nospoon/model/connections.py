@@ -143,6 +143,16 @@ class _Usual:
         return ""
 
     @property
+    def relay(self) -> RelaySpec | None:
+        """By what its boot images reach this daemon, in the place of a `boot_address`."""
+        return None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether its boot images know where to ask what to boot."""
+        return bool(self.boot_address) or self.relay is not None
+
+    @property
     def zone(self) -> str:
         """Availability zone of its machines, "" for the usual one, and where there are none."""
         return ""
@@ -323,6 +333,27 @@ class Docker(_Usual):
         return ConnectionKind.DOCKER
 
 
+RELAY_PORT = 8069
+"""Where a relay answers boot images, TCP."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySpec:
+    """What the file says of the machine by which guests of a cloud reach this daemon. `network`: of
+    the file, on which it is. `image`, `flavor`: of the cloud, by name or id. `floating_ip`: the
+    external network of an address by which the daemon reaches it, and `floating_address` which one;
+    "" for the one on `network`. `address`: there, "" for nospoon's choice. `port`: of its sshd.
+    """
+
+    network: str
+    image: str
+    flavor: str
+    floating_ip: str = ""
+    floating_address: str = ""
+    address: str = ""
+    port: int = 22
+
+
 @dataclass(frozen=True, slots=True)
 class OpenStack(_Usual):
     """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
@@ -334,7 +365,7 @@ class OpenStack(_Usual):
     guests there reach it. `external`: the external network to which networks with NAT lead, by name
     or id; "" for the only one. `has_volumes`: disks of servers are volumes of Cinder, of
     `volume_type`, "" for the usual one; else they are parts of their flavor. `off`: of servers that
-    are powered off.
+    are powered off. `relay`: by which guests reach this daemon where they reach no `boot_address`.
     """
 
     cloud: str
@@ -347,6 +378,7 @@ class OpenStack(_Usual):
     has_volumes: bool = False
     volume_type: str = ""
     off: WhenOff = WhenOff.STOP
+    relay: RelaySpec | None = None
     kind: ClassVar = ConnectionKind.OPENSTACK
 
     def shelves(self, disks: int) -> bool:

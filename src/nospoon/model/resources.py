@@ -39,6 +39,7 @@ class Kind(StrEnum):
     PORT = "port"
     FLOATING_IP = "floating-ip"
     ROUTER = "router"
+    RELAY = "relay"
     NETBOOT = "netboot"
     MACHINE = "machine"
     SNAPSHOT = "snapshot"
@@ -178,7 +179,7 @@ class Port:
     received there (Neutron's port security), and gives the NIC an address. `virtual_ips`: addresses
     that it lets through besides (Neutron's allowed address pairs), of a guarded port alone.
     `range`: of a network that we made and that has a router, where the cloud chooses its address;
-    "" for none there.
+    "" for none there. `address`: which one it is, "" for the cloud's choice.
     """
 
     network: str
@@ -186,6 +187,7 @@ class Port:
     guarded: bool = False
     virtual_ips: tuple[str, ...] = ()
     range: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,33 @@ class Router:
 
     network: str
     external: str
+
+
+RELAY = "relay"
+"""Name of a relay, its port and its floating IP on their host. Those of nodes end in a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A machine of a cloud by which guests reach this daemon's boot server. `image`, `flavor`: by
+    name or id. `mac`: of its port; `address`: of that; `listens`: the TCP port there that leads to
+    the boot server. `ssh`: the port of its sshd. `key`: changes with the keys by which it and the
+    daemon know each other.
+    """
+
+    image: str
+    flavor: str
+    mac: str
+    address: str
+    listens: int
+    ssh: int = 22
+    key: str = field(default="", repr=False)
+    zone: str = ""
+
+
+def relay_of(host: str) -> Key:
+    """Names the relay of a host."""
+    return Key(Kind.RELAY, host, RELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +523,7 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-InCloud = BootImage | Port | FloatingIp | Router | KeptRoot
+InCloud = BootImage | Port | FloatingIp | Router | Relay | KeptRoot
 OnHost = Pool | Image | Volume | Link | InCloud | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 

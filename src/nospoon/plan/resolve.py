@@ -20,11 +20,12 @@ from nospoon.model.cluster import (
     Nic,
     Node,
 )
-from nospoon.model.connections import BootMethod
+from nospoon.model.connections import RELAY_PORT, BootMethod, RelaySpec
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.images import HypervisorType, KeptIn, kept_in
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
+    RELAY,
     Bmc,
     BootImage,
     FloatingIp,
@@ -40,14 +41,16 @@ from nospoon.model.resources import (
     Outlet,
     Pool,
     Port,
+    Relay,
     Reservation,
     Resource,
     Router,
     Tunnel,
     Volume,
     boot_image,
+    relay_of,
 )
-from nospoon.plan import identity
+from nospoon.plan import identity, relays
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.addresses import reserved
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
@@ -90,7 +93,7 @@ class Surroundings:
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
     where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
     `made`: the machines that nodes have, by node. `seeds`: digests of what cloud-init gets, by
-    node.
+    node. `relay_keys`: of the keys of relays, by host.
     """
 
     pool_roots: Mapping[str, str]
@@ -102,6 +105,7 @@ class Surroundings:
     adopted: Mapping[UUID, Adoptable] = field(default_factory=dict)
     made: Mapping[str, Machine] = field(default_factory=dict)
     seeds: Mapping[str, str] = field(default_factory=dict)
+    relay_keys: Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -149,12 +153,49 @@ class _Resolver:
         elif host.declares.has_boot_image:
             yield from self._roots(host)
         if host.declares.has_boot_image:
-            asking = (node for node in self._nodes_on(host.name) if _has_image(node, host))
+            asking = [node for node in self._nodes_on(host.name) if _has_image(node, host)]
+            relay = host.connection.relay
+            needs = (relay_of(host.name),) if relay is not None else ()
+            if relay is not None and asking:
+                yield from self._relay(host, relay)
             for firmware in sorted({node.firmware for node in asking}):
                 image = BootImage(firmware, self._boot_url(host))
-                yield Resource(boot_image(host.name, firmware), image)
+                yield Resource(boot_image(host.name, firmware), image, needs)
+
+    def _relay(self, host: Host, spec: RelaySpec) -> Iterator[Resource]:
+        """It, its port, and its floating IP."""
+        network, mac = self.networks[spec.network], relays.mac_of(self.id, host.name)
+        made = () if network.existing else (Key(Kind.NETWORK, host.name, network.name),)
+        port, floating = (Key(each, host.name, RELAY) for each in (Kind.PORT, Kind.FLOATING_IP))
+        address = self._relay_address(spec)
+        plug = replace(self._port(host, network, mac), address=address)
+        yield Resource(port, plug, made)
+        needs = [port]
+        if spec.floating_ip:
+            router = [Key(Kind.ROUTER, host.name, network.name)] if network.nat else []
+            leads = FloatingIp(spec.floating_ip, mac, chosen=spec.floating_address)
+            yield Resource(floating, leads, (port, *router))
+            needs.append(floating)
+        relay = Relay(
+            image=spec.image,
+            flavor=spec.flavor,
+            mac=mac,
+            address=address,
+            listens=RELAY_PORT,
+            ssh=spec.port,
+            key=self.around.relay_keys.get(host.name, ""),
+            zone=host.connection.zone,
+        )
+        yield Resource(relay_of(host.name), relay, tuple(needs))
+
+    def _relay_address(self, spec: RelaySpec) -> str:
+        cidr = self.allocations.cidrs.get(spec.network, "")
+        return relays.address_of(spec, self.cluster, cidr)
 
     def _boot_url(self, host: Host) -> str:
+        relay = host.connection.relay
+        if relay is not None:
+            return relays.url_of(self._relay_address(relay))
         address = host.connection.boot_address
         shown = f"[{address}]" if ":" in address else address
         return f"http://{shown}:{self.around.boot_port}"
@@ -371,18 +412,24 @@ class _Resolver:
         """One for each NIC. The cloud filters what is on networks of others, where it gives
         addresses; the others are like a wire.
         """
+        relay = host.connection.relay
+        for index, (mac, name) in enumerate(self._nics(node)):
+            network = self.networks[name]
+            needs = [] if network.existing else [Key(Kind.NETWORK, host.name, name)]
+            if relay is not None and relay.network == name and _has_image(node, host):
+                needs.append(Key(Kind.PORT, host.name, RELAY))  # whose address is to be free
+            key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
+            port = self._port(host, network, mac)
+            port = replace(port, virtual_ips=network.virtual_ips if port.guarded else ())
+            yield Resource(key, port, tuple(needs), node.name)
+
+    def _port(self, host: Host, network: Network, mac: str) -> Port:
         facts = self.around.facts.get(host.name)
         own = facts.own_networks if facts is not None else frozenset()
-        for index, ((mac, name), nic) in enumerate(zip(self._nics(node), node.nics, strict=True)):
-            network = self.networks[nic.network]
-            where = self._bridge(host, name)
-            guarded = network.anti_spoofing or (network.existing and where not in own)
-            needs = () if network.existing else (Key(Kind.NETWORK, host.name, name),)
-            key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
-            virtual_ips = network.virtual_ips if guarded else ()
-            given = str(self._cidr(network) or "") if network.nat else ""
-            port = Port(where, mac, guarded, virtual_ips, given)
-            yield Resource(key, port, needs, node.name)
+        where = self._bridge(host, network.name)
+        guarded = network.anti_spoofing or (network.existing and where not in own)
+        given = str(self._cidr(network) or "") if network.nat else ""
+        return Port(where, mac, guarded, range=given)
 
     def _floating_ips(self, node: Node, host: Host) -> Iterator[Resource]:
         """Of NICs that have one, beside their ports."""
@@ -587,7 +634,7 @@ def _has_image(node: Node, host: Host) -> bool:
     """Whether it boots a boot image of its host; a machine of others, where it can ask for it."""
     if not host.declares.has_boot_image or node.kind is not NodeKind.BAREMETAL:
         return False
-    return node.adopted is None or bool(host.connection.boot_address)
+    return node.adopted is None or host.connection.is_asked
 
 
 def _disk(disk: Disk, volume: str, serial: str) -> MachineDisk:

@@ -34,6 +34,7 @@ from nospoon.model.resources import (
     NetbootService,
     Pool,
     Port,
+    Relay,
     Reservation,
     Router,
     Shape,
@@ -172,6 +173,9 @@ def _in_cloud(shape: InCloud | Enrolled) -> str:
     match shape:
         case Router():
             return f"from {shape.network} to {shape.external}"
+        case Relay():
+            answers = f"answers at {shape.address}, TCP port {shape.listens}"
+            return f"flavor {shape.flavor} from {shape.image}, {answers}"
         case FloatingIp():
             return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
         case KeptRoot():

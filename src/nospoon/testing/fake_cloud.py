@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from uuid import uuid4
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from nospoon.model.cluster import Host
@@ -28,8 +29,10 @@ from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.openstack.around import AtHome, everywhere
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.drives import KeptMedia
+from nospoon.providers.openstack.relays import IsHome
 from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.relays import RelayTunnels
 
 Json = dict[str, Any]
 PROJECT = "0" * 32
@@ -64,6 +67,8 @@ class FakeCloud:
     `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
     carried out and is not answered yet.
     `serial_url`: where its serial consoles are, "" where it has none.
+    `boots`: is called with the id and user data of servers that are made with some; `ends`: with
+    the ids of servers that go.
     `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
     `volume_types` names some.
     """
@@ -93,6 +98,8 @@ class FakeCloud:
     tokens: int = 0
     serial_url: str = ""
     failing_starts: int = 0
+    boots: Callable[[str, str], None] | None = None
+    ends: Callable[[str], None] | None = None
     ticks: int = 0
 
     def __post_init__(self) -> None:
@@ -239,7 +246,8 @@ class FakeCloud:
         if 0 <= most <= used:
             words = f"Quota exceeded for instances: Requested 1, but already used {used} of {most}"
             return JSONResponse({"forbidden": {"code": 403, "message": words}}, 403)
-        disks = body["block_device_mapping_v2"]
+        usual = {"boot_index": 0, "destination_type": "local", "uuid": body["imageRef"]}
+        disks = body.get("block_device_mapping_v2", [usual])
         root = next(each for each in disks if each["boot_index"] == 0)
         # one whose root disk is a volume has no image of its own
         image = "" if root["destination_type"] == "volume" else root["uuid"]
@@ -268,6 +276,8 @@ class FakeCloud:
                 "original_name": flavor["name"], "vcpus": flavor["vcpus"], "ram": flavor["ram"],
             },
         }  # fmt: skip
+        if self.boots is not None and "user_data" in body:
+            self.boots(id_, b64decode(body["user_data"]).decode())
         return JSONResponse({"server": {"id": id_}}, 202)
 
     def _shown(self, server: Json) -> Json:
@@ -375,6 +385,8 @@ class FakeCloud:
     def remove(self, id_: str) -> None:
         """A server goes; ports that were there before it stay."""
         gone = self.servers.pop(id_)
+        if self.ends is not None:
+            self.ends(id_)
         for volume in [each for each in self.volumes.values() if each["server"] == id_]:
             if volume["goes"]:
                 del self.volumes[volume["id"]]
@@ -470,6 +482,8 @@ class FakeCloud:
                 return JSONResponse(
                     {"versions": [{"id": "v2.9", "status": "CURRENT", "links": links}]}
                 )
+            case "GET", ["images", id_] if id_ in self.images:
+                return JSONResponse(self.images[id_])
             case "GET", ["images"]:
                 asked = {
                     k: v for k, v in request.query_params.items() if k not in {"limit", "marker"}
@@ -541,10 +555,13 @@ async def connected(
     at_home: AtHome = everywhere,
     pause: float = 0.01,
     open_seed: OpenSeed = no_seeds,
+    is_home: IsHome = everywhere,
 ) -> AsyncIterator[OpenStackConnection]:
     """A connection to it under the host name `cloud`; what it keeps is in `directory`. `pause`: as
-    the connection's.
+    the connection's. Through relays, everything is "answered".
     """
+    answer = PlainTextResponse("answered")
+    tunnels = RelayTunnels(answer, directory / "relays", b"secret", shortest=0.1)
     (directory / "image.iso").write_bytes(b"an image".ljust(4096))
 
     async def build(url: str) -> Path:
@@ -568,8 +585,11 @@ async def connected(
         media=KeptMedia(directory / "media"),
         pause=pause,
         at_home=at_home,
+        tunnels=tunnels,
+        is_home=is_home,
     )
     try:
         yield made
     finally:
         await made.close()
+        await tunnels.close()

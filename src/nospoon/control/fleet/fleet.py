@@ -139,6 +139,14 @@ class Fleet:
     def get(self, uuid: UUID) -> Member | None:
         return self._members.get(uuid)
 
+    def has_nodes(self, host: Host, cluster: UUID) -> bool:
+        """Whether a cluster has nodes on a host, with this login at it."""
+        return any(
+            each.cluster_id == cluster
+            and (each.host.name, each.host.place) == (host.name, host.place)
+            for each in self._members.values()
+        )
+
     def owner_of(self, uuid: UUID) -> int:
         """Whose node a machine is; root's where it is none's any more."""
         found = self._members.get(uuid)

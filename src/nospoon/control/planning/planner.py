@@ -321,7 +321,13 @@ class Planner:
             seen.owner, accounts_for, cluster, seen.id, seen.rows, self._cipher
         )
         around = await self.workers.run(
-            seen.owner, _surroundings, seen, accounts, self.pool_root_of, self._boot_port()
+            seen.owner,
+            _surroundings,
+            seen,
+            accounts,
+            self.pool_root_of,
+            self._cipher,
+            self._boot_port(),
         )
         seeds = await self.workers.run(
             seen.owner,
@@ -605,6 +611,7 @@ def _surroundings(
     seen: Seen,
     accounts: Mapping[str, Account],
     pool_root_of: Callable[[Host], str],
+    cipher: Cipher,
     boot_port: int,
 ) -> Surroundings:
     """But for the seeds, which are made of the rest."""
@@ -619,6 +626,11 @@ def _surroundings(
         adopted=seen.adopted,
         boot_port=boot_port,
         certificate=certificate_digest(seen.cluster, seen.uploads),
+        relay_keys={
+            host.name: cipher.digest(f"relay {seen.id} {host.name}")
+            for host in seen.cluster.hosts
+            if host.connection.relay is not None
+        },
         made=machines,
     )
 

@@ -29,6 +29,7 @@ from nospoon.model.resources import (
     NetbootService,
     Pool,
     Port,
+    Relay,
     Router,
     Shape,
     Volume,
@@ -91,6 +92,7 @@ KINDS: Mapping[Kind, Row] = {
     Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
     Kind.FLOATING_IP: Row(shape=FloatingIp, named=Named.NUMBERED, moves=True),
     Kind.ROUTER: Row(shape=Router, repaired=True),
+    Kind.RELAY: Row(shape=Relay, repaired=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(
         shape=Machine,

@@ -35,8 +35,10 @@ from nospoon.model.ironic import (
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     Bmc,
+    BootImage,
     FloatingIp,
     Image,
+    InCloud,
     KeptRoot,
     Key,
     Kind,
@@ -46,10 +48,12 @@ from nospoon.model.resources import (
     NetbootService,
     Observed,
     Port,
+    Relay,
     Router,
     Shape,
     Volume,
     boot_image,
+    relay_of,
 )
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS, whose
@@ -277,6 +281,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for each in observed
         if isinstance(each.shape, Router)
     }
+    clouds = _Clouds(links, ports, on, routers)
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
@@ -294,13 +299,10 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 needs += [Key(Kind.IMAGE, host, image)] if image else []
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
-            case NetbootService(bridge=bridge) | Port(network=bridge) | Router(network=bridge):
+            case NetbootService(bridge=bridge):
                 needs = _there(links, (host, bridge))
-            case FloatingIp(mac=mac):
-                network = on.get((host, mac), "")
-                needs = [*_there(ports, (host, mac)), *_there(routers, (host, network))]
-            case KeptRoot(node=node):
-                needs = [Key(Kind.MACHINE, host, node)]
+            case BootImage() | Port() | FloatingIp() | Router() | Relay() | KeptRoot():
+                needs = clouds.needs(host, each.shape)
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
             case IronicNode(uuid=uuid):
@@ -312,6 +314,33 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Clouds:
+    """What was found in clouds, by host: networks by name, ports by MAC and the networks that they
+    are on, and routers by their networks.
+    """
+
+    links: Mapping[tuple[str, str], Key]
+    ports: Mapping[tuple[str, str], Key]
+    on: Mapping[tuple[str, str], str]
+    routers: Mapping[tuple[str, str], Key]
+
+    def needs(self, host: str, shape: InCloud) -> list[Key]:
+        match shape:
+            case Port(network=network) | Router(network=network):
+                return _there(self.links, (host, network))
+            case FloatingIp(mac=mac):
+                network = self.on.get((host, mac), "")
+                routers = _there(self.routers, (host, network))
+                return [*_there(self.ports, (host, mac)), *routers]
+            case Relay(mac=mac):
+                return _there(self.ports, (host, mac))
+            case BootImage():
+                return [relay_of(host)]
+            case KeptRoot(node=node):
+                return [Key(Kind.MACHINE, host, node)]
 
 
 def _of_ironic(shape: Shape, enrolled: Mapping[UUID | None, Key]) -> list[Key]:

@@ -22,6 +22,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import ExistingVolume
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.placement.flavors import lacking
+from nospoon.plan.relays import against_relay
 from nospoon.plan.words import listed, size
 
 MAKERS = {
@@ -36,6 +37,11 @@ LEADS_NOWHERE = (
     "`boot_address`."
 )
 
+NO_RELAY = (
+    "the boot image asks the relay of the host, which is on network {0}. Plug one NIC, best the "
+    "first, into network {0}."
+)
+
 
 def against_host(node: Node, host: Host) -> Iterator[str]:
     """Why a host makes no such nodes, whatever is there."""
@@ -43,10 +49,10 @@ def against_host(node: Node, host: Host) -> Iterator[str]:
     if node.adopted is not None:
         return
     asks = host.declares.has_boot_image and node.kind is NodeKind.BAREMETAL
-    if asks and not host.connection.boot_address:
+    if asks and not host.connection.is_asked:
         yield (
             f"{host.where} has no `boot_address`, where nodes ask what to boot. Give it the "
-            "address of this machine as guests there reach it."
+            "address of this machine as guests there reach it, or a `relay` if they reach none."
         )
     if node.kind not in made:
         yield (
@@ -132,7 +138,10 @@ def against_networks(
     wanted = {nic.network for nic in node.nics}
     if host.declares.has_boot_image and wanted and node.kind is NodeKind.BAREMETAL:
         made = {each.name for each in cluster.networks if not each.existing and not each.nat}
-        if wanted <= made:
+        relay = host.connection.relay
+        if relay is not None and relay.network not in wanted:
+            yield min(wanted), NO_RELAY.format(relay.network)
+        elif wanted <= made and relay is None:
             yield min(wanted), LEADS_NOWHERE
     for network in cluster.networks:
         if network.name in wanted:
@@ -224,6 +233,7 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
     """Why a cloud cannot have a network, or plug into an existing one."""
     if network.netboot is Netboot.BUILTIN:
         yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
+    yield from against_relay(network, host, facts)
     if network.nat:
         yield from _against_router(network, host, facts)
     if network.vlan is not None and not network.provider:

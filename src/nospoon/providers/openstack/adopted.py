@@ -20,6 +20,7 @@ from nospoon.providers.openstack.images import FIRMWARES
 from nospoon.providers.openstack.roster import (
     CLAIM,
     GONE,
+    RELAYS,
     Server,
     claim_of,
     owners_machine,
@@ -74,7 +75,7 @@ class OwnersServers:
 
     def _listed(self, record: ServerShown) -> _Listed | None:
         status = str(record["status"])
-        if status in GONE:
+        if status in GONE or RELAYS in record.get("metadata", {}):
             return None
         image = record.get("image")
         return _Listed(

@@ -56,7 +56,7 @@ class NeutronNetwork:
 
 @dataclass(frozen=True, slots=True)
 class NeutronPort:
-    """What is kept of a port. `network`, `device`, `subnet` (of its first address): ids, "" for
+    """What is kept of a port. `network`, `device`, `subnet` (of its first `address`): ids, "" for
     none. `guarded`: port security.
     """
 
@@ -68,6 +68,7 @@ class NeutronPort:
     guarded: bool
     virtual_ips: tuple[str, ...]
     tagged: Tagged | None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +183,19 @@ def port(record: Mapping[str, object]) -> NeutronPort:
         network=short(record["network_id"]),
         mac=short(record["mac_address"]),
         device=short(record.get("device_id", "")),
-        subnet=_first_subnet(record),
+        subnet=_of_first_address(record, "subnet_id"),
         guarded=bool(record.get("port_security_enabled", True)),
         virtual_ips=allowed,
         tagged=of_description(record.get("description")),
+        address=_of_first_address(record, "ip_address"),
     )
 
 
-def _first_subnet(record: Mapping[str, object]) -> str:
+def _of_first_address(record: Mapping[str, object], name: str) -> str:
     addresses = record.get("fixed_ips") or []
     if not isinstance(addresses, list):
         raise TypeError("addresses are not a list")
-    return short(addresses[0].get("subnet_id", "")) if addresses else ""
+    return short(addresses[0].get(name, "")) if addresses else ""
 
 
 def _allowed(pair: Mapping[str, object], mac: str) -> str:

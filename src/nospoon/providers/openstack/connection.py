@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+
+import structlog
 
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
@@ -31,6 +34,7 @@ from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
+from nospoon.providers.openstack.relays import IsHome, RelayDriver
 from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
@@ -39,10 +43,12 @@ from nospoon.providers.openstack.shown import Flavor, VolumeType
 from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
+from nospoon.providers.tunnels import Tunnels
 from nospoon.runtime.paced import paced
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 
+log = structlog.get_logger()
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.NETWORK: dict.fromkeys(("mtu", "nat", "address"), ChangeRule.LIVE),
     Kind.PORT: dict.fromkeys(("virtual_ips", "range"), ChangeRule.LIVE),
@@ -56,6 +62,8 @@ GIB, MIB = 1 << 30, 1 << 20
 UNLIMITED = -1
 Limits = Mapping[str, int]
 """Name -> how many: a project may have so many, or has so many."""
+RESUME = 20
+"""Pauses from a look for relays that failed to the next."""
 MOST_FLAVORS = 1000
 """That are looked through for each node."""
 
@@ -64,7 +72,8 @@ MOST_FLAVORS = 1000
 class OpenStackConnection:
     """A `Connection`. `settings`: of openstacksdk, asked for when it is first needed; `open_image`
     and `open_seed`: what VMs are made of; `records`: directory for consoles; `media`: what is in CD
-    drives; `pause`: as `Around` has it.
+    drives; `pause`: as `Around` has it. `tunnels`: to relays, of clusters that have nodes here by
+    `is_home`.
     """
 
     def __init__(
@@ -83,6 +92,8 @@ class OpenStackConnection:
         at_home: AtHome = everywhere,
         record_space: RecordSpace | None = None,
         serve: Callable[[], object] = lambda: None,
+        tunnels: Tunnels,
+        is_home: IsHome = everywhere,
     ) -> None:
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
         self._api = Api(cloud_of(host).cloud, settings, Means(self._threads, reach))
@@ -92,14 +103,18 @@ class OpenStackConnection:
         self._owners = OwnersServers(self._around)
         roots = RootImageDriver(self._around, open_image)
         made_of = MadeOf(self._around, BootImageDriver(self._around), roots, open_seed)
+        self._serve = serve
         self._machines = ServerDriver(
-            self._around, self._owners, self._recorder, media, serve, made_of
+            self._around, self._owners, self._recorder, media, self._begin, made_of
         )
+        floating_ips = FloatingIpDriver(self._around)
+        self._relays = RelayDriver(self._around, floating_ips, tunnels, is_home)
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
-            Kind.FLOATING_IP: FloatingIpDriver(self._around),
+            Kind.FLOATING_IP: floating_ips,
             Kind.ROUTER: RouterDriver(self._around),
+            Kind.RELAY: self._relays,
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,
             Kind.MACHINE: self._machines,
@@ -139,7 +154,7 @@ class OpenStackConnection:
         del pools, volumes
         if self._around.cloud.has_volumes:
             await self._require_volumes()
-        quota = await self._quota()
+        quota, flavors = await self._quota(), await self._flavors()
         own = await self._api.project()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
         sees_places = False
@@ -156,7 +171,8 @@ class OpenStackConnection:
             memory=known(quota.memory),
             quota=quota,
             real=True,
-            sizes=await self._sizes(),
+            sizes=self._sizes(flavors),
+            flavors=frozenset(name for each in flavors for name in (each.name, each.id)),
             networks=frozenset(names),
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
@@ -164,12 +180,16 @@ class OpenStackConnection:
             kept=await SnapshotImages(self._around).roots(),
         )
 
-    async def _sizes(self) -> tuple[SizeOffered, ...]:
-        """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
+    async def _flavors(self) -> list[SizeOffered]:
+        """All that the project sees. Raises `ProviderError` for too many."""
         flavors = self._api.listed(Service.NOVA, "/flavors/detail", read=_size)
         found = [each async for each in flavors]
         if len(found) > MOST_FLAVORS:
             raise ProviderError(f"cloud {self._api.name} has more than {MOST_FLAVORS} flavors")
+        return found
+
+    def _sizes(self, found: Sequence[SizeOffered]) -> tuple[SizeOffered, ...]:
+        """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
         allowed = self._around.cloud.flavors
         names = {name for each in found for name in (each.name, each.id)}
         missing = [name for name in allowed if name not in names]
@@ -227,8 +247,25 @@ class OpenStackConnection:
     async def check(self) -> None:
         await self._api.call(Service.NOVA, "GET", "/limits")
 
+    def _begin(self) -> None:
+        """There are nodes: answer their boot images."""
+        self._serve()
+        if self._around.cloud.relay is not None:
+            self._tasks.start(self._resume(), name="tunnels to relays")
+
+    async def _resume(self) -> None:
+        while True:
+            try:
+                await self._relays.resume()
+            except ProviderError as error:
+                log.warning("relays are not known yet", cloud=self._api.name, why=str(error))
+                await asyncio.sleep(RESUME * self._around.pause)
+            else:
+                return
+
     async def close(self) -> None:
         await self._tasks.close()
+        await self._relays.close()
         self._recorder.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -15,8 +15,8 @@ from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, Ne
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.openstack.understood import understood
 
-BY_ID = "id"
-"""Noted of a port whose network the file names by id."""
+BY_ID, MARK = "id", "+"
+"""Noted of a port whose network the file names by id; and before its address, if that is chosen."""
 
 
 @understood
@@ -34,9 +34,11 @@ class PortDriver:
             if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
             id_ = record.network
-            network = id_ if tagged.more == BY_ID else names.get(id_, id_)
-            given = tagged.more if tagged.more != BY_ID and record.subnet else ""
-            shape = Port(network, record.mac, record.guarded, record.virtual_ips, given)
+            noted, chosen, _ = tagged.more.partition(MARK)
+            network = id_ if noted == BY_ID else names.get(id_, id_)
+            given = noted if noted != BY_ID and record.subnet else ""
+            address = record.address if chosen else ""
+            shape = Port(network, record.mac, record.guarded, record.virtual_ips, given, address)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
@@ -46,12 +48,12 @@ class PortDriver:
         for record in await self._with(shape.mac, network.id):
             self._around.refuse_others(resource.key, record.tagged, tag)
             return
-        by_id = BY_ID if shape.network == network.id else ""
+        noted = _noted(shape, by_id=shape.network == network.id)
         body = {
             "network_id": network.id,
             "mac_address": shape.mac,
             "name": f"{tag.name}-{resource.key.name}",
-            "description": described(Tagged(tag, resource.key.name, by_id or shape.range)),
+            "description": described(Tagged(tag, resource.key.name, noted)),
             "port_security_enabled": shape.guarded,
             **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
             **await self._addressed(shape, network),
@@ -69,7 +71,7 @@ class PortDriver:
             self._around.refuse_others(desired.key, record.tagged, tag)
             body: dict[str, object] = {PAIRS: _pairs(shape)} if shape.guarded else {}
             if network.tagged is not None:
-                noted = Tagged(tag, desired.key.name, shape.range)
+                noted = Tagged(tag, desired.key.name, _noted(shape))
                 body |= {"description": described(noted), **await self._addressed(shape, network)}
             path = f"/ports/{record.id}"
             await self._around.api.call(Service.NEUTRON, "PUT", path, {"port": body})
@@ -90,15 +92,22 @@ class PortDriver:
         """What is said of its addresses. Without one, on networks of nospoon without a router, Nova
         takes it by `ip_allocation: none`.
         """
+        chosen = {"ip_address": shape.address} if shape.address else {}
         if network.tagged is None:
-            return {}
+            return {"fixed_ips": [chosen]} if chosen else {}
         subnets = await self._around.subnets(network.id) if shape.range else []
-        return {"fixed_ips": [{"subnet_id": s.id} for s in subnets if s.cidr == shape.range]}
+        own = [each.id for each in subnets if each.cidr == shape.range]
+        return {"fixed_ips": [{"subnet_id": each, **chosen} for each in own]}
 
     async def _with(self, mac: str, network: str) -> list[NeutronPort]:
         query = {"mac_address": mac, "network_id": network}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]
+
+
+def _noted(shape: Port, *, by_id: bool = False) -> str:
+    noted = BY_ID if by_id else shape.range
+    return f"{noted}{MARK}chosen" if shape.address else noted
 
 
 def _pairs(shape: Port) -> list[dict[str, str]]:

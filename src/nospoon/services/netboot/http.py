@@ -193,10 +193,10 @@ class _Service:
     def _answer(self, request: Request) -> BootAnswer | None:
         """For the machine that is named, if it is the one that asks."""
         answer = self._named(request)
-        if answer is None or request.client is None:
-            return None
-        if answer.secret is not None:
+        if answer is None or answer.secret is not None:
             return answer
+        if request.client is None:  # through a relay, where anyone may ask
+            return None
         peer, here = request.client, request.scope["server"]
         if self._peers.may_ask(answer.uuid, peer=(peer.host, peer.port), here=(here[0], here[1])):
             return answer

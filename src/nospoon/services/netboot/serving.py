@@ -9,6 +9,7 @@ import asyncio
 import errno
 import socket
 import struct
+from dataclasses import replace
 from ipaddress import ip_address
 
 import structlog
@@ -28,6 +29,9 @@ LIMITS = HttpLimits(keep_alive=30, stalled=300, stranger_body=30)
 """Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack; the
 probe sends its report without logging in.
 """
+
+RELAYED = replace(LIMITS, per_peer=512, per_listener=512)
+"""Of what comes through one relay: all machines behind it are one client."""
 
 log = structlog.get_logger()
 

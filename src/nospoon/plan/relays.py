@@ -1,0 +1,64 @@
+"""Where the relay of a cloud is, by which its machines reach this daemon (docs/adr/0030)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, ip_address
+from uuid import UUID, uuid5
+
+from nospoon.model.cluster import Cluster, Host, Network
+from nospoon.model.connections import RELAY_PORT, RelaySpec
+from nospoon.model.host_facts import HostFacts
+from nospoon.plan.identity import mac_address
+
+
+def mac_of(cluster: UUID, host: str) -> str:
+    """Of the port of a host's relay."""
+    return mac_address(uuid5(cluster, f"relay/{host}"), 0)
+
+
+def address_of(spec: RelaySpec, cluster: Cluster, cidr: str) -> str:
+    """As the file has it; on a network that nospoon makes, the last one that is not taken there:
+    Neutron gives the first ones. `cidr`: of its network, "" where that is not known.
+    """
+    if spec.address or not cidr:
+        return spec.address
+    network = IPv4Network(cidr)
+    pool = cluster.addressing.pool
+    virtual = {
+        v for each in cluster.networks if each.name == spec.network for v in each.virtual_ips
+    }
+    number = network.num_addresses - 2
+    while str(network[number]) in virtual or (pool is not None and network[number] in pool):
+        number -= 1
+    return str(network[number])
+
+
+def url_of(address: str) -> str:
+    """Where boot images ask."""
+    shown = f"[{address}]" if ":" in address else address
+    return f"http://{shown}:{RELAY_PORT}"
+
+
+def against_relay(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host's relay cannot be on its network."""
+    spec = host.connection.relay
+    if spec is None or spec.network != network.name:
+        return
+    if not network.existing and not network.nat:
+        yield (
+            f"host {host.name}: its relay is on it, and nodes get no address there. Write "
+            "`nat: true`, or take a network of the cloud (`physnet`) with DHCP."
+        )
+    if network.existing and not spec.address:
+        yield (
+            f"host {host.name}: its relay is on it, and nospoon does not know which addresses are "
+            "free there. Give the relay an `address`."
+        )
+    if network.cidr is not None and spec.address and ip_address(spec.address) not in network.cidr:
+        yield f"host {host.name}: the `address` of its relay, {spec.address}, is not in its `cidr`."
+    if facts.flavors is not None and spec.flavor not in facts.flavors:
+        yield (
+            f"host {host.name} has no flavor {spec.flavor}, which its relay is to have. "
+            "See `openstack flavor list`."
+        )

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Makes this machine a relay of nospoon: its ssh server lets one key in, which may have a port of
+# this machine lead to nospoon's boot server, and nothing else.
+set -eu
+umask 022
+id nospoon >/dev/null 2>&1 || useradd --system --no-create-home --home-dir / --shell /bin/sh nospoon
+mkdir -p /etc/nospoon /run/sshd
+(umask 077 && cat >/etc/nospoon/host_key) <<'END'
+{host_key}
+END
+cat >/etc/nospoon/authorized_keys <<'END'
+restrict,port-forwarding {client_key}
+END
+cat >/etc/nospoon/sshd_config <<'END'
+Port {port}
+HostKey /etc/nospoon/host_key
+AllowUsers nospoon
+AuthenticationMethods publickey
+AuthorizedKeysFile /etc/nospoon/authorized_keys
+PermitRootLogin no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+AllowTcpForwarding remote
+PermitListen {listen}
+GatewayPorts clientspecified
+AllowStreamLocalForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitTunnel no
+PermitTTY no
+PermitUserRC no
+ForceCommand echo '{ready}'; exec cat
+ClientAliveInterval 10
+ClientAliveCountMax 3
+UsePAM yes
+END
+if [ -d /run/systemd/system ]; then
+    cat >/etc/systemd/system/nospoon-relay.service <<'END'
+[Unit]
+Description=relay of nospoon
+After=network.target
+
+[Service]
+RuntimeDirectory=sshd
+RuntimeDirectoryPreserve=yes
+ExecStart=/usr/sbin/sshd -D -f /etc/nospoon/sshd_config
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+END
+    systemctl daemon-reload
+    for unit in ssh.socket ssh.service sshd.socket sshd.service; do
+        systemctl disable --now "$unit" 2>/dev/null || :
+    done
+    systemctl enable --now nospoon-relay.service
+else
+    exec /usr/sbin/sshd -D -e -f /etc/nospoon/sshd_config
+fi

@@ -1,0 +1,265 @@
+"""Tunnels to relays: each has a port of its relay lead to the boot server of this daemon.
+
+    guest -- HTTP --> relay's port ==ssh -R==> ssh(1), a child of the daemon -- UNIX socket --> app
+
+The daemon opens them, so a relay needs no way to the daemon and no secret of it (docs/adr/0030). A
+relay may be anyone's by now: ssh(1) reads no configuration, asks no agent, takes one host key,
+forwards this one port (it refuses others that the relay asks for), and runs until its input ends,
+which it does with this daemon, however that ends. What comes through is answered by the secrets of
+machines alone, for no address says who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+from pathlib import Path
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from starlette.types import ASGIApp
+
+from nospoon.errors import NospoonError, ProviderError
+from nospoon.providers.tunnels import READY, Address, Find, RelayId, RelayKeys, RelayPlace
+from nospoon.runtime import process
+from nospoon.runtime.http_limits import Connections
+from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.serving import RELAYED, BootHttp
+
+log = structlog.get_logger()
+USER, ALIAS = "nospoon", "relay"
+SHORTEST, LONGEST = 1.0, 30.0
+"""Seconds from a tunnel that broke to the next try; they double."""
+CONNECTING = 40.0
+"""Seconds for a relay to let us in."""
+ENDING = 5.0
+"""Seconds for ssh to end once it says nothing more."""
+SAID = 2000
+"""Bytes of what ssh says that are kept."""
+LONGEST_SOCKET = 107
+"""Bytes of a socket's path (unix(7))."""
+OPTIONS = (
+    "BatchMode=yes",
+    "IdentitiesOnly=yes",
+    "IdentityAgent=none",
+    "PreferredAuthentications=publickey",
+    "StrictHostKeyChecking=yes",
+    "HostKeyAlgorithms=ssh-ed25519",
+    f"HostKeyAlias={ALIAS}",
+    "GlobalKnownHostsFile=none",
+    "UpdateHostKeys=no",
+    "ExitOnForwardFailure=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "Tunnel=no",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "EscapeChar=none",
+    "RequestTTY=no",
+    "ConnectTimeout=20",
+    "ConnectionAttempts=1",
+    "ServerAliveInterval=10",
+    "ServerAliveCountMax=3",
+    "LogLevel=ERROR",
+)
+"""Of ssh_config(5), of which no file is read."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A tunnel. `why`: what ended its last try, "" while it is open or first tried."""
+
+    find: Find
+    task: asyncio.Task[None] | None = None
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    why: str = ""
+
+
+class RelayTunnels:
+    """The `Tunnels` of a daemon. `app`: what is served, at sockets below `directory`; `secret`: of
+    which all keys are made. `shortest`: seconds from a break to the next try.
+    """
+
+    def __init__(
+        self, app: ASGIApp, directory: Path, secret: bytes, *, shortest: float = SHORTEST
+    ) -> None:
+        self._app, self._directory, self._secret = app, directory, secret
+        self._shortest = shortest
+        self._kept: dict[RelayId, _Kept] = {}
+        self._tasks = Tasks("relays")
+
+    def keys(self, relay: RelayId) -> RelayKeys:
+        return RelayKeys(_private(self._key("host", relay)), _public(self._key("client", relay)))
+
+    def keep(self, relay: RelayId, find: Find) -> None:
+        kept = self._kept.get(relay)
+        if kept is not None:
+            kept.find = find
+            return
+        kept = self._kept[relay] = _Kept(find)
+        name = f"tunnel to the relay of {relay.cluster} on {relay.host}"
+        kept.task = self._tasks.start(self._keep(relay, kept), name=name)
+
+    async def opened(self, relay: RelayId, seconds: float) -> None:
+        kept = self._kept[relay]
+        try:
+            async with asyncio.timeout(seconds):
+                await kept.opened.wait()
+        except TimeoutError:
+            raise ProviderError(
+                f"the relay does not let this daemon in after {seconds:.0f} s: {kept.why}",
+                hint="`openstack console log show` of its server says how far it came. Its image "
+                "needs cloud-init and OpenSSH's server, and TCP has to reach it.",
+            ) from None
+
+    async def end(self, relay: RelayId) -> None:
+        kept = self._kept.pop(relay, None)
+        if kept is not None and kept.task is not None:
+            kept.task.cancel()
+            await asyncio.wait([kept.task])
+
+    def fault(self, relay: RelayId) -> str:
+        kept = self._kept.get(relay)
+        return f"no tunnel leads to it: {kept.why}" if kept is not None and kept.why else ""
+
+    async def close(self) -> None:
+        for relay in list(self._kept):
+            await self.end(relay)
+        await self._tasks.close()
+
+    async def _keep(self, relay: RelayId, kept: _Kept) -> None:
+        """Until it is cancelled."""
+        rest = self._shortest
+        async with self._served(relay) as (files, at):
+            while True:
+                kept.why = await self._try(relay, kept, files, at)
+                if kept.opened.is_set():
+                    kept.opened.clear()
+                    rest = self._shortest
+                log.warning("no tunnel to a relay", cluster=str(relay.cluster), why=kept.why)
+                await asyncio.sleep(rest)
+                rest = min(LONGEST, rest * 2)
+
+    async def _try(self, relay: RelayId, kept: _Kept, files: Path, at: Path) -> str:
+        """Open it, and why it ended."""
+        try:
+            place = await kept.find()
+            ssh = await process.pipe(command(place, files, at), env=ENVIRONMENT, errors=True)
+        except NospoonError as error:
+            return str(error)
+        ended = "it ended"
+        try:
+            async with asyncio.timeout(CONNECTING):
+                said = await ssh.read(len(READY) + 1)
+            if said.decode(errors="replace").strip() == READY:
+                log.info("tunnel to a relay", cluster=str(relay.cluster), at=str(place.address))
+                kept.why = ""
+                kept.opened.set()
+                await ssh.read(1)  # it says nothing more until it ends
+            async with asyncio.timeout(ENDING):
+                words = (await ssh.errors(SAID)).decode(errors="replace").strip()
+            ended = " / ".join(words.splitlines()[-3:]) or ended
+        except TimeoutError:
+            ended = "it does not answer"
+        finally:
+            await ssh.close()
+        return f"{place.address} port {place.port}: {ended}"
+
+    @asynccontextmanager
+    async def _served(self, relay: RelayId) -> AsyncIterator[tuple[Path, Path]]:
+        """The directory with ssh's files, and the socket at which the app answers."""
+        name = hashlib.sha256(f"{relay.cluster}/{relay.host}".encode()).hexdigest()[:12]
+        files = self._directory / name
+        await asyncio.to_thread(self._write, relay, files)
+        at = files / "boot"
+        bound = _bound(at)
+        server = HttpServer(
+            self._app,
+            [bound],
+            limits=RELAYED,
+            connections=Connections(RELAYED),
+            identify=lambda _: f"relay {name}",
+            http=BootHttp,
+            ws="none",
+            interface="asgi3",
+        )
+        try:
+            await server.start()
+            yield files, at
+        finally:
+            await server.close()
+            await asyncio.to_thread(shutil.rmtree, files)
+
+    def _write(self, relay: RelayId, files: Path) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        shutil.rmtree(files, ignore_errors=True)  # of a daemon that was killed
+        files.mkdir(mode=0o700)
+        key = files / "key"
+        key.touch(0o600)
+        key.write_text(_private(self._key("client", relay)))
+        (files / "known_hosts").write_text(f"{ALIAS} {_public(self._key('host', relay))}\n")
+
+    def _key(self, whose: str, relay: RelayId) -> Ed25519PrivateKey:
+        text = f"{whose}/{relay.cluster}/{relay.host}"
+        return Ed25519PrivateKey.from_private_bytes(
+            hmac.digest(self._secret, text.encode(), "sha256")
+        )
+
+
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
+
+
+def command(place: RelayPlace, files: Path, at: Path) -> list[str]:
+    """The ssh command line: nothing in it but addresses and numbers comes from anyone else."""
+    options = [word for each in OPTIONS for word in ("-o", each)]
+    options += ["-o", f"UserKnownHostsFile={_quoted(files / 'known_hosts')}"]
+    return [
+        "ssh", "-F", "none", "-T", "-a", "-x", "-i", str(files / "key"), *options,
+        "-R", f"{_shown(place.on)}:{place.listens}:{at}",
+        "-p", str(place.port), "-l", USER, "--", str(place.address),
+    ]  # fmt: skip
+
+
+def _quoted(path: Path) -> str:
+    return f'"{path}"'
+
+
+def _shown(address: Address) -> str:
+    return f"[{address}]" if isinstance(address, IPv6Address) else str(address)
+
+
+def _bound(at: Path) -> socket.socket:
+    """Its directory is this user's alone. Raises `ProviderError`."""
+    if len(str(at)) > LONGEST_SOCKET:
+        raise ProviderError(f"{at} is too long for a socket", hint="Shorten NOSPOON_RUNTIME_DIR.")
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.ExitStack() as stack:
+        stack.callback(bound.close)
+        bound.bind(str(at))
+        bound.setblocking(False)  # noqa: FBT003  (socket's own signature)
+        stack.pop_all()
+    return bound
+
+
+def _private(key: Ed25519PrivateKey) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+
+
+def _public(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -1,0 +1,158 @@
+"""A relay of a cloud in memory: a real ssh server, through which guests ask a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.rack import Rack, private_rack
+from nospoon.testing.relay import free_place, relay_machines
+
+CLUSTER = """
+cluster: relayed
+hosts:
+  cloud:
+    openstack: {{cloud: {settings}, flavors: [metal.512], relay: {{{relay}}}}}
+    physnets: {{external: external, other: other}}
+networks: {{external: {{physnet: external}}, other: {{physnet: other}}}}
+nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+  nics: [{{network: external}}, {{network: other}}]}}]
+"""
+
+
+@dataclass
+class Relayed:
+    """A cluster with a relay. `address`: of the relay, on loopback."""
+
+    cloud: FakeCloud
+    rack: Rack
+    address: str
+    port: int
+    bmc: str
+
+    def file(self, more: str = "", **changes: str | int) -> str:
+        usual = {"network": "external", "image": "debian-12", "flavor": "metal.512",
+                 "address": self.address, "port": self.port}  # fmt: skip
+        relay = ", ".join(f"{key}: {value}" for key, value in {**usual, **changes}.items())
+        settings = json.dumps({"name": "mine", **self.cloud.settings})
+        return self.rack.file(CLUSTER.format(settings=settings, relay=relay + more) + self.bmc)
+
+    async def run(self, *argv: str) -> str:
+        done = await asyncio.to_thread(self.rack.run, *argv)
+        return done.stdout
+
+    async def plan(self, more: str = "", **changes: str | int) -> dict[str, str]:
+        """Kind and name -> action."""
+        file = self.file(more, **changes)
+        told = await asyncio.to_thread(self.rack.json, "plan", file)
+        return {f"{each['kind']} {each['name']}": each["action"] for each in told["steps"]}
+
+    async def asks(self, path: str) -> str:
+        """What a guest gets of the relay: the last word of the status line, and the body."""
+        reader, writer = await asyncio.open_connection(self.address, 8069)
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        async with asyncio.timeout(60):
+            answer = (await reader.read()).decode()
+        writer.close()
+        head, _, body = answer.partition("\r\n\r\n")
+        return f"{head.split()[1]} {body}"
+
+
+@pytest.fixture
+async def relayed() -> AsyncIterator[Relayed]:
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32  # its own: MACs may be chosen there
+        cloud.networks["n1"] = {**cloud.networks["n0"], "id": "n1", "name": "other"}
+        cloud.networks["n1"]["router:external"] = False
+        for name in ("debian-12", "debian-13"):
+            cloud.images[name] = {"id": name, "name": name, "status": "active"}
+        with relay_machines() as machines, private_rack() as rack:
+            cloud.boots, cloud.ends = machines.boot, machines.end
+            address, port = free_place()
+            yield Relayed(cloud, rack, address, port, rack.bmc())
+
+
+async def test_guests_ask_with_their_secret_alone_through_a_relay(relayed: Relayed) -> None:
+    before = relayed.cloud.everything()
+    await relayed.run("up", relayed.file(), "--yes")
+    servers = {each["name"]: id_ for id_, each in relayed.cloud.servers.items()}
+    mac = next(
+        each["mac_address"]
+        for each in relayed.cloud.ports.values()
+        if each["device_id"] == servers["relayed-n"]
+    )
+    told = await relayed.asks(f"/boot/{servers['relayed-n']}/ipxe")
+    assert told.startswith("200 #!ipxe")
+    assert (await relayed.asks(f"/boot/mac/{mac}/ipxe")).startswith("404")
+    name = (await asyncio.to_thread(relayed.rack.json, "bmc", "list"))[0]["redfish"]
+    own = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name)
+    assert own is not None
+    assert (await relayed.asks(f"/boot/{own.group()}/ipxe")).startswith("404"), "others know it"
+    assert (await relayed.asks("/v1/clusters")).startswith("404")
+    assert (await relayed.asks(f"/lab/mac/{mac}/ipxe")).startswith("404")
+
+    await relayed.run("daemon", "stop")
+    with pytest.raises(ConnectionRefusedError):
+        await relayed.asks("/boot")
+    await relayed.run("status")
+    asked = f"/boot/{servers['relayed-n']}/ipxe"
+
+    async def answered() -> bool:
+        try:
+            return (await relayed.asks(asked)).startswith("200")
+        except ConnectionError:
+            return False
+
+    async with asyncio.timeout(120):
+        while not await answered():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)  # a daemon that starts opens its tunnels
+    await relayed.run("down", "relayed", "--yes")
+    assert relayed.cloud.everything() == before
+    with pytest.raises(ConnectionRefusedError):
+        await relayed.asks("/boot")
+
+
+async def test_changes_of_a_relay_follow_their_rules(relayed: Relayed) -> None:
+    await relayed.run("up", relayed.file(), "--yes")
+    replaced = {"relay relay": "replace"}
+    assert await relayed.plan() == {}
+    assert await relayed.plan(image="debian-13") == replaced
+    assert await relayed.plan(flavor="metal.2048") == replaced
+    assert await relayed.plan(port=relayed.port + 1) == replaced
+    assert await relayed.plan(address="127.0.0.9") == {
+        "port relay": "replace", "relay relay": "replace", "boot-image boot-bios": "replace",
+    }  # fmt: skip
+    assert await relayed.plan(network="other") == {"port relay": "replace"}
+    assert await relayed.plan(", floating_ip: external") == {"floating-ip relay": "create"}
+    chosen = ", floating_ip: external, floating_address: 203.0.113.9"
+    assert await relayed.plan(chosen) == {"floating-ip relay": "create"}
+
+    servers = set(relayed.cloud.servers)
+    node = next(i for i, each in relayed.cloud.servers.items() if each["name"] == "relayed-n")
+    await relayed.run("up", relayed.file(image="debian-13"), "--yes")
+    assert await relayed.plan(image="debian-13") == {}
+    assert servers & set(relayed.cloud.servers) == {node}, "the node stays"
+    assert (await relayed.asks(f"/boot/{node}/ipxe")).startswith("200")
+    await relayed.run("down", "relayed", "--yes")
+
+
+async def test_its_drift_is_shown_and_repaired(relayed: Relayed) -> None:
+    file = relayed.file()
+    await relayed.run("up", file, "--yes")
+    (id_,) = (i for i, each in relayed.cloud.servers.items() if each["name"] == "relayed-relay")
+    relayed.cloud.remove(id_)
+    assert await relayed.plan() == {"relay relay": "create"}
+    await relayed.run("up", file, "--yes")
+    (id_,) = (i for i, each in relayed.cloud.servers.items() if each["name"] == "relayed-relay")
+    relayed.cloud.servers[id_]["status"] = "SHUTOFF"
+    assert "its server is SHUTOFF" in await relayed.run("plan", file)
+    await relayed.run("up", file, "--yes")
+    assert await relayed.plan() == {}
+    assert relayed.cloud.acted.count("os-start") == 1
+    await relayed.run("down", "relayed", "--yes")

@@ -1,0 +1,334 @@
+"""Relays of a cloud in memory: real ssh servers, made by their own user data, and real tunnels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nospoon.errors import ProviderError
+from nospoon.model.resources import (
+    RELAY,
+    FloatingIp,
+    Key,
+    Kind,
+    OwnerTag,
+    Port,
+    Relay,
+    Resource,
+    relay_of,
+)
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.relays import RelayDriver
+from nospoon.providers.tunnels import RelayPlace
+from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.relays import command
+from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
+from nospoon.testing.relay import RelayMachines, free_place, relay_machines
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+CLUSTER = UUID(int=7)
+TAG = OwnerTag("kit", CLUSTER, token="t", name="rack")
+MAC = "02:00:00:00:00:99"
+
+
+@pytest.fixture
+def machines() -> Iterator[RelayMachines]:
+    with relay_machines() as made:
+        yield made
+
+
+@pytest.fixture
+def cloud(cloud: FakeCloud, machines: RelayMachines) -> FakeCloud:
+    cloud.networks["n0"]["project_id"] = PROJECT
+    cloud.images["i"] = {"id": "i", "name": "debian-12", "status": "active"}
+    cloud.boots, cloud.ends = machines.boot, machines.end
+    return cloud
+
+
+@pytest.fixture
+def resources() -> tuple[Resource, Resource]:
+    """Its port and itself, on an address of loopback that no other test has."""
+    address, ssh = free_place()
+    port = Resource(
+        Key(Kind.PORT, "cloud", RELAY), Port("external", MAC, guarded=False, address=address)
+    )
+    shape = Relay("debian-12", "metal.512", MAC, address, 8069, ssh=ssh, key="k")
+    return port, Resource(relay_of("cloud"), shape, (port.key,))
+
+
+@pytest.fixture
+async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
+    async with connected(cloud, tmp_path, pause=0.05) as made:
+        yield made
+
+
+async def make(connection: OpenStackConnection, *resources: Resource) -> None:
+    for each in resources:
+        await connection.drivers[each.key.kind].create(each, TAG)
+
+
+async def asked(resource: Resource) -> str:
+    """What a guest gets there."""
+    shape = resource.shape
+    assert isinstance(shape, Relay)
+    reader, writer = await asyncio.open_connection(shape.address, shape.listens)
+    writer.write(b"GET /boot HTTP/1.0\r\n\r\n")
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer.rpartition(b"\r\n\r\n")[2].decode()
+
+
+def relays_of(connection: OpenStackConnection) -> RelayDriver:
+    driver = connection.drivers[Kind.RELAY]
+    assert isinstance(driver, RelayDriver)
+    return driver
+
+
+async def answer_of(resource: Resource) -> str:
+    """The same, "" while nothing listens there."""
+    try:
+        return await asked(resource)
+    except ConnectionRefusedError:
+        return ""
+
+
+async def until_fault(connection: OpenStackConnection, wanted: str) -> None:
+    async with asyncio.timeout(60):
+        while not re.search(wanted, " ".join(await faults(connection))):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # it changes as ssh tries
+
+
+async def faults(connection: OpenStackConnection) -> list[str]:
+    return [each.fault for each in await connection.drivers[Kind.RELAY].observe(CLUSTER)]
+
+
+async def test_guests_reach_the_boot_server_through_a_relay_until_it_goes(
+    cloud: FakeCloud, connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    port, relay = resources
+    before = cloud.everything()
+    await make(connection, port, relay)
+    assert await asked(relay) == "answered"
+    (seen,) = await connection.drivers[Kind.RELAY].observe(CLUSTER)
+    assert (seen.key, seen.shape, seen.fault) == (relay.key, relay.shape, "")
+    (plug,) = await connection.drivers[Kind.PORT].observe(CLUSTER)
+    assert plug.shape == port.shape
+    await make(connection, relay)
+    assert len(cloud.servers) == 1, "what is there is not made again"
+    await connection.drivers[Kind.RELAY].delete(seen)
+    await connection.drivers[Kind.PORT].delete(plug)
+    assert cloud.everything() == before
+    assert await answer_of(relay) == ""
+
+
+async def test_a_tunnel_that_breaks_is_drift_and_is_opened_again(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    machines: RelayMachines,
+    resources: tuple[Resource, Resource],
+) -> None:
+    port, relay = resources
+    await make(connection, port, relay)
+    ((id_, server),) = cloud.servers.items()
+    machines.end(id_)
+    await until_fault(connection, "no tunnel leads to it: .*Connection refused")
+    server["status"] = "SHUTOFF"
+    assert await faults(connection) == ["its server is SHUTOFF"]
+    machines.boot(id_, machines.user_data[id_])
+    (seen,) = await connection.drivers[Kind.RELAY].observe(CLUSTER)
+    await connection.drivers[Kind.RELAY].change(seen, relay, TAG)
+    assert cloud.acted == ["os-start"]
+    assert await asked(relay) == "answered"
+    assert await faults(connection) == [""]
+
+
+async def test_a_server_without_its_port_is_plugged_in_again(
+    cloud: FakeCloud, connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    port, relay = resources
+    await make(connection, port, relay)
+    cloud.ports.clear()
+    await make(connection, port)
+    (seen,) = await connection.drivers[Kind.RELAY].observe(CLUSTER)
+    assert seen.fault == "its server is not on its network"
+    await connection.drivers[Kind.RELAY].change(seen, relay, TAG)
+    assert await faults(connection) == [""]
+    ((plug,), (server,)) = cloud.ports.values(), cloud.servers
+    assert plug["device_id"] == server
+
+
+async def test_a_server_that_nova_cannot_build_is_made_again(
+    cloud: FakeCloud, connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    port, relay = resources
+    await make(connection, port, relay)
+    (server,) = cloud.servers.values()
+    server |= {"status": "ERROR", "fault": {"message": "No valid host was found."}}
+    (seen,) = await connection.drivers[Kind.RELAY].observe(CLUSTER)
+    assert seen.fault == "its server is ERROR: No valid host was found."
+    await connection.drivers[Kind.RELAY].change(seen, relay, TAG)
+    assert server["id"] not in cloud.servers
+    assert await asked(relay) == "answered"
+
+
+async def test_a_machine_with_another_host_key_is_not_let_near(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    machines: RelayMachines,
+    resources: tuple[Resource, Resource],
+) -> None:
+    """Another machine took the relay's address: it lets anyone in, and has a key of its own."""
+    port, relay = resources
+    key = Ed25519PrivateKey.generate()
+    other = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+
+    def boot(id_: str, user_data: str) -> None:
+        begin, end = user_data.index("-----BEGIN"), user_data.index("END\ncat >/etc/nospoon/auth")
+        machines.boot(id_, user_data[:begin] + other + user_data[end:])
+
+    cloud.boots = boot
+    async with Tasks("test") as tasks:
+        tasks.start(make(connection, port, relay), name="make")
+        await until_fault(connection, "Host key verification failed")
+        assert await answer_of(relay) == ""
+
+
+async def test_the_key_of_the_daemon_opens_nothing_but_the_port_of_its_relay(
+    connection: OpenStackConnection, resources: tuple[Resource, Resource], tmp_path: Path
+) -> None:
+    port, relay = resources
+    await make(connection, port, relay)
+    shape = relay.shape
+    assert isinstance(shape, Relay)
+    (key,) = tmp_path.glob("relays/*/key")
+
+    def ssh(*argv: str) -> subprocess.CompletedProcess[bytes]:
+        usual = ["-F", "none", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o",
+                 "UserKnownHostsFile=/dev/null", "-o", "ExitOnForwardFailure=yes"]  # fmt: skip
+        place = ["-p", str(shape.ssh), "-l", "nospoon"]
+        line = ["ssh", *usual, *place, *argv[:-1], "--", shape.address, argv[-1]]
+        return subprocess.run(
+            line, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=60
+        )
+
+    def run(*argv: str) -> subprocess.CompletedProcess[bytes]:
+        return ssh(*argv, "id")
+
+    said = await asyncio.to_thread(run)
+    assert said.stdout == b"nospoon: ready\n", "no command of its own runs"
+    refused = await asyncio.to_thread(run, "-R", f"{shape.address}:8070:127.0.0.1:1")
+    assert b"remote port forwarding failed" in refused.stderr
+    refused = await asyncio.to_thread(run, "-W", "127.0.0.1:22")
+    assert b"administratively prohibited" in refused.stderr
+    assert await asked(relay) == "answered", "its own tunnel goes on"
+
+
+async def test_a_daemon_that_starts_opens_the_tunnels_of_its_own_clusters_alone(
+    cloud: FakeCloud, resources: tuple[Resource, Resource], tmp_path: Path
+) -> None:
+    """A cloud may say that a relay is of any cluster."""
+    port, relay = resources
+    async with connected(cloud, tmp_path, pause=0.05) as first:
+        await make(first, port, relay)
+    assert await answer_of(relay) == ""
+    theirs = connected(cloud, tmp_path, pause=0.05, is_home=lambda cluster: cluster != CLUSTER)
+    async with theirs as other:
+        await relays_of(other).resume()
+        assert await answer_of(relay) == ""
+    async with connected(cloud, tmp_path, pause=0.05) as own:
+        await relays_of(own).resume()
+        async with asyncio.timeout(60):
+            while await answer_of(relay) != "answered":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # until its tunnel is open
+
+
+async def test_it_is_reached_by_its_floating_ip_as_that_is_now(
+    cloud: FakeCloud, connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    port, relay = resources
+    floating = Resource(
+        Key(Kind.FLOATING_IP, "cloud", RELAY), FloatingIp("external", MAC), (port.key,)
+    )
+    await make(connection, port, floating)
+    (record,) = cloud.floatingips.values()
+    record["floating_ip_address"] = "127.0.0.1; reboot"
+    driver = connection.drivers[Kind.RELAY]
+    async with Tasks("test") as tasks:
+        making = tasks.start(make(connection, relay), name="make")
+        await until_fault(connection, "a cloud has no relay at 127.0.0.1; reboot port")
+        assert not making.done()
+        record["floating_ip_address"] = "127.0.0.1"
+        await making
+    assert await asked(relay) == "answered"
+    (seen,) = await driver.observe(CLUSTER)
+    await driver.delete(seen)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "x", "-oProxyCommand=id", "fe80::1%-x", "127.0.0.1 -v", "1"]
+)
+def test_a_place_that_is_none_is_refused(address: str) -> None:
+    for addresses in ((address, "127.0.0.1"), ("::1", address)):
+        with pytest.raises(ProviderError, match="a cloud has no relay at"):
+            RelayPlace.parse(addresses[0], 22, addresses[1], 8069)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 1 << 16])
+def test_a_port_that_is_none_is_refused(port: int) -> None:
+    for ports in ((port, 8069), (22, port)):
+        with pytest.raises(ProviderError, match="a cloud has no relay at"):
+            RelayPlace.parse("127.0.0.1", ports[0], "127.0.0.1", ports[1])
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_any_text_is_a_place_or_refused(address: str, on: str) -> None:
+    with contextlib.suppress(ProviderError):
+        place = RelayPlace.parse(address, 22, on, 8069)
+        assert {str(place.address), str(place.on)} <= {str(ip_address(e)) for e in (address, on)}
+
+
+def test_what_a_cloud_says_is_an_address_or_a_number_for_ssh(tmp_path: Path) -> None:
+    place = RelayPlace.parse("2001:db8::1", 2222, "2001:db8::2", 8069)
+    argv = command(place, tmp_path, tmp_path / "boot")
+    assert argv[-5:] == ["2222", "-l", "nospoon", "--", "2001:db8::1"]
+    assert argv[argv.index("-R") + 1] == f"[2001:db8::2]:8069:{tmp_path}/boot"
+    assert argv[:3] == ["ssh", "-F", "none"]
+
+
+async def test_images_are_found_by_name_and_id(
+    cloud: FakeCloud, connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    port, relay = resources
+    shape = relay.shape
+    assert isinstance(shape, Relay)
+    with pytest.raises(ProviderError, match="image other in cloud mine: there is none"):
+        await make(connection, port, replace(relay, shape=replace(shape, image="other")))
+    id_ = str(uuid4())
+    cloud.images[id_] = {"id": id_, "name": "debian-12", "status": "active"}
+    with pytest.raises(ProviderError, match="several images of that name"):
+        await make(connection, relay)
+    await make(connection, replace(relay, shape=replace(shape, image=id_)))
+    (server,) = cloud.servers.values()
+    assert server["image"] == {"id": id_}
+
+
+async def test_others_do_not_adopt_a_relay(
+    connection: OpenStackConnection, resources: tuple[Resource, Resource]
+) -> None:
+    await make(connection, *resources)
+    assert await connection.adoptable() == ()
+    assert await connection.machine_driver.machines() == []

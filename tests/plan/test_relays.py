@@ -1,0 +1,244 @@
+"""Relays of clouds: what is planned of them, in which order, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from nospoon.clusterfile.load import load
+from nospoon.clusterfile.recovered import cluster_file
+from nospoon.errors import SpecError
+from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.host_facts import HostFacts, SizeOffered
+from nospoon.model.resources import (
+    RELAY,
+    BootImage,
+    FloatingIp,
+    Key,
+    Kind,
+    Observed,
+    OwnerTag,
+    Port,
+    Relay,
+    Resource,
+    boot_image,
+    relay_of,
+)
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff, removal
+from nospoon.plan.order.order import Half, moves
+from nospoon.plan.order.steps import Action
+from nospoon.plan.relays import address_of, url_of
+from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.words import describe
+
+ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
+SIZE = SizeOffered("metal", "1", 2, 4 << 30, 100 << 30, 1 << 30)
+FACTS = HostFacts(
+    frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, real=True,
+    anti_spoofing=True, sizes=(SIZE,), flavors=frozenset({"metal", "m1.tiny"}),
+    networks=frozenset({"rack", "public"}), own_networks=frozenset({"rack"}),
+    external_networks=(("public", "p"),),
+)  # fmt: skip
+RELAYED = "network: lan, image: debian-12, flavor: m1.tiny"
+FILE = """
+cluster: dev
+hosts:
+  cloud:
+    openstack:
+      cloud: {{name: c, auth: {{auth_url: "http://192.0.2.1/v3", username: u, password: p}}}}
+      relay: {{{relay}}}
+      {more}
+    physnets: {{ours: rack}}
+networks: {{lan: {network}}}
+nodes: [{{name: a, memory: 1GiB, disks: [1GiB], nics: {nics}}}]
+"""
+CIDR = "{nat: true, cidr: 10.1.0.0/24}"
+
+
+def read(
+    relay: str = RELAYED, network: str = CIDR, *, nics: str = "[lan]", more: str = ""
+) -> Cluster:
+    return load(FILE.format(relay=relay, network=network, nics=nics, more=more), file="x")
+
+
+def wanted(
+    cluster: Cluster, key: str = "k", images: Mapping[str, ImageFacts] | None = None
+) -> dict[Key, Resource]:
+    allocations, reasons = allocate(cluster, Allocations(), Occupied(), facts={"cloud": FACTS})
+    assert not reasons
+    around = Surroundings({}, images or {}, {}, facts={"cloud": FACTS}, relay_keys={"cloud": key})
+    return resolve(cluster, ID, allocations, around)
+
+
+def refused(cluster: Cluster, facts: HostFacts = FACTS) -> str:
+    return " ".join(
+        map(str, allocate(cluster, Allocations(), Occupied(), facts={"cloud": facts})[1])
+    )
+
+
+def problems(**of_file: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        read(**of_file)
+    return " ".join(map(str, caught.value.problems))
+
+
+def test_boot_images_ask_it_and_it_is_there_before_them() -> None:
+    resources = wanted(read(f"{RELAYED}, floating_ip: public"))
+    relay, image = resources[relay_of("cloud")], resources[boot_image("cloud", Firmware.UEFI)]
+    port, floating, own = (
+        resources[Key(kind, "cloud", name)]
+        for kind, name in ((Kind.PORT, RELAY), (Kind.FLOATING_IP, RELAY), (Kind.PORT, "a-0"))
+    )
+    assert isinstance(relay.shape, Relay)
+    assert isinstance(port.shape, Port)
+    assert relay.shape == Relay("debian-12", "m1.tiny", port.shape.mac, "10.1.0.254", 8069, key="k")
+    assert (port.shape.address, port.shape.range) == ("10.1.0.254", "10.1.0.0/24")
+    assert floating.shape == FloatingIp("public", port.shape.mac)
+    assert image.shape == BootImage(Firmware.UEFI, "http://10.1.0.254:8069")
+    assert relay.needs == (port.key, floating.key)
+    assert image.needs == (relay.key,)
+    assert port.key in own.needs, "Neutron gives its address to no node meanwhile"
+    assert describe(relay.shape) == (
+        "flavor m1.tiny from debian-12, answers at 10.1.0.254, TCP port 8069"
+    )
+
+
+def test_without_nodes_that_ask_there_is_none() -> None:
+    text = FILE.format(relay=RELAYED, network=CIDR, nics="[lan]", more="")
+    of_vm = "{name: a, kind: vm, image: /i.raw, firmware: bios,"
+    cluster = load(text.replace("{name: a,", of_vm).replace(" disks: [1GiB],", ""), file="x")
+    made = {"/i.raw": ImageFacts("ab" * 32, "raw", 1 << 30)}
+    assert relay_of("cloud") not in wanted(cluster, images=made)
+
+
+@pytest.mark.parametrize(
+    ("network", "relay", "address"),
+    [
+        (CIDR, RELAYED, "10.1.0.254"),
+        ("{nat: true, cidr: 10.1.0.0/24, virtual_ips: [10.1.0.254]}", RELAYED, "10.1.0.253"),
+        (CIDR, f"{RELAYED}, address: 10.1.0.9", "10.1.0.9"),
+        ("{physnet: ours}", f"{RELAYED}, address: 10.9.0.9", "10.9.0.9"),
+    ],
+)
+def test_its_address_is_the_last_one_or_that_of_the_file(
+    network: str, relay: str, address: str
+) -> None:
+    cluster = read(relay, network)
+    (host,) = cluster.hosts
+    assert host.connection.relay is not None
+    cidr = "10.1.0.0/24" if "cidr" in network else ""
+    assert address_of(host.connection.relay, cluster, cidr) == address
+
+
+def test_an_ipv6_address_stands_in_brackets_in_a_url() -> None:
+    assert url_of("2001:db8::1") == "http://[2001:db8::1]:8069"
+
+
+def found(resources: dict[Key, Resource]) -> list[Observed]:
+    return [Observed(key, each.shape, OwnerTag("d", ID)) for key, each in resources.items()]
+
+
+def test_it_goes_after_what_asks_it_and_before_its_port() -> None:
+    resources = wanted(read(f"{RELAYED}, floating_ip: public"))
+    order = list(moves(removal(cluster="dev", cluster_id=ID, observed=found(resources))))
+    names = [key.name if key.kind is Kind.PORT else str(key.kind) for key, _ in order]
+    assert names.index("machine") < names.index("boot-image") < names.index("relay")
+    assert names.index("relay") < names.index(RELAY, names.index("relay") + 1)
+    assert names[-1] == "network"
+
+
+@pytest.mark.parametrize(
+    "relay",
+    [
+        f"{RELAYED.replace('debian-12', 'debian-13')}",
+        f"{RELAYED.replace('m1.tiny', 'metal')}",
+        f"{RELAYED}, port: 2222",
+    ],
+)
+def test_another_relay_takes_its_place_and_nodes_stay(relay: str) -> None:
+    before, after = wanted(read()), wanted(read(relay))
+    running = [replace(each, running=each.key.kind is Kind.MACHINE) for each in found(before)]
+    plan = diff(cluster="dev", cluster_id=ID, desired=after, observed=running, rules={})
+    assert [(step.key, step.action) for step in plan.steps] == [(relay_of("cloud"), Action.REPLACE)]
+    halves = [half for key, half in moves(plan) if key == relay_of("cloud")]
+    assert halves == [Half.REMOVE, Half.MAKE]
+
+
+def test_other_keys_are_drift_that_no_plan_shows() -> None:
+    before, after = wanted(read()), wanted(read(), key="another")
+    plan = diff(cluster="dev", cluster_id=ID, desired=after, observed=found(before), rules={})
+    (step,) = plan.steps
+    assert step.action is Action.REPLACE
+    assert "another" not in repr(step.changes)
+
+
+@pytest.mark.parametrize(
+    ("of_file", "facts", "said"),
+    [
+        (
+            {"relay": RELAYED.replace("m1.tiny", "m1.none")},
+            FACTS,
+            "host cloud has no flavor m1.none, which its relay is to have",
+        ),
+        (
+            {"network": "{}"},
+            FACTS,
+            "host cloud: its relay is on it, and nodes get no address there. Write `nat: true`",
+        ),
+        (
+            {"network": "{physnet: ours}"},
+            FACTS,
+            "Give the relay an `address`.",
+        ),
+        (
+            {"relay": f"{RELAYED}, address: 10.2.0.9"},
+            FACTS,
+            "the `address` of its relay, 10.2.0.9, is not in its `cidr`.",
+        ),
+        (
+            {"network": CIDR + ", other: {nat: true}", "nics": "[other]"},
+            FACTS,
+            "the boot image asks the relay of the host, which is on network lan. Plug one NIC",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(
+    of_file: dict[str, str], facts: HostFacts, said: str
+) -> None:
+    assert said in refused(read(**of_file), facts)
+
+
+@pytest.mark.parametrize(
+    ("of_file", "said"),
+    [
+        ({"more": "boot_address: 192.0.2.9"}, "expected one of boot_address and relay, got both"),
+        (
+            {"relay": f"{RELAYED}, floating_address: 192.0.2.9"},
+            "`floating_address` is of a network: name it as `floating_ip`",
+        ),
+        ({"relay": RELAYED.replace("lan", "lane")}, "no network named 'lane'"),
+        ({"relay": f"{RELAYED}, port: 0"}, "port"),
+        ({"relay": f"{RELAYED}, address: -oProxyCommand=x"}, "address"),
+        ({"relay": "network: lan, flavor: m1.tiny"}, "image"),
+    ],
+)
+def test_a_wrong_section_is_refused_with_its_place(of_file: dict[str, str], said: str) -> None:
+    told = problems(**of_file)
+    assert said in told
+    assert "x:" in told
+
+
+def test_a_recovered_file_has_it() -> None:
+    cluster = read(f"{RELAYED}, floating_ip: public, port: 2222")
+    text = cluster_file("dev", ID, cluster.hosts, found(wanted(cluster)), lambda _: SETTINGS)
+    again = load(text, file="x")
+    assert [each.connection.relay for each in again.hosts] == [
+        each.connection.relay for each in cluster.hosts
+    ]
+
+
+SETTINGS = {"auth": {"auth_url": "http://192.0.2.1/v3", "username": "u", "password": "p"}}
