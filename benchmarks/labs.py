@@ -17,7 +17,8 @@ from collections.abc import Callable
 from itertools import count
 
 from nospoon.api.client import Client
-from nospoon.lab.scheduler import Build, Effect, Scheduler
+from nospoon.lab.effects import Build, Effect
+from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import Asked, Options, RecipeSet, Run, Size
 from nospoon.model.lab import Lab, Limits
 from nospoon.testing.rack import private_rack

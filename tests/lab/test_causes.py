@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nospoon.lab import scheduler as module
-from nospoon.lab.scheduler import LOOPS, Effect, Happened, Scheduler
+from nospoon.lab.effects import Effect, Happened
+from nospoon.lab.scheduler import LOOPS, Scheduler
 from nospoon.lab.work import Again, Asked, Cause, Options, RecipeSet, Run, Size
 from nospoon.model.lab import Lab, Timeouts
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nospoon.lab.effects import Build, Effect, Remove
 from nospoon.lab.longest import MOST_SERVED
-from nospoon.lab.scheduler import Build, Effect, Remove, Scheduler
+from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.shortage import LONGEST
 from nospoon.lab.work import Again, Asked, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import GIB, Lab, Limits, Registered

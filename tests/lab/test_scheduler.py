@@ -12,20 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nospoon.lab import scheduler as module
+from nospoon.lab import holdings as module
 from nospoon.lab.assign import Free, assign
 from nospoon.lab.consoles import MOST_PANICS
+from nospoon.lab.effects import Build, Effect, Happened, Remove
 from nospoon.lab.held import fits_ever
+from nospoon.lab.placing import LOOKAHEAD
 from nospoon.lab.retry import ATTEMPTS
-from nospoon.lab.scheduler import (
-    LOOKAHEAD,
-    LOOPS,
-    Build,
-    Effect,
-    Happened,
-    Remove,
-    Scheduler,
-)
+from nospoon.lab.scheduler import LOOPS, Scheduler
 from nospoon.lab.work import (
     HOLDING,
     Again,

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nospoon.lab.effects import Build, Effect, Remove
+from nospoon.lab.placing import LOOKAHEAD
 from nospoon.lab.retry import ATTEMPTS
-from nospoon.lab.scheduler import LOOKAHEAD, Build, Effect, Remove, Scheduler
+from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.shortage import LONGEST, MOST_PASSED, PAUSE
 from nospoon.lab.work import Again, Asked, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Lab, Registered

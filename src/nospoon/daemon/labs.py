@@ -7,7 +7,7 @@ from nospoon.control.labs.board import Board
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.views import notice
 from nospoon.control.labs.webhooks import Webhooks
-from nospoon.lab.scheduler import Happened
+from nospoon.lab.effects import Happened
 from nospoon.lab.work import RecipeSet
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks

@@ -23,7 +23,9 @@ from nospoon.control.labs.measured import Measured
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.set_tasks import SetTasks
 from nospoon.errors import Conflict, NospoonError, NotFound
-from nospoon.lab.scheduler import Build, Effect, Happened, MachineState, Remove, Scheduler
+from nospoon.lab.effects import Build, Effect, Happened, Remove
+from nospoon.lab.holdings import MachineState
+from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import OwnerId

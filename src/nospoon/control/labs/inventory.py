@@ -24,7 +24,7 @@ from nospoon.control.labs.board import Board
 from nospoon.control.labs.racks import Racks
 from nospoon.control.operations.operations import Ended, Running
 from nospoon.errors import Conflict, NotFound, ProviderError
-from nospoon.lab.scheduler import Effect
+from nospoon.lab.effects import Effect
 from nospoon.model.cluster import Arch
 from nospoon.model.lab import Inventory, Registered
 from nospoon.probe.build import Probe, command_line

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection
 
-from nospoon.lab.scheduler import MachineState
+from nospoon.lab.holdings import MachineState
 from nospoon.lab.work import RecipeSet, SetState
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher

@@ -25,8 +25,8 @@ from nospoon.control.labs.requests import Judged, checked, judge
 from nospoon.control.operations.operations import Operations
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
+from nospoon.lab.effects import Effect
 from nospoon.lab.provision import cluster_name
-from nospoon.lab.scheduler import Effect
 from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal

@@ -13,7 +13,8 @@ import structlog
 from nospoon.control.labs.known import KnownLabs
 from nospoon.control.labs.racks import NotMade, Racks
 from nospoon.errors import NospoonError
-from nospoon.lab.scheduler import Effect, Scheduler
+from nospoon.lab.effects import Effect
+from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import Again, Cause, RecipeSet
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks

@@ -11,7 +11,7 @@ from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import why_none
 from nospoon.control.labs.measured import BUCKETS, Histogram
 from nospoon.lab.assign import ENDLESS
-from nospoon.lab.scheduler import Happened
+from nospoon.lab.effects import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB, Registered
 from nospoon.model.rest.labs import (
