@@ -124,6 +124,19 @@ async def test_ids_are_those_that_are_reserved_or_chosen_among_them() -> None:
     assert facts.cgroups == Cgroups(unified=True, controllers=frozenset({"cpu"}))
 
 
+@pytest.mark.parametrize(("said", "found"), [("", 0), ("apparmor\n", 2)])
+async def test_where_the_kernel_has_apparmor_liblxc_makes_a_profile_for_systemd(
+    said: str, found: int
+) -> None:
+    facts = await LxcHost("h", Says(GOOD + said), "/p", (0, 0)).facts()
+    text = render(
+        BOX, "box", directory="/p/box", log="/r/log", ids=Ids(1000, 65536),
+        cgroups=facts.cgroups, apparmor=facts.apparmor,
+    )  # fmt: skip
+    wanted = ["lxc.apparmor.profile = generated", "lxc.apparmor.allow_nesting = 1"]
+    assert [line for line in text.splitlines() if "apparmor" in line] == wanted[:found]
+
+
 def test_what_cannot_be_read_is_nobodys() -> None:
     records = "record a/pool.json {]\nrecord b/pool.json {}\n"
     seen = parse(f"{records}size a/x.volume many\nruns a/b 1\n\nwhat\n")

@@ -24,6 +24,10 @@ VOLUMES = ("attaching.py", "volumes.json", "said/failed")
 """In the directory of a container: the program that mounts volumes, which ones, and why not."""
 PIDS = 4096
 """Processes and threads of a container: the kernel has some 32,000 for all."""
+GENERATED = (("apparmor.profile", "generated"), ("apparmor.allow_nesting", "1"))
+"""liblxc's profile for unprivileged containers, in which units of systemd have mounts of their own.
+With the one that it takes otherwise, networkd and logind do not start.
+"""
 PERIOD = 100_000
 """Microseconds over which a share of CPUs is given (sched-bwc.rst)."""
 RECORD = 2 << 20
@@ -47,7 +51,14 @@ class Cgroups:
 
 
 def render(
-    machine: Machine, name: str, *, directory: str, log: str, ids: Ids, cgroups: Cgroups
+    machine: Machine,
+    name: str,
+    *,
+    directory: str,
+    log: str,
+    ids: Ids,
+    cgroups: Cgroups,
+    apparmor: bool = False,
 ) -> str:
     """The configuration. `name`: of the node; `directory`: its own; `log`: its console's."""
     lines = [
@@ -63,6 +74,7 @@ def render(
         ("console.logfile", log),
         ("console.size", str(RECORD)),
         ("console.rotate", "1"),
+        *(GENERATED if apparmor else ()),
         *_limits(machine, cgroups),
         *_nics(machine, directory),
         *_volumes(machine, directory),

@@ -21,13 +21,15 @@ RESERVE = (
 @dataclass(frozen=True, slots=True)
 class LxcFacts:
     """What a host has. `memory` in bytes; `lacks`: programs and files that are not there; `users`
-    and `groups`: ranges of ids that are reserved for root there.
+    and `groups`: ranges of ids that are reserved for root there; `apparmor`: whether its kernel has
+    that, and liblxc can make profiles.
     """
 
     lacks: tuple[str, ...]
     users: tuple[Ids, ...]
     groups: tuple[Ids, ...]
     cgroups: Cgroups
+    apparmor: bool
     cpus: int
     memory: int
     name: str
@@ -104,6 +106,7 @@ def parse_facts(text: str) -> LxcFacts:
         users=ids("u"),
         groups=ids("g"),
         cgroups=Cgroups(unified, frozenset(name for (name,) in controllers)),
+        apparmor="apparmor" in said,
         cpus=int(one("cpus") or 0),
         memory=int(one("memory") or 0) << 10,
         name=one("name"),

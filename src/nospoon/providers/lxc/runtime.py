@@ -36,7 +36,10 @@ class LxcRuntime:
         volume = f"{PurePosixPath(directory).parent}/{machine.disks[0].volume}.volume"
         root = seen.records.get(f"{self.host.relative(volume)}.json")
         ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
-        config = render(machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups)
+        config = render(
+            machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups,
+            apparmor=facts.apparmor,
+        )  # fmt: skip
         await self.host.write(f"{directory}/config", config.encode())
         await self._name_volumes(directory, machine)
         await self.host.sh(scripts.KILL, directory)  # what one that was killed has left

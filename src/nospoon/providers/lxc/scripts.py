@@ -81,6 +81,9 @@ if [ -r /sys/fs/cgroup/cgroup.controllers ]; then
 else
   for each in /sys/fs/cgroup/*/; do each=${each%/}; echo "cgroup ${each##*/}"; done
 fi
+if grep -qs Y /sys/module/apparmor/parameters/enabled && command -v apparmor_parser >/dev/null; then
+  echo apparmor
+fi
 echo "cpus $(nproc)"
 awk '$1 == "MemTotal:" {print "memory", $2}' /proc/meminfo
 name=$(hostname)
