@@ -20,6 +20,7 @@ import pytest
 import sushy
 
 from nospoon.model.cluster import Firmware
+from nospoon.plan.identity import bridge_name
 from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.testing import guests
 from nospoon.testing.bench import free_port
@@ -383,6 +384,43 @@ def test_a_domain_that_runs_and_has_no_definition_any_more_obeys_until_it_is_off
     rack.ipmitool(bmc, "chassis", "power", "off")
     until(lambda: domain.name not in virsh("list", "--all", "--name"))
     until(lambda: [row["power"] for row in rack.json("node", "list")] == ["absent"])
+
+
+@pytest.mark.libvirt
+def test_a_domain_on_a_network_of_its_cluster_boots_there_as_the_clusters_own_do(
+    rack: Rack, domain: Domain
+) -> None:
+    id_ = uuid4()
+    nic = f"<interface type='bridge'><source bridge='{bridge_name(id_, 'prov')}'/>"
+    user = "<interface type='user'><model type='virtio'/></interface>"
+    domain.define(
+        BY_CLASS.replace("<interface type='user'><model type='e1000'/></interface>\n", "").replace(
+            user, f"{nic}<model type='virtio'/></interface>"
+        ),
+        b"",
+    )
+    before = domain.xml
+    networks = "networks: {prov: {netboot: builtin}}"
+    body = f"id: {id_}\n{networks}\nnodes: [{{adopt: {domain.name}, name: vm}}]\n"
+    name, file = cluster(rack, body)
+    rack.run("up", "--yes", file)
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    (bmc,) = rack.bmcs(name).values()
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    log = rack.directory / "state" / "nospoond.log"
+
+    def sent() -> bool:
+        events = map(json.loads, log.read_text().splitlines())
+        told = (each for each in events if each.get("uuid") == str(domain.uuid))
+        return any(each["event"] == "sent boot script" for each in told)
+
+    until(sent, 120)
+    address = rack.run("export", "--to", "ssh-config", name).stdout
+    assert "HostName" in address, "its address is known, as those of the cluster's own are"
+    rack.run("down", "--yes", name)
+    virsh("destroy", domain.name)
+    assert domain.xml == before
 
 
 @pytest.mark.libvirt

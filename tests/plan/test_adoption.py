@@ -14,8 +14,9 @@ from nospoon.errors import MOST_REASONS
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.resources import Key, Kind, Machine, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Machine, MachineNic, OwnerTag, Resource
 from nospoon.plan.diff.adoption import Claimed, adopt, as_remembered, changed_by_owners, node_name
+from nospoon.plan.identity import bridge_name
 
 CLUSTER, OTHER = UUID(int=1), UUID(int=2)
 HOSTS = "cluster: c\nhosts: {a: {libvirt: 'qemu:///system'}, b: simulated}\n"
@@ -54,6 +55,22 @@ def test_a_pattern_means_each_machine_once_and_in_the_order_of_hosts() -> None:
     assert set(found.machines) == {UUID(int=1), UUID(int=3)}
     again = adopt(found.cluster, CLUSTER, there)
     assert again.cluster == found.cluster, "a second look finds the same"
+
+
+def test_nics_that_are_all_on_networks_of_the_cluster_are_the_nodes() -> None:
+    file = f"{HOSTS}networks: {{prov: {{}}, other: {{}}}}\nnodes: [{{adopt: x}}]\n"
+    own, others = bridge_name(CLUSTER, "prov"), bridge_name(OTHER, "prov")
+
+    def nics(*bridges: str) -> list[tuple[str, str]]:
+        plugged = tuple(
+            MachineNic(f"52:54:00:00:00:0{i}", b, "e1000") for i, b in enumerate(bridges)
+        )
+        there = {"a": facts(replace(machine(1, "x"), nics=plugged)), "b": facts()}
+        (node,) = adopt(load(file, file="f"), CLUSTER, there).cluster.nodes
+        return [(nic.network, nic.mac) for nic in node.nics]
+
+    assert nics(own, own) == [("prov", "52:54:00:00:00:00"), ("prov", "52:54:00:00:00:01")]
+    assert nics(own, others) == nics("br0") == nics() == []
 
 
 def test_an_entry_for_a_machine_that_one_before_it_adopts_is_noted() -> None:
@@ -211,7 +228,9 @@ def test_a_host_that_is_away_has_what_was_claimed_there() -> None:
     before = [Claimed("a", "mine", machine(1, "lab-1"))]
     found = adopt(cluster("{adopt: {match: lab-*}}"), CLUSTER, there, before)
     assert (found.reasons, names(found.cluster)) == ((), [("mine", "a")])
-    assert names(as_remembered(cluster("{adopt: {match: lab-*}}"), before)) == [("mine", "a")]
+    assert names(as_remembered(cluster("{adopt: {match: lab-*}}"), CLUSTER, before)) == [
+        ("mine", "a")
+    ]
 
 
 def test_what_an_owner_changed_is_told_by_field() -> None:

@@ -507,7 +507,9 @@ class Planner:
         if not cluster.adoptions:
             return cluster
         rows = await self._database.read(stored.nodes_of, row.id)
-        return await self.workers.run(row.owner, lambda: as_remembered(cluster, claimed(rows)))
+        return await self.workers.run(
+            row.owner, lambda: as_remembered(cluster, row.id, claimed(rows))
+        )
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:

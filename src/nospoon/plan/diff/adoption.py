@@ -11,12 +11,13 @@ from functools import cache
 from itertools import islice
 from uuid import UUID
 
-from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Node
+from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Nic, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.names import MAX_NAME
 from nospoon.model.resources import Key, Kind, Machine, Resource
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.diff.diff import field_changes
+from nospoon.plan.identity import bridge_name
 from nospoon.plan.words import MENTIONED, Lines, listed
 
 _UNFIT = re.compile(r"[^a-z0-9-]+")
@@ -72,6 +73,11 @@ def adopt(
     held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
     index, renamed = _Index(there), _Renamed(there, known)
+    networks = {
+        bridge_name(cluster_id, each.name): each.name
+        for each in cluster.networks
+        if not each.existing
+    }
     unmet = _Unmet(facts, cluster.hosts, unseen)
     for adoption in cluster.adoptions:
         meant = index.meant(adoption)
@@ -84,7 +90,7 @@ def adopt(
             if each.uuid in machines:
                 continue  # an earlier adoption has it
             called = str(each)
-            node = _node(adoption, each, taken, held)
+            node = _node(adoption, each, networks, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
                 skipped.add(f"adopt {adoption} skips {called}: {why}")
@@ -103,7 +109,7 @@ def adopt(
         if each.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
             machines[each.uuid] = each.found
-            nodes.append(_node(adoption, each))
+            nodes.append(_node(adoption, each, networks))
     cluster = replace(cluster, nodes=tuple(nodes))
     return Found(cluster, machines, reasons.shown(), skipped.shown())
 
@@ -291,9 +297,11 @@ def _hindrance(
     return ""
 
 
-def _node(adoption: Adoption, place: _Place, *taken: Container[str]) -> Node:
+def _node(
+    adoption: Adoption, place: _Place, networks: Mapping[str, str], *taken: Container[str]
+) -> Node:
     """A machine that is a node already keeps the node's name where the file gives it no other, even
-    if its owner renamed it.
+    if its owner renamed it. `networks`: the cluster's own, by their bridges.
     """
     machine = place.found.machine
     name = adoption.like.name or place.kept or node_name(place.found.name)
@@ -310,8 +318,18 @@ def _node(adoption: Adoption, place: _Place, *taken: Container[str]) -> Node:
         firmware=machine.firmware,
         tpm=machine.tpm,
         boot_order=machine.boot_order,
+        nics=_nics(machine, networks),
         adopted=Adopted(machine.uuid, machine.adopted),
     )
+
+
+def _nics(machine: Machine, networks: Mapping[str, str]) -> tuple[Nic, ...]:
+    """Of a machine whose NICs are all on networks of its cluster: it boots there as the cluster's
+    own machines do, at addresses that are kept for it. () for others.
+    """
+    if not all(nic.bridge in networks for nic in machine.nics):
+        return ()
+    return tuple(Nic(networks[nic.bridge], mac=nic.mac) for nic in machine.nics)
 
 
 def node_name(machine: str) -> str:
@@ -319,11 +337,11 @@ def node_name(machine: str) -> str:
     return _UNFIT.sub("-", machine.lower()).strip("-")[:MAX_NAME].rstrip("-") or "machine"
 
 
-def as_remembered(cluster: Cluster, claimed: Iterable[Claimed]) -> Cluster:
+def as_remembered(cluster: Cluster, cluster_id: UUID, claimed: Iterable[Claimed]) -> Cluster:
     """The cluster with the adopted nodes that it had when somebody last looked."""
     known = list(claimed)
     nobody = {host: HostFacts.of_one_away("not asked") for host in {each.host for each in known}}
-    return adopt(cluster, UUID(int=0), nobody, known).cluster
+    return adopt(cluster, cluster_id, nobody, known).cluster
 
 
 def changed_by_owners(
