@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from tests.cloud.test_virtual_ips import plugged
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED
 from nospoon.testing.ironic import until
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import CACHE, Rack
 from nospoon.testing.relay import relay_machines
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -103,3 +104,38 @@ def test_a_node_without_a_way_to_the_daemon_boots_through_a_relay(
         rack.run("down", name, "--yes")
     assert everything(member) == before
     assert list(member.network.ips()) == []
+
+
+@pytest.mark.skipif(
+    not os.environ.get("NOSPOON_OPENSTACK_FULL"),
+    reason="a Debian in an emulated VM takes minutes: make test-openstack-full",
+)
+@pytest.mark.timeout(5400, func_only=True)
+def test_a_server_of_a_cloud_image_becomes_a_relay_by_its_user_data(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    """Systemd, cloud-init and OpenSSH of Debian, as in the images that it publishes. Its kernel for
+    clouds has no driver for a CD on SATA, where Nova has config drives, and this cloud has no
+    metadata service.
+    """
+    member, name = connection(cloud), rack.name()
+    built = "debian-for-relays"
+    disk = CACHE / f"{built}.qcow2"
+    if not disk.exists():
+        rack.run("image", "build", str(CACHE), "--name", built, "--as", "qcow2", seconds=2400)
+    before = everything(member)
+    image = member.image.create_image(
+        name=built, filename=str(disk), disk_format="qcow2", container_format="bare",
+        hw_firmware_type="uefi", hw_machine_type="q35", hw_cdrom_bus="scsi",
+        hw_scsi_model="virtio-scsi", validate_checksum=False,
+    )  # fmt: skip
+    file = rack.file(FILE.format(name=name, image=built, flavor="small") + rack.bmc())
+    rack.run("up", file, "--yes", seconds=2400)
+    nodes_boot_through_it(cloud, rack, name, file)
+    (server,) = (each for each in member.compute.servers() if each.name == f"{name}-relay")
+    member.compute.reboot_server(server.id, "HARD")
+    until(lambda: "no tunnel leads to it" in rack.run("plan", file).stdout)
+    until(lambda: "Nothing to do" in rack.run("plan", file).stdout, seconds=900)
+    rack.run("down", name, "--yes")
+    member.image.delete_image(image.id)
+    assert everything(member) == before

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
+from nospoon.testing.own_network import own_network
 from nospoon.testing.rack import Rack, private_rack
 from nospoon.testing.relay import free_place, relay_machines
 
@@ -125,6 +129,9 @@ async def test_changes_of_a_relay_follow_their_rules(relayed: Relayed) -> None:
     assert await relayed.plan(image="debian-13") == replaced
     assert await relayed.plan(flavor="metal.2048") == replaced
     assert await relayed.plan(port=relayed.port + 1) == replaced
+    relayed.bmc, usual = relayed.rack.bmc(pool="127.99.0.0/24"), relayed.bmc
+    assert (await relayed.plan(", bmcs: true"))["relay relay"] == "replace"
+    relayed.bmc = usual
     assert await relayed.plan(address="127.0.0.9") == {
         "port relay": "replace", "relay relay": "replace", "boot-image boot-bios": "replace",
     }  # fmt: skip
@@ -156,3 +163,84 @@ async def test_its_drift_is_shown_and_repaired(relayed: Relayed) -> None:
     assert await relayed.plan() == {}
     assert relayed.cloud.acted.count("os-start") == 1
     await relayed.run("down", "relayed", "--yes")
+
+
+SEEN = "203.0.113.7"
+"""What the cloud in memory gives as a floating IP."""
+NETWORKS = f"""
+ip netns add {{relay}}
+ip netns add {{client}}
+ip link add ns-up type veth peer name wan netns {{relay}}
+ip address add 203.0.113.1/24 dev ns-up
+ip link set ns-up up
+ip -n {{relay}} address add {SEEN}/24 dev wan
+ip -n {{relay}} link set wan up
+ip -n {{relay}} link set lo up
+ip -n {{relay}} link add lan type veth peer name lan netns {{client}}
+ip -n {{relay}} address add 10.78.0.254/24 dev lan
+ip -n {{relay}} link set lan up
+ip -n {{client}} address add 10.78.0.10/24 dev lan
+ip -n {{client}} link set lan up
+"""
+"""The daemon here, a relay that it reaches, and a client that reaches the relay alone."""
+
+
+@contextlib.contextmanager
+def networks() -> Iterator[tuple[str, str]]:
+    relay, client = (f"t-{each}-{os.getpid()}" for each in ("relay", "client"))
+    with own_network():
+        try:
+            for line in NETWORKS.format(relay=relay, client=client).strip().splitlines():
+                subprocess.run(line.split(), check=True)
+            yield relay, client
+        finally:
+            for each in (relay, client):
+                subprocess.run(["ip", "netns", "delete", each], check=False)
+
+
+def said(client: str, *argv: str) -> str:
+    """What a command there says."""
+    line = ["ip", "netns", "exec", client, *argv]
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=120)
+    return done.stdout + done.stderr
+
+
+async def test_bmcs_answer_on_the_network_of_the_relay_each_at_its_address() -> None:
+    with networks() as (relay, client):
+        async with fake_cloud() as cloud:
+            cloud.networks["n0"]["project_id"] = "0" * 32
+            cloud.networks["n1"] = {**cloud.networks["n0"], "id": "n1", "name": "other"}
+            cloud.images["i"] = {"id": "i", "name": "debian-12", "status": "active"}
+            inside = ["ip", "netns", "exec", relay]
+            with relay_machines(*inside) as machines, private_rack() as rack:
+                cloud.boots, cloud.ends = machines.boot, machines.end
+                bmc = rack.bmc(pool="10.78.0.128/25")
+                relayed = Relayed(cloud, rack, "10.78.0.254", 22, bmc)
+                await relayed.run("up", relayed.file(", bmcs: true, floating_ip: n0"), "--yes")
+                (found,) = (await asyncio.to_thread(rack.bmcs, "relayed")).values()
+                address = found["ipmi"].partition(":")[0]
+                assert address == "10.78.0.129"
+                login = ["-U", found["username"], "-P", found["password"], "-H", address]
+
+                def ipmitool(*argv: str) -> str:
+                    return said(client, "ipmitool", "-I", "lanplus", *login, *argv)
+
+                async def ipmi(*argv: str) -> str:
+                    return await asyncio.to_thread(ipmitool, *argv)
+
+                assert "Chassis Power is off" in await ipmi("power", "status")
+                assert "Set Boot Device to pxe" in await ipmi("chassis", "bootdev", "pxe")
+                assert "Up/On" in await ipmi("power", "on")
+                (server,) = (e for e in cloud.servers.values() if e["name"] == "relayed-n")
+                async with asyncio.timeout(60):
+                    while "is on" not in await ipmi("power", "status"):  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert server["status"] == "ACTIVE"
+                url = found["redfish"].partition("/redfish")[0]
+                root = await asyncio.to_thread(said, client, "curl", "-s", f"{url}/redfish/v1")
+                assert json.loads(root)["RedfishVersion"]
+                others = url.replace(address, "10.78.0.200")
+                silent = ["curl", "-s", "-S", "--max-time", "20", f"{others}/redfish/v1"]
+                assert "curl: (" in await asyncio.to_thread(said, client, *silent)
+                await relayed.run("down", "relayed", "--yes")
+                assert "Unable to establish" in await ipmi("power", "status")

@@ -24,6 +24,7 @@ from nospoon.model.resources import (
     FloatingIp,
     Key,
     Kind,
+    Link,
     OwnerTag,
     Port,
     Relay,
@@ -31,6 +32,7 @@ from nospoon.model.resources import (
     relay_of,
 )
 from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
 from nospoon.providers.tunnels import RelayPlace
 from nospoon.runtime.tasks import Tasks
@@ -303,7 +305,7 @@ def test_any_text_is_a_place_or_refused(address: str, on: str) -> None:
 
 def test_what_a_cloud_says_is_an_address_or_a_number_for_ssh(tmp_path: Path) -> None:
     place = RelayPlace.parse("2001:db8::1", 2222, "2001:db8::2", 8069)
-    argv = command(place, tmp_path, tmp_path / "boot")
+    argv = command(place, tmp_path)
     assert argv[-5:] == ["2222", "-l", "nospoon", "--", "2001:db8::1"]
     assert argv[argv.index("-R") + 1] == f"[2001:db8::2]:8069:{tmp_path}/boot"
     assert argv[:3] == ["ssh", "-F", "none"]
@@ -332,3 +334,46 @@ async def test_others_do_not_adopt_a_relay(
     await make(connection, *resources)
     assert await connection.adoptable() == ()
     assert await connection.machine_driver.machines() == []
+
+
+async def test_neutron_gives_no_addresses_of_bmcs(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Also on a network that was there before, and again once there are none."""
+    driver = connection.drivers[Kind.NETWORK]
+    key = Key(Kind.NETWORK, "cloud", "lan")
+    spared = Link("ns-lan", "10.1.0.1/24", nat=True, spared="10.1.0.128/26")
+    link = Resource(key, spared)
+    await driver.create(link, TAG)
+    pools = [
+        {"start": "10.1.0.2", "end": "10.1.0.127"},
+        {"start": "10.1.0.192", "end": "10.1.0.254"},
+    ]
+    (subnet,) = cloud.subnets.values()
+    assert subnet["allocation_pools"] == pools
+    (seen,) = await driver.observe(CLUSTER)
+    assert seen.shape == spared
+    without = replace(link, shape=replace(spared, spared=""))
+    await driver.change(seen, without, TAG)
+    assert subnet["allocation_pools"] == [{"start": "10.1.0.2", "end": "10.1.0.254"}]
+    (seen,) = await driver.observe(CLUSTER)
+    assert seen.shape == without.shape
+    await driver.change(seen, link, TAG)
+    assert subnet["allocation_pools"] == pools
+    cloud.log.clear()
+    await driver.change(seen, link, TAG)
+    assert not [call for call in cloud.log if "PUT /network/v2.0/subnets" in call]
+
+
+@pytest.mark.parametrize(
+    ("address", "spared", "given"),
+    [
+        ("10.1.0.1/24", "", [("10.1.0.2", "10.1.0.254")]),
+        ("10.1.0.254/24", "", [("10.1.0.1", "10.1.0.253")]),
+        ("10.1.0.7/24", "", [("10.1.0.1", "10.1.0.6"), ("10.1.0.8", "10.1.0.254")]),
+        ("10.1.0.1/24", "10.1.0.128/25", [("10.1.0.2", "10.1.0.127")]),
+        ("10.1.0.254/24", "10.1.0.0/25", [("10.1.0.128", "10.1.0.253")]),
+    ],
+)
+def test_it_gives_all_others(address: str, spared: str, given: list[tuple[str, str]]) -> None:
+    assert list(given_by(Link("b", address, nat=True, spared=spared))) == given

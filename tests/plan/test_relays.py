@@ -15,10 +15,12 @@ from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources import (
     RELAY,
+    Bmc,
     BootImage,
     FloatingIp,
     Key,
     Kind,
+    Link,
     Observed,
     OwnerTag,
     Port,
@@ -132,6 +134,50 @@ def test_its_address_is_the_last_one_or_that_of_the_file(
     assert host.connection.relay is not None
     cidr = "10.1.0.0/24" if "cidr" in network else ""
     assert address_of(host.connection.relay, cluster, cidr) == address
+
+
+POOL = "\nbmc: {pool: 10.1.0.128/25}"
+
+
+def with_pool(relay: str, network: str = CIDR, bmc: str = POOL) -> Cluster:
+    text = FILE.format(relay=relay, network=network, nics="[lan]", more="")
+    return load(text + bmc, file="x")
+
+
+def test_bmcs_on_its_network_have_the_addresses_of_their_pool() -> None:
+    resources = wanted(with_pool(f"{RELAYED}, bmcs: true"))
+    relay = resources[relay_of("cloud")].shape
+    link = resources[Key(Kind.NETWORK, "cloud", "lan")].shape
+    bmc = resources[Key(Kind.BMC, "cloud", "a")].shape
+    assert isinstance(relay, Relay)
+    assert isinstance(link, Link)
+    assert isinstance(bmc, Bmc)
+    assert (relay.bmcs, relay.redfish) == ("10.1.0.128/25", bmc.redfish_port)
+    assert relay.address == "10.1.0.127", "the last one beside the pool"
+    assert link.spared == "10.1.0.128/25", "Neutron gives none of these"
+    assert bmc.address == "10.1.0.129"
+    without = wanted(with_pool(RELAYED))
+    relay, link = (
+        without[each].shape for each in (relay_of("cloud"), Key(Kind.NETWORK, "cloud", "lan"))
+    )
+    assert isinstance(relay, Relay)
+    assert isinstance(link, Link)
+    assert (relay.bmcs, relay.redfish, link.spared) == ("", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("network", "bmc", "said"),
+    [
+        (CIDR, "", "expected a pool"),
+        ("{nat: true}", POOL, "`bmc.pool` 10.1.0.128/25 is not a part of network 'lan'"),
+        (CIDR, "\nbmc: {pool: 10.2.0.0/25}", "`bmc.pool` 10.2.0.0/25 is not a part of network"),
+        (CIDR, "\nbmc: {pool: 10.1.0.128/25, redfish_port: 8069}", "port 8069 of a relay is taken"),
+    ],
+)
+def test_bmcs_that_cannot_be_on_its_network_are_refused(network: str, bmc: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        with_pool(f"{RELAYED}, bmcs: true", network, bmc)
+    assert said in " ".join(map(str, caught.value.problems))
 
 
 def test_an_ipv6_address_stands_in_brackets_in_a_url() -> None:

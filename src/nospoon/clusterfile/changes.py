@@ -122,7 +122,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         "relay": Rule.PARTS,
     },
     RelaySection: {
-        **_all(Rule.REPLACE, "network", "image", "flavor", "address", "port"),
+        **_all(Rule.REPLACE, "network", "image", "flavor", "address", "port", "bmcs"),
         **_all(Rule.LIVE, "floating_ip", "floating_address"),
     },
     LxcSection: {"idmap": Rule.NEW_NODES},

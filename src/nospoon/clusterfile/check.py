@@ -30,7 +30,7 @@ from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import DHCP, Arch, BmcProtocol, Firmware, Node, Switch
-from nospoon.model.connections import ConnectionKind
+from nospoon.model.connections import RELAY_PORT, ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.passwords import is_hash
@@ -249,6 +249,7 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             yield Complaint(("hosts", name, given[0]), message, "Make two hosts of it")
         if host.openstack is not None:
             yield from _of_cloud(name, host)
+            yield from _relayed_bmcs(name, host, sections)
         for kind in (ConnectionKind.LXC, ConnectionKind.DOCKER):
             if kind in connections_of(host):
                 yield from _of_containers(name, host, kind)
@@ -263,6 +264,27 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {first!r}"
             message = f"no host maps a bridge to {network.physnet!r}"
             yield Complaint(("networks", name, "physnet"), message, hint)
+
+
+def _relayed_bmcs(name: str, host: HostSection, sections: Sections) -> Iterator[Complaint]:
+    """BMCs on the network of a relay have addresses of that network."""
+    relay = host.openstack.relay if host.openstack is not None else None
+    if relay is None or not relay.bmcs:
+        return
+    pool, path = sections.bmc.pool, ("hosts", name, "openstack", "relay", "bmcs")
+    if pool is None:
+        message = "BMCs answer on the network of a relay at addresses of their own: expected a pool"
+        yield Complaint(path, message, "Write `bmc: {pool: CIDR}`, a part of that network")
+        return
+    if sections.bmc.redfish_port in {RELAY_PORT, relay.port}:
+        message = f"port {sections.bmc.redfish_port} of a relay is taken: expected another one"
+        yield Complaint(("bmc", "redfish_port"), message)
+    network = sections.networks.get(relay.network)
+    if network is None or network.physnet or network.bridge:
+        return
+    if network.ipv4 is None or not pool.subnet_of(network.ipv4):
+        message = f"`bmc.pool` {pool} is not a part of network {relay.network!r}"
+        yield Complaint(path, message, f"Give the network a `cidr` with {pool} in it")
 
 
 def _of_containers(name: str, host: HostSection, kind: ConnectionKind) -> Iterator[Complaint]:

@@ -55,6 +55,11 @@ class RelaySection(Section):
     port: Annotated[Whole, Field(ge=1, le=65535)] = Field(
         22, description="TCP port of its ssh server."
     )
+    bmcs: Flag = Field(
+        default=False,
+        description="BMCs answer IPMI and Redfish on its network, too, each at its address of "
+        "`bmc.pool`. Default: on the daemon's machine alone.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -71,6 +76,7 @@ class RelaySection(Section):
             floating_address=str(self.floating_address or ""),
             address=str(self.address or ""),
             port=self.port,
+            bmcs=self.bmcs,
         )
 
 

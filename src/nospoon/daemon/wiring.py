@@ -109,6 +109,7 @@ from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.netboot.serving import HttpListeners
+from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
@@ -202,7 +203,10 @@ class Daemon:
         )
         self.seeds = Seeds()
         self.tunnels = RelayTunnels(
-            self._answer_relays, settings.runtime / "relays", self.cipher.derived("relays")
+            self._answer_relays,
+            settings.runtime / "relays",
+            self.cipher.derived("relays"),
+            bmcs=RelayedBmcs(self._answers_relayed).serve,
         )
         self.connections = Connections(
             deployment=database.deployment,
@@ -668,6 +672,14 @@ class Daemon:
     async def _answer_relays(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What comes through relays: boot scripts and files of machines that know their secret."""
         await self.relay_app(scope, receive, send)
+
+    def _answers_relayed(self, cluster: UUID, address: str, port: int) -> bool:
+        """Whether a BMC of this cluster alone answers there."""
+        place = address, port
+        served = self.bmcs.registry.at(place)
+        here = {*self.bmcs.registry.redfish_at(place), *([served.bmc.uuid] if served else [])}
+        members = [self.fleet.get(each) for each in here]
+        return bool(here) and all(each and each.cluster_id == cluster for each in members)
 
     async def _serving_at(self, address: str) -> None:
         try:

@@ -343,6 +343,7 @@ class RelaySpec:
     the file, on which it is. `image`, `flavor`: of the cloud, by name or id. `floating_ip`: the
     external network of an address by which the daemon reaches it, and `floating_address` which one;
     "" for the one on `network`. `address`: there, "" for nospoon's choice. `port`: of its sshd.
+    `bmcs`: BMCs answer on its network, too.
     """
 
     network: str
@@ -352,6 +353,7 @@ class RelaySpec:
     floating_address: str = ""
     address: str = ""
     port: int = 22
+    bmcs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Link:
     `tunnel` leads to the same network on other hosts. `host_ports`: ports at the host's addresses
     that guests reach besides DHCP, TFTP and ICMP, and nothing else of the host; None: all of it.
     `provider`: the physical network of a cloud in which it is the VLAN `vlan`; "" and None for one
-    that the cloud places.
+    that the cloud places. `spared`: a network (CIDR) of which the cloud gives no address.
     """
 
     bridge: str
@@ -155,6 +155,7 @@ class Link:
     host_ports: tuple[int, ...] | None = None
     provider: str = ""
     vlan: int | None = None
+    spared: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,8 @@ class Relay:
     """A machine of a cloud by which guests reach this daemon's boot server. `image`, `flavor`: by
     name or id. `mac`: of its port; `address`: of that; `listens`: the TCP port there that leads to
     the boot server. `ssh`: the port of its sshd. `key`: changes with the keys by which it and the
-    daemon know each other.
+    daemon know each other. `bmcs`: the network (CIDR) whose addresses BMCs have there, too, "" for
+    none, and the port of their Redfish, 0 for none.
     """
 
     image: str
@@ -233,6 +235,8 @@ class Relay:
     ssh: int = 22
     key: str = field(default="", repr=False)
     zone: str = ""
+    bmcs: str = ""
+    redfish: int = 0
 
 
 def relay_of(host: str) -> Key:

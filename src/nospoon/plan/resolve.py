@@ -185,6 +185,8 @@ class _Resolver:
             ssh=spec.port,
             key=self.around.relay_keys.get(host.name, ""),
             zone=host.connection.zone,
+            bmcs=str(self.cluster.addressing.pool or "") if spec.bmcs else "",
+            redfish=self.cluster.addressing.redfish_port if spec.bmcs else 0,
         )
         yield Resource(relay_of(host.name), relay, tuple(needs))
 
@@ -273,7 +275,17 @@ class _Resolver:
         key = Key(Kind.NETWORK, host.name, network.name)
         address = self._host_address(host, network) if network.nat else ""
         vlan = network.vlan if network.provider else None
-        link = Link(bridge, address, network.mtu, network.nat, provider=network.provider, vlan=vlan)
+        relay = host.connection.relay
+        spared = relay is not None and relay.bmcs and relay.network == network.name
+        link = Link(
+            bridge,
+            address,
+            network.mtu,
+            network.nat,
+            provider=network.provider,
+            vlan=vlan,
+            spared=str(self.cluster.addressing.pool or "") if spared else "",
+        )
         yield Resource(key, link)
         if network.nat:
             router = Router(bridge, self._external(host))

@@ -34,12 +34,15 @@ class RelayKeys:
 
 @dataclass(frozen=True, slots=True)
 class RelayPlace:
-    """Where a relay's ssh server is, and where it is to listen for boot images."""
+    """Where a relay's ssh server is, and where it is to listen for boot images. `bmcs`: and, on its
+    own loopback, for its helper, which carries what BMCs are asked.
+    """
 
     address: Address
     port: int
     on: Address
     listens: int
+    bmcs: bool = False
 
     @classmethod
     def parse(cls, address: str, port: int, on: str, listens: int) -> RelayPlace:
@@ -76,5 +79,7 @@ class Tunnels(Protocol):
         """Why it is not open, "" while that is not known, and for one that is open."""
 
 
+BMCS_PORT = 8070
+"""Where a relay listens for its helper, TCP."""
 READY = "nospoon: ready"
 """What a relay says once the daemon is let in."""

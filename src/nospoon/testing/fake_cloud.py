@@ -33,6 +33,7 @@ from nospoon.providers.openstack.relays import IsHome
 from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.relays import RelayTunnels
+from nospoon.services.relayed.bmcs import RelayedBmcs
 
 Json = dict[str, Any]
 PROJECT = "0" * 32
@@ -561,7 +562,13 @@ async def connected(
     the connection's. Through relays, everything is "answered".
     """
     answer = PlainTextResponse("answered")
-    tunnels = RelayTunnels(answer, directory / "relays", b"secret", shortest=0.1)
+    tunnels = RelayTunnels(
+        answer,
+        directory / "relays",
+        b"secret",
+        bmcs=RelayedBmcs(lambda *_: False).serve,
+        shortest=0.1,
+    )
     (directory / "image.iso").write_bytes(b"an image".ljust(4096))
 
     async def build(url: str) -> Path:

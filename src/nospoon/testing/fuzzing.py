@@ -18,6 +18,7 @@ from nospoon.bmc.pdu import apc
 from nospoon.bmc.pdu.device import Outlet, Pdu
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.probe import record
+from nospoon.protocols import relayed
 from nospoon.protocols.ipmi.endpoint import Call, Endpoint, Send
 from nospoon.protocols.ipmi.session import Identity
 from nospoon.protocols.ipmi.sol import Sol
@@ -180,6 +181,22 @@ class Target:
 
 _PING = bytes.fromhex("0600ff06000011be80420000")
 _SNMPGET = "302602010104067075626c6963a019020101020100020100300e300c06082b060102010101000500"
+
+
+def relayed_opening(data: bytes) -> None:
+    """The first line of a connection of a relay's helper."""
+    with contextlib.suppress(relayed.Malformed):
+        relayed.opening(data)
+
+
+def relayed_frame(data: bytes) -> None:
+    """Heads of frames of a relay's helper: what is read is written as the same."""
+    head = data[: relayed.HEAD.size].ljust(relayed.HEAD.size, b"\0")
+    with contextlib.suppress(relayed.Malformed):
+        flow, length = relayed.head_of(head)
+        assert relayed.framed(flow, bytes(length))[: relayed.HEAD.size] == head
+
+
 TARGETS: Mapping[str, Target] = {
     "rmcp": Target(strangers_datagram, _PING),
     "rmcp-handshake": Target(handshake, b"\0" + Console(b"admin", b"").open_request()[16:]),
@@ -192,5 +209,7 @@ TARGETS: Mapping[str, Target] = {
     "uefi-variables": Target(uefi_variables, bytes(64)),
     "probe-record": Target(probe_record, record.frame(b'{"version": 1}')),
     "router-solicitation": Target(router_solicitation, bytes(62)),
+    "relayed-opening": Target(relayed_opening, b"PROXY TCP4 10.0.0.9 10.0.0.7 4000 443\r\n"),
+    "relayed-frame": Target(relayed_frame, bytes(12)),
 }
 """By the names that `scripts/fuzz` takes."""

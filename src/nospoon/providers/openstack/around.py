@@ -26,6 +26,10 @@ name (https://docs.openstack.org/api-ref/network/v2/#allowed-address-pairs).
 """
 MOST_PAIRS, LONGEST_PAIR = 64, 64
 """Pairs of a port that are looked at, and characters of each part."""
+Span = tuple[str, str]
+"""First and last of some addresses."""
+MOST_SPANS = 64
+"""Of a subnet that are looked at."""
 Segment = tuple[str, int | None]
 KIND, PHYSICAL, VLAN = (
     f"provider:{each}" for each in ("network_type", "physical_network", "segmentation_id")
@@ -74,13 +78,14 @@ class NeutronPort:
 @dataclass(frozen=True, slots=True)
 class NeutronSubnet:
     """What is kept of a subnet. `serves`: whether Neutron gives addresses of it by DHCP; `led`:
-    whether it has a gateway.
+    whether it has a gateway; `given`: of which addresses.
     """
 
     id: str
     cidr: str
     serves: bool
     led: bool
+    given: tuple[Span, ...] = ()
 
 
 def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
@@ -168,7 +173,15 @@ def _subnet(record: Mapping[str, object]) -> NeutronSubnet:
         cidr=short(record["cidr"]),
         serves=bool(record.get("enable_dhcp")),
         led=bool(record.get("gateway_ip")),
+        given=_spans(record),
     )
+
+
+def _spans(record: Mapping[str, object]) -> tuple[Span, ...]:
+    pools = record.get("allocation_pools") or []
+    if not isinstance(pools, list):
+        raise TypeError("allocation pools are not a list")
+    return tuple(sorted((short(p["start"]), short(p["end"])) for p in pools[:MOST_SPANS]))
 
 
 def port(record: Mapping[str, object]) -> NeutronPort:

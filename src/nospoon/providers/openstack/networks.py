@@ -7,7 +7,7 @@ https://docs.openstack.org/api-ref/network/v2/#networks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface, ip_network
 from uuid import UUID
 
 from nospoon.errors import Gone
@@ -20,6 +20,7 @@ from nospoon.providers.openstack.around import (
     Around,
     NeutronNetwork,
     Segment,
+    Span,
 )
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.tags import Tagged, described, short
@@ -100,10 +101,13 @@ class NetworkDriver:
             await self._add_subnet(network, link, range_of(link), gateway)
         for each in there:
             serves = link.nat and each.cidr == range_of(link)
-            if each.serves != serves:
-                body = {"subnet": {"enable_dhcp": serves}}
+            given = given_by(link) if serves else ()
+            body: dict[str, object] = {"enable_dhcp": serves} if each.serves != serves else {}
+            if given and each.given and set(given) != set(each.given):
+                body["allocation_pools"] = _pools(given)
+            if body:
                 path = f"/subnets/{each.id}"
-                await self._around.api.call(Service.NEUTRON, "PUT", path, body)
+                await self._around.api.call(Service.NEUTRON, "PUT", path, {"subnet": body})
 
     async def _add_subnet(self, network: str, link: Link, cidr: str, gateway: str = "") -> None:
         subnet = {
@@ -113,6 +117,7 @@ class NetworkDriver:
             "cidr": cidr,
             "gateway_ip": gateway or None,
             "enable_dhcp": bool(gateway),
+            **({"allocation_pools": _pools(given_by(link))} if link.spared and gateway else {}),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/subnets", {"subnet": subnet})
 
@@ -137,20 +142,40 @@ def range_of(link: Link) -> str:
     return str(ip_interface(link.address).network)
 
 
+def given_by(link: Link) -> tuple[Span, ...]:
+    """First and last of the addresses that Neutron gives: all but the router's and those spared."""
+    here, spared = ip_interface(link.address), link.spared
+    taken = [(int(here.ip), int(here.ip))]
+    if spared:
+        among = ip_network(spared)
+        taken.append((int(among[0]), int(among[-1])))
+    begin, found = int(here.network[1]), []
+    for first, last in (*sorted(taken), (int(here.network[-1]), int(here.network[-1]))):
+        if begin < first:
+            found.append((str(ip_address(begin)), str(ip_address(first - 1))))
+        begin = max(begin, last + 1)
+    return tuple(found)
+
+
+def _pools(given: Sequence[Span]) -> list[dict[str, str]]:
+    return [{"start": first, "end": last} for first, last in given]
+
+
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
     """Noted with the tag: an MTU of the file's, the address of its router, and whether the file
     says in which physical network it is.
     """
     link = _link(resource)
     mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
-    notes = (mtu, link.address if link.nat else "", PLACED if link.provider else "")
+    placed = PLACED if link.provider else ""
+    notes = (mtu, link.address if link.nat else "", placed, link.spared)
     more = ",".join(notes).rstrip(",")
     tagged = Tagged(tag, resource.key.name, more)
     return {"description": described(tagged)} | ({"mtu": link.mtu} if mtu else {})
 
 
 def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
-    mtu, address, placed, *_ = (*tagged.more.split(","), "", "")
+    mtu, address, placed, spared, *_ = (*tagged.more.split(","), "", "", "")
     provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
     return Link(
         bridge=record.name,
@@ -159,6 +184,7 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
         nat=bool(address),
         provider=provider,
         vlan=vlan,
+        spared=spared,
     )
 
 

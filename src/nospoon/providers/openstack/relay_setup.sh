@@ -21,7 +21,7 @@ PermitRootLogin no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 AllowTcpForwarding remote
-PermitListen {listen}
+PermitListen {permitted}
 GatewayPorts clientspecified
 AllowStreamLocalForwarding no
 AllowAgentForwarding no
@@ -34,6 +34,7 @@ ClientAliveInterval 10
 ClientAliveCountMax 3
 UsePAM yes
 END
+{bmcs}
 if [ -d /run/systemd/system ]; then
     cat >/etc/systemd/system/nospoon-relay.service <<'END'
 [Unit]
@@ -55,6 +56,12 @@ END
         systemctl disable --now "$unit" 2>/dev/null || :
     done
     systemctl enable --now nospoon-relay.service
+    if [ -e /etc/nospoon/bmcs.py ]; then
+        systemctl enable --now nospoon-bmcs.service
+    fi
 else
+    if [ -e /etc/nospoon/bmcs.py ]; then
+        /etc/nospoon/bmcs.sh &
+    fi
     exec /usr/sbin/sshd -D -e -f /etc/nospoon/sshd_config
 fi

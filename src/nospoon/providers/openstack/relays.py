@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from uuid import UUID
 
@@ -29,11 +30,12 @@ from nospoon.providers.openstack.roster import GONE, LONGEST_NAME, LONGEST_TIME,
 from nospoon.providers.openstack.shown import Ref, ServerShown
 from nospoon.providers.openstack.tags import Tagged, in_pieces, of_properties, properties, whole
 from nospoon.providers.openstack.understood import understood
-from nospoon.providers.tunnels import READY, RelayId, RelayPlace, Tunnels
+from nospoon.providers.tunnels import BMCS_PORT, READY, RelayId, RelayPlace, Tunnels
 from nospoon.runtime import clock
 
 log = structlog.get_logger()
 SCRIPT = Path(__file__).with_name("relay_setup.sh")
+BMCS, HELPER = (Path(__file__).with_name(f"relay_bmcs.{each}") for each in ("sh", "py"))
 SHAPE = "relay"
 BUILD, BOOT, REMOVE = 1200, 1800, 240
 """Pauses within which Nova builds a server, its guest answers, and Nova removes it."""
@@ -145,7 +147,7 @@ class RelayDriver:
             place = RelayPlace.parse(address, shape.ssh, shape.address, shape.listens)
             if not self._around.api.reach.admits(address, shape.ssh):
                 raise ProviderError(f"its address {address} may not be connected to")
-            return place
+            return replace(place, bmcs=bool(shape.bmcs))
 
         self._kept.add(self._id(tag))
         self._tunnels.keep(self._id(tag), find)
@@ -164,8 +166,9 @@ class RelayDriver:
             host_key=keys.host.strip(),
             client_key=keys.client,
             port=shape.ssh,
-            listen=_place(shape),
+            permitted=_place(shape) + (f" 127.0.0.1:{BMCS_PORT}" if shape.bmcs else ""),
             ready=READY,
+            bmcs=_bmcs(shape),
         )
         tagged = properties(Tagged(tag, resource.key.name))
         server = {
@@ -278,6 +281,18 @@ class RelayDriver:
 def _place(shape: Relay) -> str:
     host = f"[{shape.address}]" if ":" in shape.address else shape.address
     return f"{host}:{shape.listens}"
+
+
+def _bmcs(shape: Relay) -> str:
+    """The part of its script that has BMCs answer there."""
+    if not shape.bmcs:
+        return ""
+    return BMCS.read_text().format(
+        pool=IPv4Network(shape.bmcs),
+        redfish=shape.redfish,
+        tunnel=BMCS_PORT,
+        helper=HELPER.read_text(),
+    )
 
 
 def _written(shape: Relay) -> str:

@@ -17,11 +17,13 @@ import hashlib
 import hmac
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv6Address
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,7 +36,15 @@ from cryptography.hazmat.primitives.serialization import (
 from starlette.types import ASGIApp
 
 from nospoon.errors import NospoonError, ProviderError
-from nospoon.providers.tunnels import READY, Address, Find, RelayId, RelayKeys, RelayPlace
+from nospoon.providers.tunnels import (
+    BMCS_PORT,
+    READY,
+    Address,
+    Find,
+    RelayId,
+    RelayKeys,
+    RelayPlace,
+)
 from nospoon.runtime import process
 from nospoon.runtime.http_limits import Connections
 from nospoon.runtime.serve import HttpServer
@@ -53,6 +63,12 @@ SAID = 2000
 """Bytes of what ssh says that are kept."""
 LONGEST_SOCKET = 107
 """Bytes of a socket's path (unix(7))."""
+BOOT, BMCS = "boot", "bmcs"
+"""Sockets, beside ssh's files."""
+LINES = 4096
+"""Bytes of a line or frame of a helper that are read ahead."""
+ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Serves a connection of the helper on the relay of a cluster."""
 OPTIONS = (
     "BatchMode=yes",
     "IdentitiesOnly=yes",
@@ -93,14 +109,21 @@ class _Kept:
 
 class RelayTunnels:
     """The `Tunnels` of a daemon. `app`: what is served, at sockets below `directory`; `secret`: of
-    which all keys are made. `shortest`: seconds from a break to the next try.
+    which all keys are made. `bmcs`: takes connections of helpers. `shortest`: seconds from a break
+    to the next try.
     """
 
     def __init__(
-        self, app: ASGIApp, directory: Path, secret: bytes, *, shortest: float = SHORTEST
+        self,
+        app: ASGIApp,
+        directory: Path,
+        secret: bytes,
+        *,
+        bmcs: ServeBmcs,
+        shortest: float = SHORTEST,
     ) -> None:
         self._app, self._directory, self._secret = app, directory, secret
-        self._shortest = shortest
+        self._bmcs, self._shortest = bmcs, shortest
         self._kept: dict[RelayId, _Kept] = {}
         self._tasks = Tasks("relays")
 
@@ -146,9 +169,9 @@ class RelayTunnels:
     async def _keep(self, relay: RelayId, kept: _Kept) -> None:
         """Until it is cancelled."""
         rest = self._shortest
-        async with self._served(relay) as (files, at):
+        async with self._served(relay) as files:
             while True:
-                kept.why = await self._try(relay, kept, files, at)
+                kept.why = await self._try(relay, kept, files)
                 if kept.opened.is_set():
                     kept.opened.clear()
                     rest = self._shortest
@@ -156,11 +179,11 @@ class RelayTunnels:
                 await asyncio.sleep(rest)
                 rest = min(LONGEST, rest * 2)
 
-    async def _try(self, relay: RelayId, kept: _Kept, files: Path, at: Path) -> str:
+    async def _try(self, relay: RelayId, kept: _Kept, files: Path) -> str:
         """Open it, and why it ended."""
         try:
             place = await kept.find()
-            ssh = await process.pipe(command(place, files, at), env=ENVIRONMENT, errors=True)
+            ssh = await process.pipe(command(place, files), env=ENVIRONMENT, errors=True)
         except NospoonError as error:
             return str(error)
         ended = "it ended"
@@ -182,13 +205,12 @@ class RelayTunnels:
         return f"{place.address} port {place.port}: {ended}"
 
     @asynccontextmanager
-    async def _served(self, relay: RelayId) -> AsyncIterator[tuple[Path, Path]]:
-        """The directory with ssh's files, and the socket at which the app answers."""
+    async def _served(self, relay: RelayId) -> AsyncIterator[Path]:
+        """The directory with ssh's files, and the sockets to which it leads."""
         name = hashlib.sha256(f"{relay.cluster}/{relay.host}".encode()).hexdigest()[:12]
         files = self._directory / name
         await asyncio.to_thread(self._write, relay, files)
-        at = files / "boot"
-        bound = _bound(at)
+        bound = _bound(files / BOOT)
         server = HttpServer(
             self._app,
             [bound],
@@ -199,10 +221,13 @@ class RelayTunnels:
             ws="none",
             interface="asgi3",
         )
+        serve = partial(self._bmcs, relay.cluster)
+        helpers = await asyncio.start_unix_server(serve, sock=_bound(files / BMCS), limit=LINES)
         try:
             await server.start()
-            yield files, at
+            yield files
         finally:
+            helpers.close()
             await server.close()
             await asyncio.to_thread(shutil.rmtree, files)
 
@@ -225,13 +250,16 @@ class RelayTunnels:
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"}
 
 
-def command(place: RelayPlace, files: Path, at: Path) -> list[str]:
+def command(place: RelayPlace, files: Path) -> list[str]:
     """The ssh command line: nothing in it but addresses and numbers comes from anyone else."""
     options = [word for each in OPTIONS for word in ("-o", each)]
     options += ["-o", f"UserKnownHostsFile={_quoted(files / 'known_hosts')}"]
+    leads = ["-R", f"{_shown(place.on)}:{place.listens}:{files / BOOT}"]
+    if place.bmcs:
+        leads += ["-R", f"127.0.0.1:{BMCS_PORT}:{files / BMCS}"]
     return [
         "ssh", "-F", "none", "-T", "-a", "-x", "-i", str(files / "key"), *options,
-        "-R", f"{_shown(place.on)}:{place.listens}:{at}",
+        *leads,
         "-p", str(place.port), "-l", USER, "--", str(place.address),
     ]  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""BMCs as clients reach them that come through relays of clouds."""

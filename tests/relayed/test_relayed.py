@@ -1,0 +1,186 @@
+"""What helpers on relays send: lines and frames, and to which BMCs they lead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from nospoon.protocols.relayed import (
+    DATAGRAMS,
+    HEAD,
+    Datagrams,
+    Flow,
+    Malformed,
+    Stream,
+    framed,
+    head_of,
+    opening,
+)
+from nospoon.services.relayed import bmcs
+from nospoon.services.relayed.bmcs import MOST_FLOWS, MOST_STREAMS, RelayedBmcs
+
+ONE, OTHER = UUID(int=1), UUID(int=2)
+BMC, CLIENT = IPv4Address("127.66.0.7"), IPv4Address("10.0.0.9")
+FLOW = Flow(BMC, CLIENT, 4000)
+Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def test_a_line_says_what_a_connection_is_for() -> None:
+    assert opening(DATAGRAMS) == Datagrams()
+    line = b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 443\r\n"
+    assert opening(line) == Stream(BMC, 443)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"DATAGRAMS\n",
+        b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 443\n",
+        b"PROXY TCP6 10.0.0.9 127.66.0.7 4000 443\r\n",
+        b"PROXY TCP4 10.0.0.9 localhost 4000 443\r\n",
+        b"PROXY TCP4 x 127.66.0.7 4000 443\r\n",
+        b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 0\r\n",
+        b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 65536\r\n",
+        "PROXY TCP4 10.0.0.9 127.66.0.7 4000 \u0663\r\n".encode(),
+        b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 443 1\r\n",
+        b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 443" + b" " * 100 + b"\r\n",
+    ],
+)
+def test_any_other_line_is_refused(line: bytes) -> None:
+    with pytest.raises(Malformed):
+        opening(line)
+
+
+def test_a_frame_is_read_as_it_was_written() -> None:
+    data = framed(FLOW, b"abc")
+    assert head_of(data[: HEAD.size]) == (FLOW, 3)
+    assert data[HEAD.size :] == b"abc"
+    assert data[:2] == struct.pack("!H", 3)
+    with pytest.raises(Malformed):
+        head_of(framed(FLOW, bytes(1501))[: HEAD.size])
+
+
+class _Echo(asyncio.DatagramProtocol):
+    """A BMC that says who asked, and what."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.transport.sendto(addr[0].encode() + b" " + data, addr)
+
+
+@asynccontextmanager
+async def served(place: Path, *, flows: int = MOST_FLOWS) -> AsyncIterator[str]:
+    """The socket of a relay. A BMC of the cluster ONE is at `BMC`, one of OTHER at 127.66.0.8."""
+    loop = asyncio.get_running_loop()
+
+    async def redfish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")[0].encode()
+        writer.write(peer + b" " + await reader.readexactly(3))
+        writer.close()
+
+    def answers(cluster: UUID, address: str, port: int) -> bool:
+        return (cluster, address) in {(ONE, str(BMC)), (OTHER, "127.66.0.8")} and port != 22
+
+    relayed = RelayedBmcs(answers, flows=flows)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await relayed.serve(ONE, reader, writer)
+
+    made = [
+        (await loop.create_datagram_endpoint(_Echo, local_addr=(each, bmcs.IPMI_PORT)))[0]
+        for each in (str(BMC), "127.66.0.8")
+    ]
+    listener = await asyncio.start_server(redfish, str(BMC), 8443)
+    server = await asyncio.start_unix_server(serve, place / "bmcs")
+    try:
+        yield str(place / "bmcs")
+    finally:
+        server.close()
+        listener.close()
+        for transport in made:
+            transport.close()
+
+
+@asynccontextmanager
+async def connected(path: str) -> AsyncIterator[Pair]:
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):  # the other end went first
+            await writer.wait_closed()
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(60):
+        return await reader.read()
+
+
+async def test_datagrams_reach_the_bmc_of_their_address_and_its_answers_their_client(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as path, connected(path) as (reader, writer):
+        others = Flow(IPv4Address("127.66.0.8"), CLIENT, 4000)
+        writer.write(DATAGRAMS + framed(others, b"not of this cluster") + framed(FLOW, b"one"))
+        second = Flow(BMC, CLIENT, 4001)
+        writer.write(framed(second, b"two"))
+        got = {}
+        async with asyncio.timeout(60):
+            for _ in range(2):
+                flow, length = head_of(await reader.readexactly(HEAD.size))
+                got[flow] = await reader.readexactly(length)
+        assert got == {FLOW: b"127.66.0.7 one", second: b"127.66.0.7 two"}, "from its own address"
+        writer.write(b"\xff" * HEAD.size)
+        assert await ended(reader) == b""
+
+
+async def test_a_stream_reaches_redfish_at_its_address_alone(tmp_path: Path) -> None:
+    async with served(tmp_path) as path:
+        for bmc, port, wanted in (
+            (str(BMC), 8443, b"127.66.0.7 GET"),
+            (str(BMC), 22, b""),
+            ("127.66.0.8", 8443, b""),
+            ("127.0.0.1", 8443, b""),
+        ):
+            async with connected(path) as (reader, writer):
+                writer.write(f"PROXY TCP4 10.0.0.9 {bmc} 4000 {port}\r\nGET".encode())
+                assert await ended(reader) == wanted
+
+
+async def test_clients_that_are_too_many_push_out_the_longest_silent(tmp_path: Path) -> None:
+    async with served(tmp_path, flows=4) as path, connected(path) as (reader, writer):
+        writer.write(DATAGRAMS)
+        for port in (*range(1, 30), 1):
+            writer.write(framed(Flow(BMC, CLIENT, port), b"x"))
+            async with asyncio.timeout(60):
+                flow, length = head_of(await reader.readexactly(HEAD.size))
+                assert (flow.port, await reader.readexactly(length)) == (port, b"127.66.0.7 x")
+
+
+async def test_a_relay_has_so_many_connections_and_gets_new_ones_as_they_end(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as path, AsyncExitStack() as stack:
+        first = [await stack.enter_async_context(connected(path)) for _ in range(MOST_STREAMS)]
+        async with connected(path) as (reader, _):
+            assert await ended(reader) == b"", "it is one too many"
+        for _, writer in first:
+            writer.write(b"none\r\n")
+        for each, _ in first:
+            assert await ended(each) == b""
+        async with connected(path) as (reader, writer):
+            writer.write(f"PROXY TCP4 10.0.0.9 {BMC} 4000 8443\r\nGET".encode())
+            assert await ended(reader) == b"127.66.0.7 GET"
