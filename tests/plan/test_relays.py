@@ -165,6 +165,14 @@ def test_bmcs_on_its_network_have_the_addresses_of_their_pool() -> None:
     assert (relay.bmcs, relay.redfish, link.spared) == ("", 0, "")
 
 
+def test_a_cloud_that_filters_lets_addresses_of_bmcs_through() -> None:
+    guarded = CIDR.replace("nat: true", "nat: true, anti_spoofing: true")
+    for relay, virtual_ips in ((RELAYED, ()), (f"{RELAYED}, bmcs: true", ("10.1.0.128/25",))):
+        port = wanted(with_pool(relay, guarded))[Key(Kind.PORT, "cloud", RELAY)].shape
+        assert isinstance(port, Port)
+        assert (port.guarded, port.virtual_ips) == (True, virtual_ips)
+
+
 @pytest.mark.parametrize(
     ("network", "bmc", "said"),
     [
@@ -285,6 +293,14 @@ def test_a_recovered_file_has_it() -> None:
     assert [each.connection.relay for each in again.hosts] == [
         each.connection.relay for each in cluster.hosts
     ]
+
+
+def test_a_recovered_file_takes_the_addresses_of_bmcs_for_no_virtual_ips() -> None:
+    guarded = CIDR.replace("nat: true", "nat: true, anti_spoofing: true")
+    cluster = with_pool(f"{RELAYED}, bmcs: true", guarded)
+    text = cluster_file("dev", ID, cluster.hosts, found(wanted(cluster)), lambda _: SETTINGS)
+    assert "virtual_ips" not in text
+    assert "bmcs: true" in text
 
 
 SETTINGS = {"auth": {"auth_url": "http://192.0.2.1/v3", "username": "u", "password": "p"}}

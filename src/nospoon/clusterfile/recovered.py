@@ -129,7 +129,7 @@ def _virtual_ips(found: Sequence[Observed]) -> dict[str, set[str]]:
         match each.shape:
             case Machine(nics=nics):
                 given = [(nic.bridge, nic.virtual_ips) for nic in nics]
-            case Port(network=network, virtual_ips=addresses):
+            case Port(network=network, virtual_ips=addresses) if each.key.name != RELAY:
                 given = [(network, addresses)]
             case _:
                 continue

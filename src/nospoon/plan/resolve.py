@@ -168,7 +168,10 @@ class _Resolver:
         made = () if network.existing else (Key(Kind.NETWORK, host.name, network.name),)
         port, floating = (Key(each, host.name, RELAY) for each in (Kind.PORT, Kind.FLOATING_IP))
         address = self._relay_address(spec)
+        pool = str(self.cluster.addressing.pool or "") if spec.bmcs else ""
         plug = replace(self._port(host, network, mac), address=address)
+        if plug.guarded and pool:
+            plug = replace(plug, virtual_ips=(pool,))
         yield Resource(port, plug, made)
         needs = [port]
         if spec.floating_ip:
@@ -185,7 +188,7 @@ class _Resolver:
             ssh=spec.port,
             key=self.around.relay_keys.get(host.name, ""),
             zone=host.connection.zone,
-            bmcs=str(self.cluster.addressing.pool or "") if spec.bmcs else "",
+            bmcs=pool,
             redfish=self.cluster.addressing.redfish_port if spec.bmcs else 0,
         )
         yield Resource(relay_of(host.name), relay, tuple(needs))
