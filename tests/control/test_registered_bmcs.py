@@ -112,6 +112,21 @@ async def test_a_bmc_that_is_silent_is_asked_once(
         assert len((place / "log").read_text().splitlines()) == asked
 
 
+@pytest.mark.parametrize("lost", ["power on", "bootdev pxe", "power status"])
+async def test_a_bmc_that_is_lost_later_may_have_changed_its_machine(
+    place: Path, lost: str
+) -> None:
+    """It is switched off when its set is removed, so that no other set meets what it runs."""
+    ipmitool(place, looks=1)
+    tool = place / "ipmitool"
+    head, _, rest = tool.read_text().partition("\n")
+    said = "Error: Unable to establish IPMI v2 / RMCP+ session"
+    tool.write_text(f"{head}\ncase \"$*\" in *'{lost}'*) echo '{said}' >&2; exit 1;; esac\n{rest}")
+    with pytest.raises(ProviderError, match=f"chassis {lost}: Error: Unable to") as raised:
+        await RegisteredBmcs(ANYWHERE).start(MACHINE, owner=1, installs=True)
+    assert not isinstance(raised.value, NotReached)
+
+
 async def test_a_machine_that_stays_on_is_not_off(place: Path) -> None:
     ipmitool(place, looks=1000)
     with pytest.raises(ProviderError, match="BMC of m: it is still on 0 s after it was switched"):

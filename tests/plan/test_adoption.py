@@ -73,6 +73,14 @@ def test_nics_that_are_all_on_networks_of_the_cluster_are_the_nodes() -> None:
     assert nics(own, others) == nics("br0") == nics() == []
 
 
+def test_what_a_host_says_in_place_of_a_mac_is_no_nic_of_a_node() -> None:
+    file = f"{HOSTS}networks: {{prov: {{netboot: builtin}}}}\nnodes: [{{adopt: x}}]\n"
+    nic = MachineNic("../../../etc/shadow", bridge_name(CLUSTER, "prov"), "e1000")
+    there = {"a": facts(replace(machine(1, "x"), nics=(nic,))), "b": facts()}
+    (node,) = adopt(load(file, file="f"), CLUSTER, there).cluster.nodes
+    assert node.nics == ()
+
+
 def test_an_entry_for_a_machine_that_one_before_it_adopts_is_noted() -> None:
     there = {"a": facts(machine(1, "x-1"), machine(2, "x-2")), "b": facts()}
     nodes = (

@@ -50,6 +50,18 @@ def test_who_comes_later_does_not_take_over_a_mac_nor_remove_it() -> None:
     assert answered(made) is None
 
 
+def test_two_machines_on_one_bridge_have_two_macs() -> None:
+    def nodes(*hosts: str) -> list[Resource]:
+        return [
+            Resource(Key(Kind.MACHINE, host, f"n{i}"), machine(), node=f"n{i}")
+            for i, host in enumerate(hosts)
+        ]
+
+    (why,) = against_macs(nodes("a", "a"), lambda _: "")
+    assert why.startswith(f"nodes n0 and n1 on host a: both have a NIC with MAC {MAC} on ")
+    assert not list(against_macs(nodes("a", "b"), lambda _: ""))
+
+
 def test_two_nodes_may_swap_their_macs() -> None:
     made, one, two = authority(), machine("02:00:00:00:00:01"), machine("02:00:00:00:00:02")
     for each in (one, two, replace(one, nics=two.nics), replace(two, nics=one.nics)):

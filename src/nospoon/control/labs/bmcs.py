@@ -7,7 +7,8 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -61,6 +62,15 @@ async def _nothing() -> None:
     pass
 
 
+@contextmanager
+def _begun() -> Iterator[None]:
+    """A machine is changed here: a BMC that is not reached any more may have carried it out."""
+    try:
+        yield
+    except NotReached as error:
+        raise ProviderError(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class RegisteredBmcs:
     """`reach`: where a file's addresses may lead."""
@@ -79,10 +89,11 @@ class RegisteredBmcs:
             return
         user = user_of(owner)
         await _ipmi_off(machine, user=user)
-        await while_off()
-        if installs:
-            await _ipmi(machine, "chassis", "bootdev", "pxe", user=user)
-        await _ipmi(machine, "chassis", "power", "on", user=user)
+        with _begun():
+            await while_off()
+            if installs:
+                await _ipmi(machine, "chassis", "bootdev", "pxe", user=user)
+            await _ipmi(machine, "chassis", "power", "on", user=user)
 
     async def stop(self, machine: Registered, *, owner: int) -> None:
         """Off. Raises `ProviderError`."""
@@ -185,10 +196,11 @@ async def _off(
         except ProviderError:
             log.info("the power of a machine is not known", machine=machine.name)
         raise refused from None
-    for _ in range(LOOKS):
-        if await is_off():
-            return
-        await asyncio.sleep(PAUSE)
+    with _begun():
+        for _ in range(LOOKS):
+            if await is_off():
+                return
+            await asyncio.sleep(PAUSE)
     raise ProviderError(
         f"BMC of {machine.name}: it is still on {LOOKS * PAUSE:.0f} s after it was switched off"
     )
@@ -205,15 +217,17 @@ async def _ipmi_off(machine: Registered, *, user: str) -> None:
 async def _ipmi(machine: Registered, *command: str, user: str, tries: int | None = None) -> str:
     """What ipmitool prints. `tries`: other than `TRIES`."""
     argv, env = ipmitool(machine, *SESSION, *command, user=user)
+    was_reached = False
     for left in reversed(range(TRIES if tries is None else tries)):
         begun = monotonic()
         done = await process.run(argv, env=env, timeout=SECONDS, check=False, most=1 << 16)
         if done.status == 0:
             return done.stdout
         reached = NO_SESSION not in done.stderr.lower()
+        was_reached |= reached
         if not left or (not reached and monotonic() - begun >= SILENCE):
             said = (done.stderr or done.stdout).strip().splitlines() or ["no answer"]
-            failure = ProviderError if reached else NotReached
+            failure = ProviderError if was_reached else NotReached
             raise failure(f"BMC of {machine.name}: {' '.join(command)}: {said[0][:200]}")
         await asyncio.sleep(PAUSE)
     raise AssertionError("the last try returns or raises")

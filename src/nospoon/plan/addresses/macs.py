@@ -1,4 +1,4 @@
-"""MAC addresses of other clusters: one that two machines have would boot as either of them."""
+"""MAC addresses that two machines have: each would boot as either of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ ADOPTED = (
 
 
 def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
-    """Why machines cannot have the MACs that their file gives them."""
+    """Why machines cannot have the MACs that their file, or who made them, gives them."""
+    taken: dict[tuple[str, str, str], str] = {}
     for each in desired:
+        node = each.node or each.key.name
         for nic in each.shape.nics if isinstance(each.shape, Machine) else ():
+            first = taken.setdefault((each.key.host, nic.bridge, nic.mac), node)
+            if nic.mac and nic.bridge and first != node:
+                yield (
+                    f"nodes {first} and {node} on host {each.key.host}: both have a NIC with MAC "
+                    f"{nic.mac} on {nic.bridge}. Change one of them."
+                )
             other = holder(nic.mac)
             if other:
                 yield (
-                    f"node {each.node or each.key.name}: {other} has a NIC with MAC {nic.mac} "
+                    f"node {node}: {other} has a NIC with MAC {nic.mac} "
                     f"already. {ADOPTED if is_adopted(each.shape) else MADE}"
                 )

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Nic, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
+from nospoon.model.mac import is_mac
 from nospoon.model.names import MAX_NAME
 from nospoon.model.resources import Key, Kind, Machine, Resource
 from nospoon.model.rest.plans import FieldChange
@@ -73,6 +74,7 @@ def adopt(
     held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
     index, renamed = _Index(there), _Renamed(there, known)
+    bridged = {host.name for host in cluster.hosts if host.declares.has_bridges}
     networks = {
         bridge_name(cluster_id, each.name): each.name
         for each in cluster.networks
@@ -90,7 +92,8 @@ def adopt(
             if each.uuid in machines:
                 continue  # an earlier adoption has it
             called = str(each)
-            node = _node(adoption, each, networks, taken, held)
+            own = networks if each.host in bridged else {}
+            node = _node(adoption, each, own, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
                 skipped.add(f"adopt {adoption} skips {called}: {why}")
@@ -109,7 +112,8 @@ def adopt(
         if each.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
             machines[each.uuid] = each.found
-            nodes.append(_node(adoption, each, networks))
+            own = networks if each.host in bridged else {}
+            nodes.append(_node(adoption, each, own))
     cluster = replace(cluster, nodes=tuple(nodes))
     return Found(cluster, machines, reasons.shown(), skipped.shown())
 
@@ -327,7 +331,7 @@ def _nics(machine: Machine, networks: Mapping[str, str]) -> tuple[Nic, ...]:
     """Of a machine whose NICs are all on networks of its cluster: it boots there as the cluster's
     own machines do, at addresses that are kept for it. () for others.
     """
-    if not all(nic.bridge in networks for nic in machine.nics):
+    if not all(nic.bridge in networks and is_mac(nic.mac) for nic in machine.nics):
         return ()
     return tuple(Nic(networks[nic.bridge], mac=nic.mac) for nic in machine.nics)
 

@@ -10,11 +10,12 @@ server for a minute. It is told of one which has nothing, so that it goes on at 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
 
+from nospoon.errors import ProviderError
+from nospoon.model.mac import MAC, is_mac
 from nospoon.model.resources import Loader, NetbootService, Reservation
 
 SECURE = "secure"
@@ -24,8 +25,9 @@ LEASES6 = 1 << 16
 """As many of IPv6 there may be on one network."""
 CLIENTS6, NEXT6 = 4, 1 << 32
 """Clients that may have addresses of one NIC at a time; from one's address to the next one's."""
-MAC = re.compile("(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 ENTRY_SCRIPT = "boot.ipxe"
+MOST_SHOWN = 40
+"""Characters of a wrong MAC in an error."""
 ARCHITECTURES = (("bios", 0), ("x64", 7), ("x64", 9), ("arm64", 11), ("http", 16), ("http", 19))
 LOADERS = (
     # a signed chain also for iPXE in a NIC's ROM: it cannot start kernels under secure boot
@@ -120,6 +122,14 @@ def _range(network: str, addresses: tuple[str, str]) -> str:
     """Addresses for strangers, or none: then those who are known get theirs, and nobody else."""
     first, last = addresses
     return f"{first},{last}" if first else f"{network},static"
+
+
+def refuse_odd(reservations: Iterable[Reservation]) -> None:
+    """Raises `ProviderError` for what a host takes for a MAC: it would be the name of a file."""
+    for each in reservations:
+        for mac in each.macs:
+            if not is_mac(mac.lower()):
+                raise ProviderError(f"node {each.hostname}: {mac[:MOST_SHOWN]!r} is no MAC address")
 
 
 def reservation(each: Reservation) -> str:

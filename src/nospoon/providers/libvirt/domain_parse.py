@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
+from nospoon.model.mac import is_mac
 from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC
 from nospoon.providers.libvirt.elements import attribute_of, text_of
@@ -159,8 +160,9 @@ def nics_of(root: ET.Element) -> Iterator[MachineNic]:
         sends_from, virtual_ips = _filter(nic)
         source = nic.find("source")
         bridge = "" if source is None else source.get("bridge") or source.get("network") or "?"
+        mac = attribute_of(nic, "mac", "address").lower()
         yield MachineNic(
-            mac=attribute_of(nic, "mac", "address").lower(),
+            mac=mac if is_mac(mac) else "",
             bridge=bridge,
             model=attribute_of(nic, "model", "type"),
             port=_port(attribute_of(nic, "target", "dev")),

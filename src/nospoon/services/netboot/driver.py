@@ -239,7 +239,7 @@ class NetbootDriver:
             await asyncio.to_thread(self._write_machines, tree, saved)
 
     def _write_machines(self, tree: Tree, saved: Saved) -> None:
-        wanted = filter(instructions.by_file, saved.shape.reservations)
+        wanted = list(filter(instructions.by_file, saved.shape.reservations))
         instructions.write(tree, wanted, self._authority, address=saved.shape.host)
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:

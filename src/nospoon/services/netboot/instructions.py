@@ -5,12 +5,13 @@ GRUB never can; iPXE can, unless its network is on another host than the daemon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nospoon.model.resources import Loader, Reservation
 from nospoon.protocols.ipxe import grub, script
+from nospoon.protocols.ipxe.dnsmasq import refuse_odd
 from nospoon.protocols.ipxe.offer import Offer
 from nospoon.services.netboot.http import offer
 from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile
@@ -38,10 +39,11 @@ def by_file(each: Reservation) -> bool:
 
 
 def write(
-    tree: Tree, reservations: Iterable[Reservation], authority: BootAuthority, *, address: str
+    tree: Tree, reservations: Collection[Reservation], authority: BootAuthority, *, address: str
 ) -> None:
     """Write the instructions of these machines and the files that they name; remove all others."""
     used, texts = set[str](), dict[str, str]()
+    refuse_odd(reservations)
     for each in reservations:
         dialect = DIALECTS[each.loader]
         answer = authority.answer(uuid=each.uuid)

@@ -17,7 +17,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -120,8 +120,9 @@ class Tree:
         """The entry script of a host from which guests do not reach the daemon."""
         write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_files(shape.host).encode())
 
-    def write_reservations(self, reservations: Iterable[Reservation]) -> bool:
+    def write_reservations(self, reservations: Collection[Reservation]) -> bool:
         """Make the files those of these reservations; True when dnsmasq must be told of it."""
+        dnsmasq.refuse_odd(reservations)
         wanted = {
             dnsmasq.reservation_file(r): dnsmasq.reservation(r).encode() for r in reservations
         }
