@@ -6,7 +6,7 @@ The ground on which sets are placed (`placing`) and what happens to them is deci
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -63,8 +63,8 @@ class Holdings:
         self._reserved: dict[str, Counter[str]] = {}
         self._holding: dict[str, set[str]] = {}
         self._owned: dict[str, Counter[str]] = {}
-        self._fitting: dict[tuple[str, str], bool] = {}
-        """(set, lab) -> whether it starts there once all leases are over, of those that could not
+        self._fitting: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+        """Lab -> set -> whether it starts there once all leases are over, of those that could not
         when they were looked at. Files change labs, and people reserve and repair machines.
         """
         self._deadlines: list[tuple[float, str]] = []
@@ -74,7 +74,7 @@ class Holdings:
         """A new lab, or one whose file changed: what is leased stays."""
         self.labs[key] = lab
         self.shortages.forget_lab(key)
-        self._fitting.clear()
+        self._fitting.pop(key, None)
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
         self._busy.setdefault(key, {})
@@ -89,6 +89,7 @@ class Holdings:
         """Its file is gone: `orphaned` finds the sets that it leaves."""
         self.labs.pop(key, None)
         self.shortages.forget_lab(key)
+        self._fitting.pop(key, None)
         self._idle_in.pop(key, None)
         self._reserved.pop(key, None)
 
@@ -196,7 +197,7 @@ class Holdings:
         if after != before:
             self.machines[lab, machine] = after
             if before.free != after.free:
-                self._fitting.clear()
+                self._fitting.pop(lab, None)
             self._idle_in.pop(lab, None)
             self._reserved.pop(lab, None)
             self.changed_machines.add((lab, machine))

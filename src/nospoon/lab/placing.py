@@ -100,7 +100,7 @@ class Placing(Holdings):
                 self._why[found.id] = found.why
             if place is None:
                 short.update(held.short)
-                fits = (key for key in labs if self._fitting.get((set_id, key), True))
+                fits = (key for key in labs if self._fitting[key].get(set_id, True))
                 passed.update(key for key in fits if key not in held.short)
                 left -= {
                     key for key in labs if passed[key] >= LOOKAHEAD or short[key] >= MOST_SHORT
@@ -228,10 +228,10 @@ class Placing(Holdings):
 
     def _fits(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
         """The same but for quotas."""
-        if (found.id, key) not in self._fitting:
-            fits = fits_ever(self.labs[key], options, self._loanable(key))
-            self._fitting[found.id, key] = fits
-        return self._fitting[found.id, key]
+        known = self._fitting[key]
+        if found.id not in known:
+            known[found.id] = fits_ever(self.labs[key], options, self._loanable(key))
+        return known[found.id]
 
     def _why_never(self, lab: Lab, options: list[Options]) -> str:
         """Why a set does not start in a lab when all leases there are over."""
@@ -343,7 +343,7 @@ class Placing(Holdings):
         self._queues.remove(found)
         self._longest.remove(found)
         for key in found.labs:
-            self._fitting.pop((found.id, key), None)
+            self._fitting[key].pop(found.id, None)
 
 
 def has_dynamic(found: RecipeSet) -> bool:

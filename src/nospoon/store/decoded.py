@@ -33,7 +33,7 @@ class Decoder(Generic[T]):
         self._of, self._decoder = of, msgspec.json.Decoder(of)
 
     def __call__(self, text: str) -> T:
-        """Raises `msgspec.ValidationError` for anything else."""
+        """Raises `msgspec.ValidationError`, and `json.JSONDecodeError` for what is no JSON."""
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError:
@@ -54,7 +54,7 @@ class InParts(Generic[T]):
         }
 
     def __call__(self, text: str) -> T:
-        """Raises `msgspec.ValidationError` for anything else."""
+        """Raises as `Decoder` does."""
         try:
             raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         except msgspec.DecodeError:
