@@ -14,6 +14,7 @@ from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NotFound, UsageError
 from nospoon.model.cluster import Host
+from nospoon.model.connections import Docker
 from nospoon.testing.probed import MACHINE
 
 OWNER, OTHER = 1001, 1002
@@ -80,3 +81,27 @@ def test_the_owner_of_a_bridge_is_found_without_a_look_at_all_nodes() -> None:
     fleet.put(replace(other, machine=replace(other.machine, nics=())))
     fleet.drop(one.uuid)
     assert [fleet.owner_of_bridge(each) for each in ("ns1", "ns2", "ns3")] == [OWNER, None, None]
+
+
+def test_whether_a_cluster_is_on_a_host_is_known_without_a_look_at_all_nodes() -> None:
+    """A cloud that lists relays of any clusters had all nodes gone through for each."""
+    fleet = Fleet(cast("Hosts", Nothing()), cast("Authority", Nothing()), lambda _: None)
+    one, other = member(OWNER, "a", "n"), member(OTHER, "b", "n")
+    same = replace(other, machine=replace(other.machine, uuid=uuid4()), cluster_id=one.cluster_id)
+    here, login = Host("s"), Host("s", Docker(), ssh="root@192.0.2.1")
+    for each in (one, other, same):
+        fleet.put(each)
+    members, fleet._members = fleet._members, Unlisted(fleet._members)
+
+    def known(host: Host) -> list[bool]:
+        return [fleet.has_nodes(host, each) for each in (one.cluster_id, other.cluster_id, uuid4())]
+
+    assert known(here) == [True, True, False]
+    assert known(replace(here, name="t")) == known(login) == [False, False, False]
+    fleet._members = members
+    fleet.put(replace(other, host=login))
+    fleet.drop(one.uuid)
+    assert (known(here), known(login)) == ([True, False, False], [False, True, False])
+    fleet.drop(same.uuid)
+    fleet.drop(uuid4())
+    assert known(here) == [False, False, False]

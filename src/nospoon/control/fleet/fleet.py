@@ -72,6 +72,8 @@ class Fleet:
         self._named = defaultdict[int, dict[str, tuple[UUID, ...]]](dict)
         self._plugged = defaultdict[str, Counter[int]](Counter)
         """Bridge -> owners of what is plugged into it, with how many NICs."""
+        self._at = Counter[tuple[str, tuple[str, ...], UUID]]()
+        """Nodes of a cluster at a host's name and place."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -80,7 +82,9 @@ class Fleet:
         """`reached` false: its owner may not use it, so that nothing connects to its host."""
         self._unname(member.uuid)
         self._unplug(member.uuid)
+        self._unplace(member.uuid)
         self._members[member.uuid] = member
+        self._at[_place(member.host, member.cluster_id)] += 1
         for nic in member.machine.nics:
             self._plugged[nic.bridge][member.owner] += 1
         alike = self._named[member.owner].get(member.node, ())
@@ -128,9 +132,19 @@ class Fleet:
             if not owners:
                 del self._plugged[nic.bridge]
 
+    def _unplace(self, uuid: UUID) -> None:
+        known = self._members.get(uuid)
+        if known is None:
+            return
+        place = _place(known.host, known.cluster_id)
+        self._at[place] -= 1
+        if not self._at[place]:
+            del self._at[place]
+
     def drop(self, uuid: UUID) -> None:
         self._unname(uuid)
         self._unplug(uuid)
+        self._unplace(uuid)
         self._members.pop(uuid, None)
         self._hosts.forget(uuid)
         self._authority.remove(uuid)
@@ -141,11 +155,7 @@ class Fleet:
 
     def has_nodes(self, host: Host, cluster: UUID) -> bool:
         """Whether a cluster has nodes on a host, with this login at it."""
-        return any(
-            each.cluster_id == cluster
-            and (each.host.name, each.host.place) == (host.name, host.place)
-            for each in self._members.values()
-        )
+        return _place(host, cluster) in self._at
 
     def owner_of(self, uuid: UUID) -> int:
         """Whose node a machine is; root's where it is none's any more."""
@@ -215,6 +225,10 @@ class Fleet:
             return self._members.get(UUID(reference))
         except ValueError:
             return None
+
+
+def _place(host: Host, cluster: UUID) -> tuple[str, tuple[str, ...], UUID]:
+    return host.name, host.place, cluster
 
 
 def _suggest(reference: str, members: Iterable[Member]) -> str:

@@ -32,6 +32,7 @@ from nospoon.providers.openstack.tags import Tagged, in_pieces, of_properties, p
 from nospoon.providers.openstack.understood import understood
 from nospoon.providers.tunnels import BMCS_PORT, READY, RelayId, RelayPlace, Tunnels
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
 SCRIPT = Path(__file__).with_name("relay_setup.sh")
@@ -128,7 +129,7 @@ class RelayDriver:
 
     async def resume(self) -> None:
         """Keep tunnels to the relays that are there, after a restart of the daemon."""
-        for each in await self._servers(None):
+        async for each in paced(await self._servers(None)):
             tag = each.tagged.tag
             if self._id(tag) not in self._kept and self._is_home(tag.cluster):
                 self._keep(each.shape, tag)
