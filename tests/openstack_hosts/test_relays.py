@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -19,6 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.errors import ProviderError
+from nospoon.model.cluster import Host
+from nospoon.model.connections import OpenStack, RelaySpec
 from nospoon.model.resources import (
     RELAY,
     FloatingIp,
@@ -256,6 +259,22 @@ async def test_a_daemon_that_starts_opens_the_tunnels_of_its_own_clusters_alone(
         async with asyncio.timeout(60):
             while await answer_of(relay) != "answered":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # until its tunnel is open
+
+
+async def test_a_cloud_that_is_away_is_asked_for_relays_by_one_task(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Its watch is begun again every two seconds."""
+    spec = RelaySpec("external", "debian-12", "metal.512")
+    connection.configure(Host("cloud", OpenStack("mine", "http://keystone p", relay=spec)))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        cloud.url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        for _ in range(3):
+            with pytest.raises(ProviderError):
+                await anext(aiter(connection.machine_driver.watch()))
+        names = [each.get_name() for each in asyncio.all_tasks()]
+    assert sum("tunnels to relays" in each for each in names) == 1
 
 
 async def test_it_is_reached_by_its_floating_ip_as_that_is_now(

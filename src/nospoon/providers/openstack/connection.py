@@ -109,6 +109,7 @@ class OpenStackConnection:
         )
         floating_ips = FloatingIpDriver(self._around)
         self._relays = RelayDriver(self._around, floating_ips, tunnels, is_home)
+        self._resuming: asyncio.Task[None] | None = None
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
@@ -248,10 +249,12 @@ class OpenStackConnection:
         await self._api.call(Service.NOVA, "GET", "/limits")
 
     def _begin(self) -> None:
-        """There are nodes: answer their boot images."""
+        """There are nodes: answer their boot images. It is called each time a watch begins."""
         self._serve()
-        if self._around.cloud.relay is not None:
-            self._tasks.start(self._resume(), name="tunnels to relays")
+        if self._around.cloud.relay is None:
+            return
+        if self._resuming is None or self._resuming.done():
+            self._resuming = self._tasks.start(self._resume(), name="tunnels to relays")
 
     async def _resume(self) -> None:
         while True:
