@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import re
 import socket
 import subprocess
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import PlainTextResponse
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
@@ -37,9 +40,10 @@ from nospoon.model.resources import (
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
-from nospoon.providers.tunnels import RelayPlace
+from nospoon.providers.tunnels import RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.netboot.relays import command
+from nospoon.services.netboot.relays import RelayTunnels, command
+from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines
 
@@ -275,6 +279,72 @@ async def test_a_cloud_that_is_away_is_asked_for_relays_by_one_task(
                 await anext(aiter(connection.machine_driver.watch()))
         names = [each.get_name() for each in asyncio.all_tasks()]
     assert sum("tunnels to relays" in each for each in names) == 1
+
+
+ONE = RelayId(CLUSTER, "cloud")
+
+
+@contextlib.asynccontextmanager
+async def kept_in(directory: Path) -> AsyncIterator[RelayTunnels]:
+    bmcs = RelayedBmcs(lambda *_: False).serve
+    tunnels = RelayTunnels(PlainTextResponse("x"), directory, b"secret", bmcs=bmcs, shortest=0.05)
+    try:
+        yield tunnels
+    finally:
+        await tunnels.close()
+
+
+async def nowhere() -> RelayPlace:
+    return RelayPlace.parse("127.0.0.1", 1, "10.0.0.2", 8069)
+
+
+async def until_said(tunnels: RelayTunnels, wanted: str) -> None:
+    async with asyncio.timeout(60):
+        while wanted not in tunnels.fault(ONE):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # it changes as ssh tries
+
+
+async def test_a_tunnel_whose_sockets_cannot_be_made_says_so_and_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    async with kept_in(tmp_path / ("x" * 90) / "relays") as tunnels:
+        tunnels.keep(ONE, nowhere)
+        await until_said(tunnels, "No such file or directory")
+        (tmp_path / ("x" * 90)).mkdir()
+        await until_said(tunnels, "is too long for a socket")
+        with pytest.raises(ProviderError, match="is too long for a socket"):
+            await tunnels.opened(ONE, 0.01)
+
+
+async def test_a_tunnel_for_which_there_is_no_process_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    """Of files that may be open there were too many, for example."""
+    tries = 0
+
+    async def find() -> RelayPlace:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await nowhere()
+
+    async with kept_in(tmp_path / "relays") as tunnels:
+        tunnels.keep(ONE, find)
+        await until_said(tunnels, "Too many open files")
+        await until_said(tunnels, "Connection refused")
+
+
+async def test_a_tunnel_whose_task_ended_is_a_fault_until_it_is_kept_again(tmp_path: Path) -> None:
+    async def broken() -> RelayPlace:
+        raise LookupError
+
+    async with kept_in(tmp_path / "relays") as tunnels:
+        assert tunnels.fault(ONE) == "no tunnel to it is kept"
+        tunnels.keep(ONE, broken)
+        await until_said(tunnels, "no tunnel to it is kept")
+        tunnels.keep(ONE, nowhere)
+        await until_said(tunnels, "Connection refused")
 
 
 async def test_it_is_reached_by_its_floating_ip_as_that_is_now(

@@ -134,8 +134,10 @@ class RelayTunnels:
         kept = self._kept.get(relay)
         if kept is not None:
             kept.find = find
+        else:
+            kept = self._kept[relay] = _Kept(find)
+        if kept.task is not None and not kept.task.done():
             return
-        kept = self._kept[relay] = _Kept(find)
         name = f"tunnel to the relay of {relay.cluster} on {relay.host}"
         kept.task = self._tasks.start(self._keep(relay, kept), name=name)
 
@@ -159,7 +161,9 @@ class RelayTunnels:
 
     def fault(self, relay: RelayId) -> str:
         kept = self._kept.get(relay)
-        return f"no tunnel leads to it: {kept.why}" if kept is not None and kept.why else ""
+        if kept is None or kept.task is None or kept.task.done():
+            return "no tunnel to it is kept"
+        return f"no tunnel leads to it: {kept.why}" if kept.why else ""
 
     async def close(self) -> None:
         for relay in list(self._kept):
@@ -169,23 +173,23 @@ class RelayTunnels:
     async def _keep(self, relay: RelayId, kept: _Kept) -> None:
         """Until it is cancelled."""
         rest = self._shortest
-        async with self._served(relay) as files:
-            while True:
-                kept.why = await self._try(relay, kept, files)
-                if kept.opened.is_set():
-                    kept.opened.clear()
-                    rest = self._shortest
-                log.warning("no tunnel to a relay", cluster=str(relay.cluster), why=kept.why)
-                await asyncio.sleep(rest)
-                rest = min(LONGEST, rest * 2)
+        while True:
+            try:
+                async with self._served(relay) as files:
+                    kept.why = await self._try(relay, kept, files)
+            except (NospoonError, OSError) as error:  # such as no space, or too many open files
+                kept.why = str(error)
+            if kept.opened.is_set():
+                kept.opened.clear()
+                rest = self._shortest
+            log.warning("no tunnel to a relay", cluster=str(relay.cluster), why=kept.why)
+            await asyncio.sleep(rest)
+            rest = min(LONGEST, rest * 2)
 
     async def _try(self, relay: RelayId, kept: _Kept, files: Path) -> str:
-        """Open it, and why it ended."""
-        try:
-            place = await kept.find()
-            ssh = await process.pipe(command(place, files), env=ENVIRONMENT, errors=True)
-        except NospoonError as error:
-            return str(error)
+        """Open it, and why it ended. Raises `NospoonError` or `OSError`."""
+        place = await kept.find()
+        ssh = await process.pipe(command(place, files), env=ENVIRONMENT, errors=True)
         ended = "it ended"
         try:
             async with asyncio.timeout(CONNECTING):
@@ -210,10 +214,17 @@ class RelayTunnels:
         name = hashlib.sha256(f"{relay.cluster}/{relay.host}".encode()).hexdigest()[:12]
         files = self._directory / name
         await asyncio.to_thread(self._write, relay, files)
-        bound = _bound(files / BOOT)
+        try:
+            async with self._listening(relay, name, files):
+                yield files
+        finally:
+            await asyncio.to_thread(shutil.rmtree, files)
+
+    @asynccontextmanager
+    async def _listening(self, relay: RelayId, name: str, files: Path) -> AsyncIterator[None]:
         server = HttpServer(
             self._app,
-            [bound],
+            [_bound(files / BOOT)],
             limits=RELAYED,
             connections=Connections(RELAYED),
             identify=lambda _: f"relay {name}",
@@ -222,14 +233,15 @@ class RelayTunnels:
             interface="asgi3",
         )
         serve = partial(self._bmcs, relay.cluster)
-        helpers = await asyncio.start_unix_server(serve, sock=_bound(files / BMCS), limit=LINES)
         try:
             await server.start()
-            yield files
+            helpers = await asyncio.start_unix_server(serve, sock=_bound(files / BMCS), limit=LINES)
+            try:
+                yield
+            finally:
+                helpers.close()
         finally:
-            helpers.close()
             await server.close()
-            await asyncio.to_thread(shutil.rmtree, files)
 
     def _write(self, relay: RelayId, files: Path) -> None:
         self._directory.mkdir(mode=0o700, exist_ok=True)
