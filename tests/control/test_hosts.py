@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
@@ -54,6 +55,29 @@ async def test_a_connection_that_no_machine_needs_is_closed(tasks: Tasks, tmp_pa
     assert watch.cancelled()
     hosts.use(RACK)
     assert len(opened.connections) == 2
+
+
+async def test_a_connection_by_which_an_operation_changes_something_stays_open(
+    tasks: Tasks, tmp_path: Path
+) -> None:
+    """The first machines of a cluster are not known yet: a relay takes minutes before them."""
+    opened = Opened()
+    hosts = Hosts(opened, tasks, lambda _: None, sockets=tmp_path)
+    other = replace(RACK, name="other")
+    drivers = {("rack", kind): each for kind, each in hosts.use(RACK).connection.drivers.items()}
+    hosts.use(other)
+    with hosts.held(drivers), hosts.held(drivers):
+        await hosts.close_idle(-1)
+        hosts.use(RACK)
+        assert len(opened.connections) == 2
+        hosts.use(other)
+        assert len(opened.connections) == 3, "nothing held the other one"
+    await hosts.close_idle(60)
+    hosts.use(RACK)
+    assert len(opened.connections) == 3, "it was needed of late"
+    await hosts.close_idle(-1)
+    hosts.use(RACK)
+    assert len(opened.connections) == 4
 
 
 async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_path: Path) -> None:

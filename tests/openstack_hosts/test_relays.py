@@ -304,6 +304,47 @@ async def until_said(tunnels: RelayTunnels, wanted: str) -> None:
             await asyncio.sleep(0.02)  # it changes as ssh tries
 
 
+async def test_a_connection_that_is_closed_ends_no_tunnel_that_another_one_keeps(
+    tmp_path: Path,
+) -> None:
+    """After a change of the login at its cloud, for example."""
+
+    async def moved() -> RelayPlace:
+        return RelayPlace.parse("127.0.0.1", 2, "10.0.0.2", 8069)
+
+    async with kept_in(tmp_path / "relays") as tunnels:
+        tunnels.keep(ONE, nowhere)
+        tunnels.keep(ONE, moved)
+        await tunnels.end(ONE, nowhere)
+        await until_said(tunnels, "127.0.0.1 port 2: ")
+        assert tunnels.is_kept(ONE)
+        await tunnels.end(ONE, moved)
+        assert tunnels.fault(ONE) == "no tunnel to it is kept"
+        tunnels.keep(ONE, nowhere)
+        await tunnels.end(ONE)
+        assert not tunnels.is_kept(ONE)
+
+
+async def test_a_relay_without_a_tunnel_is_drift_that_up_mends(
+    cloud: FakeCloud, resources: tuple[Resource, Resource], tmp_path: Path
+) -> None:
+    """An `up` that was interrupted left it, or another connection ended its tunnel."""
+    port, relay = resources
+    async with connected(cloud, tmp_path, pause=0.05) as first:
+        await make(first, port, relay)
+    async with connected(cloud, tmp_path, pause=0.05) as own:
+        assert await faults(own) == ["no tunnel to it is kept"]
+        (seen,) = await own.drivers[Kind.RELAY].observe(CLUSTER)
+        await own.drivers[Kind.RELAY].change(seen, relay, TAG)
+        assert await faults(own) == [""]
+        assert await asked(relay) == "answered"
+        await relays_of(own)._tunnels.end(ONE)
+        await relays_of(own).resume()
+        async with asyncio.timeout(60):
+            while await answer_of(relay) != "answered":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # until its tunnel is open
+
+
 async def test_a_tunnel_whose_sockets_cannot_be_made_says_so_and_is_tried_again(
     tmp_path: Path,
 ) -> None:

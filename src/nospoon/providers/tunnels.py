@@ -72,11 +72,17 @@ class Tunnels(Protocol):
     async def opened(self, relay: RelayId, seconds: float) -> None:
         """Wait for it. Raises `ProviderError` with ssh's words after that time."""
 
-    async def end(self, relay: RelayId) -> None:
-        """One that is not kept is fine."""
+    async def end(self, relay: RelayId, find: Find | None = None) -> None:
+        """One that is not kept is fine. `find`: only if it is looked for there; one that another
+        connection keeps meanwhile stays.
+        """
 
     def fault(self, relay: RelayId) -> str:
-        """Why it is not open, "" while that is not known, and for one that is open."""
+        """Why it is not open, or that it is not kept; "" while why is not known, and for one that
+        is open.
+        """
+
+    def is_kept(self, relay: RelayId) -> bool: ...
 
 
 BMCS_PORT = 8070

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,8 +18,9 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerState
+from nospoon.model.resources import Kind
 from nospoon.model.secure_boot import KeyDatabase
-from nospoon.providers.base import Connection, DiskSnapshots, Drives, MachineDriver
+from nospoon.providers.base import Connection, DiskSnapshots, Driver, Drives, MachineDriver
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner, runner_for
@@ -41,7 +43,8 @@ IDLE = 300.0
 class HostInUse:
     """A host that some cluster uses, under the name that the cluster gives it.
 
-    `asked`: when somebody last wanted it, on the monotonic clock.
+    `asked`: when somebody last wanted it, on the monotonic clock. `held`: operations that change
+    something there now.
     """
 
     host: Host
@@ -50,6 +53,7 @@ class HostInUse:
     capabilities: Capabilities | None = None
     watch: asyncio.Task[None] | None = None
     asked: float = 0.0
+    held: int = 0
 
 
 class Hosts:
@@ -75,6 +79,25 @@ class Hosts:
             found.connection.configure(host)
         found.asked = clock.monotonic()
         return found
+
+    @contextmanager
+    def held(self, drivers: Mapping[tuple[str, Kind], Driver]) -> Iterator[None]:
+        """The connections of these drivers, by the names of their hosts, stay open meanwhile."""
+        names = {name for name, _ in drivers}
+        wanted = {id(each) for each in drivers.values()}
+        held = [
+            used
+            for used in self._in_use.values()
+            if used.host.name in names and not wanted.isdisjoint(_drivers(used))
+        ]
+        for each in held:
+            each.held += 1
+        try:
+            yield
+        finally:
+            for each in held:
+                each.held -= 1
+                each.asked = clock.monotonic()
 
     async def capabilities(self, host: Host) -> Capabilities:
         """What the host can do; asked once, and again after it was away or while KVM is untried."""
@@ -219,11 +242,13 @@ class Hosts:
             await self.close_idle(IDLE)
 
     async def close_idle(self, seconds: float) -> None:
-        """Close the connections that no machine needs and nobody asked for in so many seconds."""
+        """Close the connections that no machine and no operation needs, and that nobody asked for
+        in so many seconds.
+        """
         since = clock.monotonic() - seconds
         needed = {id(home) for home in self._homes.values()}
         for identity, used in list(self._in_use.items()):
-            if id(used) not in needed and used.asked <= since:
+            if id(used) not in needed and not used.held and used.asked <= since:
                 del self._in_use[identity]
                 log.info("connection closed: no machine needs it", host=used.host.name)
                 await _let_go(used)
@@ -250,6 +275,10 @@ class Hosts:
         if event.uuid in self._watchers:
             self._watchers[event.uuid].set()
         self._on_event(event)
+
+
+def _drivers(used: HostInUse) -> Iterator[int]:
+    return (id(each) for each in used.connection.drivers.values())
 
 
 async def _let_go(used: HostInUse) -> None:

@@ -227,14 +227,15 @@ class Work:
             moving=moves,
             moved=self.memory.moved,
         )
-        return await execute(
-            plan,
-            drivers=drivers,
-            tag=tag,
-            journal=kept,
-            emit=running.emit,
-            limits=replace(limits, patience=self._patience),
-        )
+        with self._hosts.held(drivers):
+            return await execute(
+                plan,
+                drivers=drivers,
+                tag=tag,
+                journal=kept,
+                emit=running.emit,
+                limits=replace(limits, patience=self._patience),
+            )
 
     async def _add_consoles(self, outcome: Outcome, row: ClusterRow) -> None:
         """To nodes that Ironic did not bring where they are wanted: what they said last."""

@@ -30,7 +30,7 @@ from nospoon.providers.openstack.roster import GONE, LONGEST_NAME, LONGEST_TIME,
 from nospoon.providers.openstack.shown import Ref, ServerShown
 from nospoon.providers.openstack.tags import Tagged, in_pieces, of_properties, properties, whole
 from nospoon.providers.openstack.understood import understood
-from nospoon.providers.tunnels import BMCS_PORT, READY, RelayId, RelayPlace, Tunnels
+from nospoon.providers.tunnels import BMCS_PORT, READY, Find, RelayId, RelayPlace, Tunnels
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 
@@ -75,7 +75,7 @@ class RelayDriver:
     ) -> None:
         self._around, self._floating_ips = around, floating_ips
         self._tunnels, self._is_home = tunnels, is_home
-        self._kept: set[RelayId] = set()
+        self._kept: dict[RelayId, Find] = {}
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         servers = await self._servers(cluster)
@@ -85,8 +85,7 @@ class RelayDriver:
             fault = each.why_not
             if not fault and plugged.get(each.id) != each.shape.mac:
                 fault = "its server is not on its network"
-            if not fault and (id_ := self._id(each.tagged.tag)) in self._kept:
-                fault = self._tunnels.fault(id_)
+            fault = fault or self._tunnels.fault(self._id(each.tagged.tag))
             found.append(self._around.observed(self.kind, each.shape, each.tagged, fault=fault))
         return found
 
@@ -120,24 +119,26 @@ class RelayDriver:
 
     async def delete(self, observed: Observed) -> None:
         id_ = self._id(observed.tag)
-        if id_ in self._kept:
-            await self._tunnels.end(id_)
-            self._kept.discard(id_)
+        self._kept.pop(id_, None)
+        await self._tunnels.end(id_)
         there = await self._own(observed.tag)
         if there is not None:
             await self._remove(there)
 
     async def resume(self) -> None:
-        """Keep tunnels to the relays that are there, after a restart of the daemon."""
+        """Keep tunnels to the relays that are there, after a restart of the daemon, and where
+        another connection ended them.
+        """
         async for each in paced(await self._servers(None)):
             tag = each.tagged.tag
-            if self._id(tag) not in self._kept and self._is_home(tag.cluster):
+            is_kept = self._id(tag) in self._kept and self._tunnels.is_kept(self._id(tag))
+            if not is_kept and self._is_home(tag.cluster):
                 self._keep(each.shape, tag)
 
     async def close(self) -> None:
-        for each in list(self._kept):
-            await self._tunnels.end(each)
-        self._kept.clear()
+        """End the tunnels that no other connection keeps by now."""
+        while self._kept:
+            await self._tunnels.end(*self._kept.popitem())
 
     def _id(self, tag: OwnerTag) -> RelayId:
         return RelayId(tag.cluster, self._around.host.name)
@@ -150,7 +151,7 @@ class RelayDriver:
                 raise ProviderError(f"its address {address} may not be connected to")
             return replace(place, bmcs=bool(shape.bmcs))
 
-        self._kept.add(self._id(tag))
+        self._kept[self._id(tag)] = find
         self._tunnels.keep(self._id(tag), find)
 
     async def _reached_at(self, tag: OwnerTag) -> str:

@@ -153,17 +153,24 @@ class RelayTunnels:
                 "needs cloud-init and OpenSSH's server, and TCP has to reach it.",
             ) from None
 
-    async def end(self, relay: RelayId) -> None:
-        kept = self._kept.pop(relay, None)
-        if kept is not None and kept.task is not None:
+    async def end(self, relay: RelayId, find: Find | None = None) -> None:
+        kept = self._kept.get(relay)
+        if kept is None or find not in (None, kept.find):
+            return
+        del self._kept[relay]
+        if kept.task is not None:
             kept.task.cancel()
             await asyncio.wait([kept.task])
 
     def fault(self, relay: RelayId) -> str:
-        kept = self._kept.get(relay)
-        if kept is None or kept.task is None or kept.task.done():
+        if not self.is_kept(relay):
             return "no tunnel to it is kept"
-        return f"no tunnel leads to it: {kept.why}" if kept.why else ""
+        why = self._kept[relay].why
+        return f"no tunnel leads to it: {why}" if why else ""
+
+    def is_kept(self, relay: RelayId) -> bool:
+        kept = self._kept.get(relay)
+        return kept is not None and kept.task is not None and not kept.task.done()
 
     async def close(self) -> None:
         for relay in list(self._kept):
