@@ -42,7 +42,7 @@ from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
 from nospoon.providers.tunnels import RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.netboot.relays import RelayTunnels, command
+from nospoon.services.netboot.relays import Pauses, RelayTunnels, command
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines
@@ -343,6 +343,40 @@ async def test_a_relay_without_a_tunnel_is_drift_that_up_mends(
         async with asyncio.timeout(60):
             while await answer_of(relay) != "answered":  # noqa: ASYNC110
                 await asyncio.sleep(0.05)  # until its tunnel is open
+
+
+async def test_what_a_relay_says_is_short_and_moves_no_cursor(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    machines: RelayMachines,
+    resources: tuple[Resource, Resource],
+) -> None:
+    """Its owner has it say that it is ready, then what he likes, and hang up."""
+    port, relay = resources
+    said = "printf '%01500dA\\033]0;B\\nC\\033[2J%060000d' 0 0 >&2; exit 1"
+
+    def boot(id_: str, user_data: str) -> None:
+        machines.boot(id_, user_data.replace("exec cat\n", f"{said}\n"))
+
+    cloud.boots = boot
+    await make(connection, port, relay)
+    await until_fault(connection, "no tunnel leads to it: .*000")
+    (fault,) = await faults(connection)
+    assert fault.isprintable()
+    assert "A\\u001b]0;B / C\\u001b[2J000" in fault
+    assert len(fault) < 1300
+
+
+def test_a_relay_that_hangs_up_at_once_is_asked_ever_less() -> None:
+    pauses = Pauses(1)
+    found = []
+    for _ in range(7):
+        pauses.opened(100)
+        found.append(pauses.next(101))
+    assert found == [1, 2, 4, 8, 16, 30, 30]
+    assert pauses.next(1000) == 30, "it was not open"
+    pauses.opened(1000)
+    assert [pauses.next(1060), pauses.next(1060)] == [1, 2]
 
 
 async def test_a_tunnel_whose_sockets_cannot_be_made_says_so_and_is_tried_again(

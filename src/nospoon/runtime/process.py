@@ -227,9 +227,11 @@ class Piped:
         await self._in.drain()
 
     async def errors(self, most: int) -> bytes:
-        """What it writes as errors until it ends; at `most` bytes it is killed."""
+        """What it writes as errors until it ends; of more than `most` bytes the first ones, and it
+        is killed.
+        """
         assert self._process.stderr is not None, "it was started with `errors`"
-        return await _at_most(self._process, self._process.stderr, most)
+        return (await _at_most(self._process, self._process.stderr, most))[:most]
 
     async def close(self, *, patience: float = 0.0) -> None:
         """Its input ends, upon which it may end by itself within `patience` seconds; then it is
@@ -275,5 +277,10 @@ def said_by(done: Finished) -> str:
     """The end of what a command that failed said, in one line of bounded length: a host over ssh
     may say as much as it likes, and errors are logged.
     """
-    end = (done.stderr or done.stdout)[-(MOST_SAID * 4) :].strip()
+    return end_of(done.stderr or done.stdout)
+
+
+def end_of(said: str) -> str:
+    """Its last lines, as one of bounded length."""
+    end = said[-(MOST_SAID * 4) :].strip()
     return " / ".join(end.splitlines()[-3:])[-MOST_SAID:]

@@ -25,7 +25,6 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from uuid import UUID
 
-import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -36,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
 from starlette.types import ASGIApp
 
 from nospoon.errors import NospoonError, ProviderError
+from nospoon.model.visible import visible_line
 from nospoon.providers.tunnels import (
     BMCS_PORT,
     READY,
@@ -45,22 +45,27 @@ from nospoon.providers.tunnels import (
     RelayKeys,
     RelayPlace,
 )
-from nospoon.runtime import process
+from nospoon.runtime import clock, process
 from nospoon.runtime.http_limits import Connections
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.serving import RELAYED, BootHttp
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 USER, ALIAS = "nospoon", "relay"
 SHORTEST, LONGEST = 1.0, 30.0
 """Seconds from a tunnel that broke to the next try; they double."""
+STEADY = 60.0
+"""Seconds after which one that was open did not break at once."""
 CONNECTING = 40.0
 """Seconds for a relay to let us in."""
 ENDING = 5.0
 """Seconds for ssh to end once it says nothing more."""
 SAID = 2000
 """Bytes of what ssh says that are kept."""
+MOST_SHOWN = 1200
+"""Characters of why a tunnel is not open: the relay may say what it likes."""
 LONGEST_SOCKET = 107
 """Bytes of a socket's path (unix(7))."""
 BOOT, BMCS = "boot", "bmcs"
@@ -98,10 +103,32 @@ OPTIONS = (
 
 
 @dataclass(slots=True)
+class Pauses:
+    """From one try to the next: longer each time until a tunnel is open for a while. One that ends
+    as soon as it is open counts as one that was not.
+    """
+
+    shortest: float
+    _next: float = 0.0
+    _since: float | None = None
+
+    def opened(self, now: float) -> None:
+        self._since = now
+
+    def next(self, now: float) -> float:
+        was_steady = self._since is not None and now - self._since >= STEADY
+        self._since = None
+        pause = self.shortest if was_steady or not self._next else self._next
+        self._next = min(LONGEST, pause * 2)
+        return pause
+
+
+@dataclass(slots=True)
 class _Kept:
     """A tunnel. `why`: what ended its last try, "" while it is open or first tried."""
 
     find: Find
+    pauses: Pauses
     task: asyncio.Task[None] | None = None
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     why: str = ""
@@ -135,7 +162,7 @@ class RelayTunnels:
         if kept is not None:
             kept.find = find
         else:
-            kept = self._kept[relay] = _Kept(find)
+            kept = self._kept[relay] = _Kept(find, Pauses(self._shortest))
         if kept.task is not None and not kept.task.done():
             return
         name = f"tunnel to the relay of {relay.cluster} on {relay.host}"
@@ -179,19 +206,17 @@ class RelayTunnels:
 
     async def _keep(self, relay: RelayId, kept: _Kept) -> None:
         """Until it is cancelled."""
-        rest = self._shortest
         while True:
             try:
                 async with self._served(relay) as files:
                     kept.why = await self._try(relay, kept, files)
             except (NospoonError, OSError) as error:  # such as no space, or too many open files
                 kept.why = str(error)
-            if kept.opened.is_set():
-                kept.opened.clear()
-                rest = self._shortest
-            log.warning("no tunnel to a relay", cluster=str(relay.cluster), why=kept.why)
-            await asyncio.sleep(rest)
-            rest = min(LONGEST, rest * 2)
+            kept.opened.clear()
+            kept.why = visible_line(kept.why)[:MOST_SHOWN]
+            cluster = str(relay.cluster)
+            log.warning("no tunnel to a relay", of=cluster, cluster=cluster, why=kept.why)
+            await asyncio.sleep(kept.pauses.next(clock.monotonic()))
 
     async def _try(self, relay: RelayId, kept: _Kept, files: Path) -> str:
         """Open it, and why it ended. Raises `NospoonError` or `OSError`."""
@@ -202,13 +227,15 @@ class RelayTunnels:
             async with asyncio.timeout(CONNECTING):
                 said = await ssh.read(len(READY) + 1)
             if said.decode(errors="replace").strip() == READY:
-                log.info("tunnel to a relay", cluster=str(relay.cluster), at=str(place.address))
+                cluster = str(relay.cluster)
+                log.info("tunnel to a relay", of=cluster, cluster=cluster, at=str(place.address))
                 kept.why = ""
+                kept.pauses.opened(clock.monotonic())
                 kept.opened.set()
                 await ssh.read(1)  # it says nothing more until it ends
             async with asyncio.timeout(ENDING):
-                words = (await ssh.errors(SAID)).decode(errors="replace").strip()
-            ended = " / ".join(words.splitlines()[-3:]) or ended
+                words = await ssh.errors(SAID)
+            ended = process.end_of(words.decode(errors="replace")) or ended
         except TimeoutError:
             ended = "it does not answer"
         finally:
