@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import IPv4Network
 from uuid import UUID
 
 import pytest
@@ -134,6 +135,42 @@ def test_its_address_is_the_last_one_or_that_of_the_file(
     assert host.connection.relay is not None
     cidr = "10.1.0.0/24" if "cidr" in network else ""
     assert address_of(host.connection.relay, cluster, cidr) == address
+
+
+def of_bmcs(pool: str) -> Cluster:
+    cluster = read()
+    return replace(cluster, addressing=replace(cluster.addressing, pool=IPv4Network(pool)))
+
+
+@pytest.mark.parametrize(
+    ("cidr", "pool", "address"),
+    [
+        ("10.0.0.0/8", "10.128.0.0/9", "10.127.255.255"),
+        ("10.0.0.0/8", "10.0.0.0/8", ""),
+        ("10.0.0.0/14", "10.0.0.0/8", ""),
+        ("10.9.0.0/29", "10.9.0.0/30", "10.9.0.6"),
+        ("10.9.0.0/30", "10.1.0.0/24", "10.9.0.2"),
+        ("10.9.0.0/31", "10.1.0.0/24", ""),
+        ("10.9.0.0/32", "10.1.0.0/24", ""),
+        ("fd00::/64", "10.1.0.0/24", "fd00::ffff:ffff:ffff:fffe"),
+    ],
+)
+def test_of_any_network_it_has_an_address_that_is_free_or_none(
+    cidr: str, pool: str, address: str
+) -> None:
+    """Without a look at each address: a pool may have millions."""
+    cluster = of_bmcs(pool)
+    relay = cluster.hosts[0].connection.relay
+    assert relay is not None
+    assert address_of(relay, cluster, cidr) == address
+
+
+def test_a_network_without_an_address_for_it_is_refused() -> None:
+    small = CIDR.replace("10.1.0.0/24", "10.1.0.0/30")
+    virtual = small.replace("}", ", virtual_ips: [10.1.0.2]}")
+    assert "has no address left" not in refused(read(network=small))
+    for cluster in (read(network=virtual), of_bmcs("10.1.0.0/24")):
+        assert "has no address left for the relay of host cloud" in refused(cluster)
 
 
 POOL = "\nbmc: {pool: 10.1.0.128/25}"

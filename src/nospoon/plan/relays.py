@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from ipaddress import IPv4Network, ip_address
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address, ip_network
 from uuid import UUID, uuid5
 
 from nospoon.model.cluster import Cluster, Host, Network
@@ -17,21 +17,44 @@ def mac_of(cluster: UUID, host: str) -> str:
     return mac_address(uuid5(cluster, f"relay/{host}"), 0)
 
 
-def address_of(spec: RelaySpec, cluster: Cluster, cidr: str) -> str:
-    """As the file has it; on a network that nospoon makes, the last one that is not taken there:
-    Neutron gives the first ones. `cidr`: of its network, "" where that is not known.
+def address_of(spec: RelaySpec, cluster: Cluster, cidr: str, router: str = "") -> str:
+    """As the file has it; on a network that nospoon makes, the last one that is not taken there, ""
+    for none: Neutron gives the first ones. `cidr`: of its network, "" where that is not known;
+    `router`: its address there.
     """
     if spec.address or not cidr:
         return spec.address
-    network = IPv4Network(cidr)
+    network = ip_network(cidr)
     pool = cluster.addressing.pool
-    virtual = {
-        v for each in cluster.networks if each.name == spec.network for v in each.virtual_ips
-    }
-    number = network.num_addresses - 2
-    while str(network[number]) in virtual or (pool is not None and network[number] in pool):
-        number -= 1
-    return str(network[number])
+    taken = {v for each in cluster.networks if each.name == spec.network for v in each.virtual_ips}
+    taken.add(router)
+    number = int(network[-1]) - 1
+    while number > int(network[0]):
+        address = network[number - int(network[0])]
+        if pool is not None and address in pool:
+            number = int(pool[0]) - 1
+        elif str(address) in taken:
+            number -= 1
+        else:
+            return str(address)
+    return ""
+
+
+def relays_left_out(
+    cluster: Cluster, cidrs: Mapping[str, str], router: Callable[[Network, Host], str]
+) -> Iterator[str]:
+    """Why relays have no address on networks that nospoon makes. `router`: its address there."""
+    networks = {each.name: each for each in cluster.networks if not each.existing}
+    for host in cluster.hosts:
+        spec = host.connection.relay
+        if spec is None or spec.network not in networks or spec.network not in cidrs:
+            continue
+        cidr, network = cidrs[spec.network], networks[spec.network]
+        if not address_of(spec, cluster, cidr, router(network, host)):
+            yield (
+                f"network {network.name}: {cidr} has no address left for the relay of host "
+                f"{host.name}. Take a larger `cidr`, or a smaller `bmc.pool`."
+            )
 
 
 def url_of(address: str) -> str:

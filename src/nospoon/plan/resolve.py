@@ -129,6 +129,8 @@ class _Resolver:
         self._senders: dict[str, dict[tuple[str, int], str]] = {}
         self._macs: dict[str, list[tuple[str, str]]] = {}
         """Of each node's NICs, with their networks."""
+        self._relays: dict[str, str] = {}
+        """Addresses of relays, by host."""
         used = set(allocations.hosts.values())
         self.used_hosts = [name for name in self.hosts if name in used]
         switching = {self.hosts[name].network_place for name in self.used_hosts}
@@ -167,7 +169,7 @@ class _Resolver:
         network, mac = self.networks[spec.network], relays.mac_of(self.id, host.name)
         made = () if network.existing else (Key(Kind.NETWORK, host.name, network.name),)
         port, floating = (Key(each, host.name, RELAY) for each in (Kind.PORT, Kind.FLOATING_IP))
-        address = self._relay_address(spec)
+        address = self._relay_address(host, spec)
         pool = str(self.cluster.addressing.pool or "") if spec.bmcs else ""
         plug = replace(self._port(host, network, mac), address=address)
         if plug.guarded and pool:
@@ -193,14 +195,21 @@ class _Resolver:
         )
         yield Resource(relay_of(host.name), relay, tuple(needs))
 
-    def _relay_address(self, spec: RelaySpec) -> str:
-        cidr = self.allocations.cidrs.get(spec.network, "")
-        return relays.address_of(spec, self.cluster, cidr)
+    def _relay_address(self, host: Host, spec: RelaySpec) -> str:
+        if host.name not in self._relays:
+            network, cidr = (
+                self.networks[spec.network],
+                self.allocations.cidrs.get(spec.network, ""),
+            )
+            own = self._host_address(host, network) if cidr and network.nat else ""
+            router = own.partition("/")[0]
+            self._relays[host.name] = relays.address_of(spec, self.cluster, cidr, router)
+        return self._relays[host.name]
 
     def _boot_url(self, host: Host) -> str:
         relay = host.connection.relay
         if relay is not None:
-            return relays.url_of(self._relay_address(relay))
+            return relays.url_of(self._relay_address(host, relay))
         address = host.connection.boot_address
         shown = f"[{address}]" if ":" in address else address
         return f"http://{shown}:{self.around.boot_port}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 from uuid import UUID
 
-from nospoon.model.cluster import BmcProtocol, Cluster, Node
+from nospoon.model.cluster import BmcProtocol, Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.addresses.numbers import (
     HostNumbers,
@@ -29,6 +30,7 @@ from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.taken import Taken
 from nospoon.plan.placement.placement import Placed, place
 from nospoon.plan.placement.room import Usage
+from nospoon.plan.relays import relays_left_out
 
 T = TypeVar("T")
 PRIVATE = IPv4Network("172.30.0.0/16")
@@ -192,6 +194,7 @@ def allocate(
     reasons += (
         *_hosts_left_out(cluster, cidrs, ends),
         *_virtual_of_hosts(cluster, cidrs, ends),
+        *relays_left_out(cluster, cidrs, partial(_router, cluster, cidrs, ends)),
         *_nics_left_out(cluster, cidrs, given, placed),
     )
     return (
@@ -254,6 +257,13 @@ def _hosts_left_out(cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumber
                         f"network {network.name}: {cidr} has no address left for host "
                         f"{host.name}. Take a larger `cidr`."
                     )
+
+
+def _router(
+    cluster: Cluster, cidrs: Mapping[str, str], ends: HostNumbers, network: Network, host: Host
+) -> str:
+    cidr = IPv4Network(cidrs[network.name])
+    return str(of_host(cluster, network, cidr, ends, host.name)) if network.nat else ""
 
 
 def _virtual_of_hosts(
