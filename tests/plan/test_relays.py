@@ -314,6 +314,11 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
         ({"relay": RELAYED.replace("lan", "lane")}, "no network named 'lane'"),
         ({"relay": f"{RELAYED}, port: 0"}, "port"),
         ({"relay": f"{RELAYED}, address: -oProxyCommand=x"}, "address"),
+        (
+            {"relay": f'{RELAYED}, address: "fe80::1%x\\nAllowTcpForwarding yes"'},
+            "expected an IPv4 or IPv6 address, got",
+        ),
+        ({"more": 'boot_address: "fe80::1%eth0"', "relay": RELAYED}, "expected an IPv4 or IPv6"),
         ({"relay": "network: lan, flavor: m1.tiny"}, "image"),
     ],
 )

@@ -124,13 +124,17 @@ def parse_mac(value: object) -> str:
 
 
 def parse_address(value: object) -> object:
-    """An IPv4 or IPv6 address, as text or already one."""
+    """An IPv4 or IPv6 address, as text or already one; without a zone, which may be any text."""
     if isinstance(value, IPv4Address | IPv6Address):
         return value
+    wrong = f"expected an IPv4 or IPv6 address, got {shown(value)}"
     try:
-        return ip_address(parse_text(value))
+        address = ip_address(parse_text(value))
     except ValueError:
-        raise ValueError(f"expected an IPv4 or IPv6 address, got {shown(value)}") from None
+        raise ValueError(wrong) from None
+    if "%" in str(address):
+        raise ValueError(wrong)
+    return address
 
 
 def parse_duration(value: object) -> float:
