@@ -7,8 +7,10 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from ipaddress import ip_address
@@ -40,7 +42,7 @@ from nospoon.model.resources import (
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
-from nospoon.providers.tunnels import RelayId, RelayPlace
+from nospoon.providers.tunnels import READY, RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.relays import Pauses, RelayTunnels, command
 from nospoon.services.relayed.bmcs import RelayedBmcs
@@ -108,10 +110,10 @@ def relays_of(connection: OpenStackConnection) -> RelayDriver:
 
 
 async def answer_of(resource: Resource) -> str:
-    """The same, "" while nothing listens there."""
+    """The same, "" while nothing answers there."""
     try:
         return await asked(resource)
-    except ConnectionRefusedError:
+    except ConnectionError:
         return ""
 
 
@@ -367,6 +369,70 @@ async def test_what_a_relay_says_is_short_and_moves_no_cursor(
     assert len(fault) < 1300
 
 
+DAEMON = """
+import asyncio, structlog, sys
+from pathlib import Path
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
+from nospoon.providers.tunnels import RelayPlace
+from nospoon.runtime import process
+from nospoon.services.netboot.relays import ENVIRONMENT, command
+
+async def main(address, port, files):
+    place = RelayPlace.parse(address, int(port), address, 8069)
+    ssh = await process.pipe(command(place, Path(files)), env=ENVIRONMENT, errors=True)
+    print(ssh.pid, (await ssh.read(100)).decode(), flush=True)
+    await ssh.read(100)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_ssh_ends_with_a_daemon_that_is_killed_whatever_the_relay_runs(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    machines: RelayMachines,
+    resources: tuple[Resource, Resource],
+    tmp_path: Path,
+) -> None:
+    """Its owner has it run a command that does not end with its input."""
+    port, relay = resources
+    shape = relay.shape
+    assert isinstance(shape, Relay)
+    cloud.boots = lambda id_, user_data: machines.boot(
+        id_, user_data.replace("exec cat\n", "exec sleep 1000\n")
+    )
+    await make(connection, port, relay)
+    (key,) = tmp_path.glob("relays/*/key")
+    files = shutil.copytree(key.parent, tmp_path / "files", ignore=lambda *_: ("boot", "bmcs"))
+    await connection.close()
+    async with asyncio.timeout(60):
+        while await answer_of(relay):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # until its port is free again
+    daemon = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DAEMON, shape.address, str(shape.ssh), files,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert daemon.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            pid, _, said = (await daemon.stdout.readline()).decode().partition(" ")
+    finally:
+        daemon.kill()
+        await daemon.wait()
+    assert said.strip() == READY
+    async with asyncio.timeout(60):
+        while is_running(pid):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # the kernel ends it
+
+
+def is_running(pid: str) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+    return "State:\tZ" not in status  # one that waits to be reaped
+
+
 def test_a_relay_that_hangs_up_at_once_is_asked_ever_less() -> None:
     pauses = Pauses(1)
     found = []
@@ -472,7 +538,7 @@ def test_what_a_cloud_says_is_an_address_or_a_number_for_ssh(tmp_path: Path) -> 
     argv = command(place, tmp_path)
     assert argv[-5:] == ["2222", "-l", "nospoon", "--", "2001:db8::1"]
     assert argv[argv.index("-R") + 1] == f"[2001:db8::2]:8069:{tmp_path}/boot"
-    assert argv[:3] == ["ssh", "-F", "none"]
+    assert argv[argv.index("--pdeathsig=KILL") + 1 :][:3] == ["ssh", "-F", "none"]
 
 
 async def test_images_are_found_by_name_and_id(

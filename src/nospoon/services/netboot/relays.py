@@ -3,10 +3,10 @@
     guest -- HTTP --> relay's port ==ssh -R==> ssh(1), a child of the daemon -- UNIX socket --> app
 
 The daemon opens them, so a relay needs no way to the daemon and no secret of it (docs/adr/0030). A
-relay may be anyone's by now: ssh(1) reads no configuration, asks no agent, takes one host key,
-forwards this one port (it refuses others that the relay asks for), and runs until its input ends,
-which it does with this daemon, however that ends. What comes through is answered by the secrets of
-machines alone, for no address says who asks.
+relay may be anyone's by now: ssh(1) reads no configuration, asks no agent, takes one host key, and
+forwards this one port (it refuses others that the relay asks for). The kernel kills it when this
+daemon ends, however that ends: the end of its input ends it only where the relay wants it to. What
+comes through is answered by the secrets of machines alone, for no address says who asks.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ LINES = 4096
 """Bytes of a line or frame of a helper that are read ahead."""
 ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves a connection of the helper on the relay of a cluster."""
+WITH_US = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
+"""What runs so ends with the daemon (prctl(2), PR_SET_PDEATHSIG)."""
 OPTIONS = (
     "BatchMode=yes",
     "IdentitiesOnly=yes",
@@ -304,7 +306,7 @@ def command(place: RelayPlace, files: Path) -> list[str]:
     if place.bmcs:
         leads += ["-R", f"127.0.0.1:{BMCS_PORT}:{files / BMCS}"]
     return [
-        "ssh", "-F", "none", "-T", "-a", "-x", "-i", str(files / "key"), *options,
+        *WITH_US, "ssh", "-F", "none", "-T", "-a", "-x", "-i", str(files / "key"), *options,
         *leads,
         "-p", str(place.port), "-l", USER, "--", str(place.address),
     ]  # fmt: skip
