@@ -34,7 +34,7 @@ from nospoon.providers.openstack.tags import (
 
 MACHINE, MADE = f"{PREFIX}uuid", f"{PREFIX}made"
 RELAYS = f"{PREFIX}relays"
-"""Of a server that is a relay: what it is, as JSON."""
+"""Of a server that is a relay; what it is, is in pieces beside it."""
 CLAIM = f"{PREFIX}claim"
 """Of a server that others made: whose node it is, in one value, which is written and taken
 away in one call.
