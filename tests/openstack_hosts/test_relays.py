@@ -445,6 +445,32 @@ def test_a_relay_that_hangs_up_at_once_is_asked_ever_less() -> None:
     assert [pauses.next(1060), pauses.next(1060)] == [1, 2]
 
 
+async def test_one_that_is_kept_again_while_it_ends_has_its_sockets(tmp_path: Path) -> None:
+    async def waiting() -> RelayPlace:
+        await asyncio.sleep(600)
+        return await nowhere()
+
+    async def sockets() -> None:
+        async with asyncio.timeout(60):
+            while not list(tmp_path.glob("relays/*/bmcs")):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async with kept_in(tmp_path / "relays") as tunnels, Tasks("test") as tasks:
+        tunnels.keep(ONE, waiting)
+        await sockets()
+        ending = tasks.start(tunnels.end(ONE), name="end")
+        await asyncio.sleep(0)
+        tunnels.keep(ONE, waiting)
+        await ending
+        await sockets()
+        (path,) = tmp_path.glob("relays/*/boot")
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        async with asyncio.timeout(60):
+            assert (await reader.read()).endswith(b"x")
+        writer.close()
+
+
 async def test_a_tunnel_whose_sockets_cannot_be_made_says_so_and_is_tried_again(
     tmp_path: Path,
 ) -> None:

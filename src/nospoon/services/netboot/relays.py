@@ -154,6 +154,8 @@ class RelayTunnels:
         self._app, self._directory, self._secret = app, directory, secret
         self._bmcs, self._shortest = bmcs, shortest
         self._kept: dict[RelayId, _Kept] = {}
+        self._ending: dict[RelayId, asyncio.Task[None]] = {}
+        """Those that still have the sockets which the next one is to have."""
         self._tasks = Tasks("relays")
 
     def keys(self, relay: RelayId) -> RelayKeys:
@@ -188,8 +190,11 @@ class RelayTunnels:
             return
         del self._kept[relay]
         if kept.task is not None:
+            self._ending[relay] = kept.task
             kept.task.cancel()
             await asyncio.wait([kept.task])
+            if self._ending.get(relay) is kept.task:
+                del self._ending[relay]
 
     def fault(self, relay: RelayId) -> str:
         if not self.is_kept(relay):
@@ -208,6 +213,8 @@ class RelayTunnels:
 
     async def _keep(self, relay: RelayId, kept: _Kept) -> None:
         """Until it is cancelled."""
+        if (before := self._ending.get(relay)) is not None:
+            await asyncio.wait([before])
         while True:
             try:
                 async with self._served(relay) as files:
