@@ -94,6 +94,8 @@ async def test_guests_ask_with_their_secret_alone_through_a_relay(relayed: Relay
     told = await relayed.asks(f"/boot/{servers['relayed-n']}/ipxe")
     assert told.startswith("200 #!ipxe")
     assert (await relayed.asks(f"/boot/mac/{mac}/ipxe")).startswith("404")
+    grub = await relayed.asks(f"/boot/{servers['relayed-n']}/grub")
+    assert grub.startswith("404"), "no other loader asks through it"
     name = (await asyncio.to_thread(relayed.rack.json, "bmc", "list"))[0]["redfish"]
     own = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name)
     assert own is not None

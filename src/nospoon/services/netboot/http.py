@@ -93,7 +93,7 @@ def _in_turns(app: ASGIApp) -> ASGIApp:
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        work = slices.begin(peer_key(client[0]) if client else None)
+        work = slices.begin(peer_key(client[0]) if client else scope.get(THROUGH))
         if not work.share():
             await work.rest()
         await app(scope, receive, send)
@@ -118,6 +118,8 @@ def _capitalized(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
+THROUGH = "nospoon.relay"
+"""Of a request's scope: which relay it came through."""
 RENDERERS: dict[str, Callable[[Offer], str]] = {"ipxe": script.answer, "grub": grub.answer}
 
 
@@ -135,6 +137,8 @@ class _Service:
             return self._leave(request, answer.uuid)
         if answer is None or loader not in RENDERERS:
             return _unknown()
+        if request.client is None and not (answer.boot_image and loader == "ipxe"):
+            return _unknown()  # through a relay, boot images ask, and no other loader
         named = answer.secret or answer.uuid
         if answer.boot_image and loader == "ipxe":
             all_offers = offers(answer, http_place(image.BASE, named), base=image.BASE)
@@ -178,6 +182,8 @@ class _Service:
             return _later("nospoon is starting")
         answer, token = self._named(request), request.path_params["token"]
         if answer is None or not self._authority.awaits(answer.uuid, token):
+            return _unknown()
+        if request.client is None and answer.secret is None:
             return _unknown()
         body = await body_of(request)
         if body is None:

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.visible import visible_line
@@ -50,6 +50,7 @@ from nospoon.runtime.http_limits import Connections
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.http import THROUGH
 from nospoon.services.netboot.serving import RELAYED, BootHttp
 
 log = RateLimitedLog()
@@ -265,8 +266,11 @@ class RelayTunnels:
 
     @asynccontextmanager
     async def _listening(self, relay: RelayId, name: str, files: Path) -> AsyncIterator[None]:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._app({**scope, THROUGH: name}, receive, send)
+
         server = HttpServer(
-            self._app,
+            app,
             [_bound(files / BOOT)],
             limits=RELAYED,
             connections=Connections(RELAYED),
