@@ -219,11 +219,11 @@ class RelayTunnels:
         while True:
             try:
                 async with self._served(relay) as files:
-                    kept.why = await self._try(relay, kept, files)
+                    why = await self._try(relay, kept, files)
             except (NospoonError, OSError) as error:  # such as no space, or too many open files
-                kept.why = str(error)
+                why = str(error)
             kept.opened.clear()
-            kept.why = visible_line(kept.why)[:MOST_SHOWN]
+            kept.why = visible_line(why)[:MOST_SHOWN]
             cluster = str(relay.cluster)
             log.warning("no tunnel to a relay", of=cluster, cluster=cluster, why=kept.why)
             await asyncio.sleep(kept.pauses.next(clock.monotonic()))
