@@ -227,11 +227,11 @@ class Piped:
         await self._in.drain()
 
     async def errors(self, most: int) -> bytes:
-        """What it writes as errors until it ends; of more than `most` bytes the first ones, and it
-        is killed.
+        """What it writes as errors until it ends; of more than `most` bytes the first `most` + 1,
+        and it is killed.
         """
         assert self._process.stderr is not None, "it was started with `errors`"
-        return (await _at_most(self._process, self._process.stderr, most))[:most]
+        return (await _at_most(self._process, self._process.stderr, most))[: most + 1]
 
     async def close(self, *, patience: float = 0.0) -> None:
         """Its input ends, upon which it may end by itself within `patience` seconds; then it is
