@@ -31,9 +31,9 @@ def test_a_reservation_of_an_odd_mac_is_not_written(tmp_path: Path, mac: str) ->
         directory.mkdir(parents=True)
     for also in ((), ("02:00:00:00:00:01",)):
         odd = Reservation(mac, "10.0.0.2", "n", UUID(int=1), Loader.GRUB, also=also)
-        with pytest.raises(ProviderError, match=r"node n: .* is no MAC address"):
+        with pytest.raises(ProviderError, match="node n: expected a MAC address, got"):
             tree.write_reservations([odd])
-        with pytest.raises(ProviderError, match=r"node n: .* is no MAC address"):
+        with pytest.raises(ProviderError, match="node n: expected a MAC address, got"):
             instructions.write(tree, [odd], ToldAuthority(), address="10.0.0.1")
     assert victim.read_text() == "root"
     assert list(tree.hosts.iterdir()) == []

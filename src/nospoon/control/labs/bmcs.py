@@ -67,8 +67,10 @@ def _begun() -> Iterator[None]:
     """A machine is changed here: a BMC that is not reached any more may have carried it out."""
     try:
         yield
-    except NotReached as error:
-        raise ProviderError(str(error)) from error
+    except ProviderError as error:
+        if isinstance(error, NotReached):
+            raise ProviderError(str(error)) from error
+        raise
 
 
 @dataclass(frozen=True, slots=True)

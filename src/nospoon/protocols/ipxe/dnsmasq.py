@@ -129,7 +129,8 @@ def refuse_odd(reservations: Iterable[Reservation]) -> None:
     for each in reservations:
         for mac in each.macs:
             if not is_mac(mac.lower()):
-                raise ProviderError(f"node {each.hostname}: {mac[:MOST_SHOWN]!r} is no MAC address")
+                shown = repr(mac[:MOST_SHOWN])
+                raise ProviderError(f"node {each.hostname}: expected a MAC address, got {shown}")
 
 
 def reservation(each: Reservation) -> str:
