@@ -62,7 +62,7 @@ def shapes(cluster: Cluster, facts: HostFacts = FACTS) -> dict[Key, Shape]:
     [
         ("{virtual_ips: [224.0.0.18]}", "224.0.0.18 is not an address that hosts have"),
         ("{virtual_ips: ['fe80::1']}", "fe80::1 is not an address that hosts have"),
-        ("{virtual_ips: ['fd00::1%eth0']}", "fd00::1%eth0 is not an address that hosts have"),
+        ("{virtual_ips: ['fd00::1%eth0']}", "expected an IPv4 or IPv6 address, got 'fd00::1%eth0'"),
         ("{virtual_ips: [10.9.0.9, 10.9.0.9]}", "virtual_ips[1]: 10.9.0.9 is there twice"),
         ("{cidr: 10.9.0.0/24, virtual_ips: [10.8.0.9]}", "10.8.0.9 is not in 10.9.0.0/24"),
         ("{cidr: 10.9.0.0/24, virtual_ips: ['fd00::9']}", "fd00::9 is not in 10.9.0.0/24"),
