@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import struct
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,14 +30,18 @@ from nospoon.services.relayed import bmcs
 from nospoon.services.relayed.bmcs import MOST_FLOWS, MOST_STREAMS, RelayedBmcs
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
-BMC, CLIENT = IPv4Address("127.66.0.7"), IPv4Address("10.0.0.9")
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+BMC, OTHERS, CLIENT = (
+    IPv4Address(each) for each in (f"127.66.{WORKER}.7", f"127.66.{WORKER}.8", "10.0.0.9")
+)
+"""Those of BMCs are this process's alone."""
 FLOW = Flow(BMC, CLIENT, 4000)
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def test_a_line_says_what_a_connection_is_for() -> None:
     assert opening(DATAGRAMS) == Datagrams()
-    line = b"PROXY TCP4 10.0.0.9 127.66.0.7 4000 443\r\n"
+    line = f"PROXY TCP4 10.0.0.9 {BMC} 4000 443\r\n".encode()
     assert opening(line) == Stream(BMC, 443)
 
 
@@ -70,6 +75,11 @@ def test_a_frame_is_read_as_it_was_written() -> None:
         head_of(framed(FLOW, bytes(1501))[: HEAD.size])
 
 
+def said(what: bytes) -> bytes:
+    """What a BMC at `BMC` answers who comes from its own address."""
+    return f"{BMC} ".encode() + what
+
+
 class _Echo(asyncio.DatagramProtocol):
     """A BMC that says who asked, and what."""
 
@@ -82,7 +92,7 @@ class _Echo(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def served(place: Path, *, flows: int = MOST_FLOWS) -> AsyncIterator[str]:
-    """The socket of a relay. A BMC of the cluster ONE is at `BMC`, one of OTHER at 127.66.0.8."""
+    """The socket of a relay. A BMC of the cluster ONE is at `BMC`, one of OTHER at `OTHERS`."""
     loop = asyncio.get_running_loop()
 
     async def redfish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +101,7 @@ async def served(place: Path, *, flows: int = MOST_FLOWS) -> AsyncIterator[str]:
         writer.close()
 
     def answers(cluster: UUID, address: str, port: int) -> bool:
-        return (cluster, address) in {(ONE, str(BMC)), (OTHER, "127.66.0.8")} and port != 22
+        return (cluster, address) in {(ONE, str(BMC)), (OTHER, str(OTHERS))} and port != 22
 
     relayed = RelayedBmcs(answers, flows=flows)
 
@@ -100,7 +110,7 @@ async def served(place: Path, *, flows: int = MOST_FLOWS) -> AsyncIterator[str]:
 
     made = [
         (await loop.create_datagram_endpoint(_Echo, local_addr=(each, bmcs.IPMI_PORT)))[0]
-        for each in (str(BMC), "127.66.0.8")
+        for each in (str(BMC), str(OTHERS))
     ]
     listener = await asyncio.start_server(redfish, str(BMC), 8443)
     server = await asyncio.start_unix_server(serve, place / "bmcs")
@@ -133,7 +143,7 @@ async def test_datagrams_reach_the_bmc_of_their_address_and_its_answers_their_cl
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as path, connected(path) as (reader, writer):
-        others = Flow(IPv4Address("127.66.0.8"), CLIENT, 4000)
+        others = Flow(OTHERS, CLIENT, 4000)
         writer.write(DATAGRAMS + framed(others, b"not of this cluster") + framed(FLOW, b"one"))
         second = Flow(BMC, CLIENT, 4001)
         writer.write(framed(second, b"two"))
@@ -142,7 +152,7 @@ async def test_datagrams_reach_the_bmc_of_their_address_and_its_answers_their_cl
             for _ in range(2):
                 flow, length = head_of(await reader.readexactly(HEAD.size))
                 got[flow] = await reader.readexactly(length)
-        assert got == {FLOW: b"127.66.0.7 one", second: b"127.66.0.7 two"}, "from its own address"
+        assert got == {FLOW: said(b"one"), second: said(b"two")}, "from its own address"
         writer.write(b"\xff" * HEAD.size)
         assert await ended(reader) == b""
 
@@ -150,9 +160,9 @@ async def test_datagrams_reach_the_bmc_of_their_address_and_its_answers_their_cl
 async def test_a_stream_reaches_redfish_at_its_address_alone(tmp_path: Path) -> None:
     async with served(tmp_path) as path:
         for bmc, port, wanted in (
-            (str(BMC), 8443, b"127.66.0.7 GET"),
+            (str(BMC), 8443, said(b"GET")),
             (str(BMC), 22, b""),
-            ("127.66.0.8", 8443, b""),
+            (str(OTHERS), 8443, b""),
             ("127.0.0.1", 8443, b""),
         ):
             async with connected(path) as (reader, writer):
@@ -167,7 +177,7 @@ async def test_clients_that_are_too_many_push_out_the_longest_silent(tmp_path: P
             writer.write(framed(Flow(BMC, CLIENT, port), b"x"))
             async with asyncio.timeout(60):
                 flow, length = head_of(await reader.readexactly(HEAD.size))
-                assert (flow.port, await reader.readexactly(length)) == (port, b"127.66.0.7 x")
+                assert (flow.port, await reader.readexactly(length)) == (port, said(b"x"))
 
 
 async def test_a_relay_has_so_many_connections_and_gets_new_ones_as_they_end(
@@ -183,4 +193,4 @@ async def test_a_relay_has_so_many_connections_and_gets_new_ones_as_they_end(
             assert await ended(each) == b""
         async with connected(path) as (reader, writer):
             writer.write(f"PROXY TCP4 10.0.0.9 {BMC} 4000 8443\r\nGET".encode())
-            assert await ended(reader) == b"127.66.0.7 GET"
+            assert await ended(reader) == said(b"GET")

@@ -74,12 +74,6 @@ def adopt(
     held = {each.kept for each in there if each.kept}
     taken = {node.name: "made by the file" for node in nodes}
     index, renamed = _Index(there), _Renamed(there, known)
-    bridged = {host.name for host in cluster.hosts if host.declares.has_bridges}
-    networks = {
-        bridge_name(cluster_id, each.name): each.name
-        for each in cluster.networks
-        if not each.existing
-    }
     unmet = _Unmet(facts, cluster.hosts, unseen)
     for adoption in cluster.adoptions:
         meant = index.meant(adoption)
@@ -92,8 +86,7 @@ def adopt(
             if each.uuid in machines:
                 continue  # an earlier adoption has it
             called = str(each)
-            own = networks if each.host in bridged else {}
-            node = _node(adoption, each, own, taken, held)
+            node = _node(adoption, each, taken, held)
             why = _hindrance(each.found, cluster_id, node.name, elsewhere)
             if why and adoption.match:
                 skipped.add(f"adopt {adoption} skips {called}: {why}")
@@ -112,9 +105,8 @@ def adopt(
         if each.uuid not in machines and each.node not in taken:
             taken[each.node] = each.found.name
             machines[each.uuid] = each.found
-            own = networks if each.host in bridged else {}
-            nodes.append(_node(adoption, each, own))
-    cluster = replace(cluster, nodes=tuple(nodes))
+            nodes.append(_node(adoption, each))
+    cluster = replace(cluster, nodes=tuple(_plugged_in(cluster, cluster_id, nodes, machines)))
     return Found(cluster, machines, reasons.shown(), skipped.shown())
 
 
@@ -301,11 +293,9 @@ def _hindrance(
     return ""
 
 
-def _node(
-    adoption: Adoption, place: _Place, networks: Mapping[str, str], *taken: Container[str]
-) -> Node:
+def _node(adoption: Adoption, place: _Place, *taken: Container[str]) -> Node:
     """A machine that is a node already keeps the node's name where the file gives it no other, even
-    if its owner renamed it. `networks`: the cluster's own, by their bridges.
+    if its owner renamed it.
     """
     machine = place.found.machine
     name = adoption.like.name or place.kept or node_name(place.found.name)
@@ -322,15 +312,31 @@ def _node(
         firmware=machine.firmware,
         tpm=machine.tpm,
         boot_order=machine.boot_order,
-        nics=_nics(machine, networks),
         adopted=Adopted(machine.uuid, machine.adopted),
     )
 
 
-def _nics(machine: Machine, networks: Mapping[str, str]) -> tuple[Nic, ...]:
-    """Of a machine whose NICs are all on networks of its cluster: it boots there as the cluster's
-    own machines do, at addresses that are kept for it. () for others.
+def _plugged_in(
+    cluster: Cluster,
+    cluster_id: UUID,
+    nodes: Iterable[Node],
+    machines: Mapping[UUID, Adoptable],
+) -> Iterator[Node]:
+    """The nodes, with the NICs of adopted ones that are all on networks of the cluster: these boot
+    there as the cluster's own do, at addresses that are kept for them.
     """
+    bridged = {host.name for host in cluster.hosts if host.declares.has_bridges}
+    own = [each.name for each in cluster.networks if not each.existing]
+    networks = {bridge_name(cluster_id, name): name for name in own}
+    for node in nodes:
+        if node.adopted is None or node.host not in bridged:
+            yield node
+        else:
+            yield replace(node, nics=_nics(machines[node.adopted.uuid].machine, networks))
+
+
+def _nics(machine: Machine, networks: Mapping[str, str]) -> tuple[Nic, ...]:
+    """() for a machine with NICs elsewhere. `networks`: by their bridges."""
     if not all(nic.bridge in networks and is_mac(nic.mac) for nic in machine.nics):
         return ()
     return tuple(Nic(networks[nic.bridge], mac=nic.mac) for nic in machine.nics)
