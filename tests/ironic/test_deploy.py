@@ -31,8 +31,6 @@ if EVERY_CYCLE:
     HOW["r"] = ("redfish", "ipxe")  # each half of it is tested by another node, too
 ADOPTED = {"v": HOW["m"], "i": HOW["p"]} if EVERY_CYCLE else {}
 """The same of domains that nospoon does not make: their BMCs are those of the others."""
-ID = UUID("6a9d2c52-9b0c-4f5a-8a39-0d5f4e7f4a11")
-"""Of the cluster: the domains name a bridge of its."""
 FULL = "".join(HOW) if EVERY_CYCLE else "m"
 """The nodes that are inspected and cleaned, too."""
 
@@ -42,6 +40,8 @@ class Provisioning(NamedTuple):
     api: Api
     script: str
     """The address of Ironic's first iPXE script, as machines reach it."""
+    cluster: UUID
+    """Its id: domains of others name a bridge of its."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def provisioning(rack: Rack, free_port: int, another_port: int) -> Iterator[Prov
     )
     try:
         script = f"http://{BRIDGE}:{another_port}/boot.ipxe"
-        yield Provisioning(rack, Api(f"http://127.0.0.1:{free_port}"), script)
+        yield Provisioning(rack, Api(f"http://127.0.0.1:{free_port}"), script, uuid4())
     finally:
         log = Path(names["NOSPOON_STATE_DIR"], "dev", "ironic", "ironic.log")
         told = [line for line in log.read_text().splitlines() if " INFO " not in line]
@@ -94,10 +94,11 @@ DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
 
 
 @pytest.fixture
-def domains(rack: Rack) -> Iterator[dict[str, str]]:
+def domains(provisioning: Provisioning) -> Iterator[dict[str, str]]:
     """Node -> the name of a domain that somebody else defined, without a CD drive."""
+    rack = provisioning.rack
     names = {node: f"{rack.directory.name}-{node}" for node in ADOPTED}
-    bridge = bridge_name(ID, "prov")
+    bridge = bridge_name(provisioning.cluster, "prov")
     try:
         for name in names.values():
             disk = rack.directory / f"{name}.raw"
@@ -153,7 +154,7 @@ def cluster_file(
         if each["name"] in domains:
             each["adopt"] = domains[each["name"]]
     text = (
-        f"cluster: {name}\nid: {ID}\n"
+        f"cluster: {name}\nid: {place.cluster}\n"
         f"networks: {{prov: {{cidr: {NETWORK}, netboot: builtin, host_ports: all}}}}\n"
         f"boot: {{ironic: {{script: '{place.script}'}}}}\n"
         f"{place.rack.bmc()}ironic: {json.dumps(told)}\n"
@@ -169,7 +170,7 @@ def test_machines_are_inspected_cleaned_and_deployed_and_boot_their_image(
     """Those in `FULL` go all the way, with the real agent; the others are deployed alone. What is
     adopted is as before when it is given back.
     """
-    rack, api, _ = provisioning
+    rack, api = provisioning.rack, provisioning.api
     name = rack.name()
     before = {domain: virsh("dumpxml", "--inactive", domain) for domain in domains.values()}
     file = cluster_file(provisioning, name, built, domains, first="inspected")

@@ -127,7 +127,13 @@ class Rack:
             until(partial(self._is_done, node, "off" if command == "off" else "on"))
 
     def _is_done(self, node: str, power: str) -> bool:
-        return f"already {power}" in self._powered(node, power)
+        """Whether it is on or off now that the command before is over. A host that needs more than
+        250 ms to say so, such as a busy cloud, accepts this one, too.
+        """
+        said = self._powered(node, power)
+        if "accepted" not in said:
+            return f"already {power}" in said
+        return bool(self.json("node", "show", node)["power"] == power)
 
     def _powered(self, node: str, command: str) -> str:
         """What is answered to a power command."""
