@@ -180,7 +180,8 @@ class Controller:
             del cluster, prepared
             await free(held)
             return plan, None
-        if not request.force and (names := undeployed(prepared.plan.steps)):
+        names = await self.planner.workers.run(request.caller.uid, undeployed, plan.steps)
+        if names and not request.force:
             raise Conflict(
                 f"deployed in Ironic, and no longer in the file: {listed_words(names)}",
                 hint="Put them back, undeploy them, or add --force to lose what is on them.",

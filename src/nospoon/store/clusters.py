@@ -35,6 +35,7 @@ from nospoon.model.sharing import Shared
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.store import tables
 from nospoon.store.decoded import Decoder, InParts, Once, texts
+from nospoon.store.encoded import Encoded, encoded
 from nospoon.store.hosts import host_of, read_host, record_of, record_of_node, with_machines
 
 clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
@@ -219,7 +220,7 @@ def save(connection: Connection, row: ClusterRow) -> None:
         "file": row.file,
         "text": row.text,
         "uploads": dict(row.uploads),
-        "allocations": msgspec.to_builtins(row.allocations),
+        "allocations": encoded(row.allocations),
         "created": row.created,
         "enrolled": row.enrolled or None,
         "desired": row.desired or None,
@@ -249,7 +250,7 @@ def forget_places(
     """Where BMCs of these nodes answered is free."""
     row = get(connection, id)
     if row is not None and names:
-        left = msgspec.to_builtins(row.allocations.without(names))
+        left = encoded(row.allocations.without(names))
         connection.execute(
             update(clusters).where(clusters.c.id == str(id)).values(allocations=left)
         )
@@ -375,6 +376,11 @@ def node(connection: Connection, uuid: UUID) -> NodeRow | None:
 
 _TEXTS = texts(nodes)
 _NODE = _TEXTS.where(nodes.c.uuid == bindparam("wanted"))
+_NEW = Runtime()
+_UNUSED = encoded(_NEW)
+"""Of a node that had no BMC yet."""
+SLICE = 500
+"""Nodes that are written in one piece, while which no other thread goes on."""
 _MACHINE, _RUNTIME_OF = Decoder(Machine), Decoder(Runtime)
 _RUNTIME = (
     update(nodes).where(nodes.c.uuid == bindparam("wanted")).values(runtime=bindparam("kept"))
@@ -385,51 +391,59 @@ def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
     """Insert nodes, or renew the accounts of those that are there; runtime state is kept. A node
     that is another machine now, by its UUID, is a new one.
     """
-    for row in rows:
-        namesake = (nodes.c.cluster_id == str(row.cluster_id)) & (nodes.c.name == row.name)
-        connection.execute(delete(nodes).where(namesake, nodes.c.uuid != str(row.uuid)))
-    known = {
-        uuid
-        for (uuid,) in connection.execute(
-            select(nodes.c.uuid).where(nodes.c.cluster_id.in_({str(r.cluster_id) for r in rows}))
-        )
-    }
-    fresh = [_node_values(row) for row in rows if str(row.uuid) not in known]
-    if fresh:
-        connection.execute(insert(nodes), fresh)
-    for row in rows:
-        if str(row.uuid) in known:
-            connection.execute(
-                update(nodes)
-                .where(nodes.c.uuid == str(row.uuid))
-                .values({k: v for k, v in _node_values(row).items() if k not in _KEPT})
-            )
+    of_clusters = nodes.c.cluster_id.in_({str(row.cluster_id) for row in rows})
+    wanted = {(str(row.cluster_id), row.name): str(row.uuid) for row in rows}
+    known, replaced = set[str](), list[str]()
+    there = select(nodes.c.uuid, nodes.c.cluster_id, nodes.c.name).where(of_clusters)
+    for uuid, cluster_id, name in connection.execute(there):
+        if wanted.get((cluster_id, name), uuid) == uuid:
+            known.add(uuid)
+        else:
+            replaced.append(uuid)
+    _drop(connection, replaced)
+    hosts = {id(row.host): row.host for row in rows}  # a few that many nodes share
+    on = {key: encoded(record_of_node(host)) for key, host in hosts.items()}
+    renew = update(nodes).where(nodes.c.uuid == bindparam("wanted"))
+    for first in range(0, len(rows), SLICE):
+        values = [_node_values(row, on[id(row.host)]) for row in rows[first : first + SLICE]]
+        fresh = [each for each in values if each["uuid"] not in known]
+        renewed = [
+            {"wanted": each["uuid"]} | {name: each[name] for name in each.keys() - _KEPT}
+            for each in values
+            if each["uuid"] in known
+        ]
+        for statement, some in ((insert(nodes), fresh), (renew, renewed)):
+            if some:
+                connection.execute(statement, some)
 
 
 _KEPT = frozenset({"uuid", "runtime"})
-_ACCOUNT = ("username", "password", "source", "k_g", "pdu_secret")
 
 
 def settle(connection: Connection, uuid: UUID, host: Host) -> None:
     """From now on a node is on this host."""
-    encoded = record_of_node(host)
-    connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=encoded))
+    record = encoded(record_of_node(host))
+    connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=record))
 
 
 def renew_account(connection: Connection, row: NodeRow) -> None:
     """From now on a node's BMC has the account of this row."""
-    values = {name: value for name, value in _node_values(row).items() if name in _ACCOUNT}
-    connection.execute(update(nodes).where(nodes.c.uuid == str(row.uuid)).values(values))
+    connection.execute(update(nodes).where(nodes.c.uuid == str(row.uuid)).values(_account(row)))
 
 
 def drop_nodes(connection: Connection, uuids: Sequence[UUID]) -> None:
-    for uuid in uuids:
-        connection.execute(delete(nodes).where(nodes.c.uuid == str(uuid)))
+    _drop(connection, [str(uuid) for uuid in uuids])
+
+
+def _drop(connection: Connection, uuids: Sequence[str]) -> None:
+    if uuids:
+        of_it = delete(nodes).where(nodes.c.uuid == bindparam("wanted"))
+        connection.execute(of_it, [{"wanted": uuid} for uuid in uuids])
 
 
 def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
-    encoded = msgspec.to_builtins(runtime)
-    connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": encoded})
+    kept = msgspec.to_builtins(runtime)
+    connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": kept})
 
 
 _UPLOADS = Decoder(dict[str, str])
@@ -477,18 +491,24 @@ def _node(
     )
 
 
-def _node_values(row: NodeRow) -> dict[str, object]:
+def _node_values(row: NodeRow, host: Encoded) -> dict[str, object]:
     return {
         "uuid": str(row.uuid),
         "cluster_id": str(row.cluster_id),
         "name": row.name,
-        "source": str(row.source),
-        "host": record_of_node(row.host),
-        "machine": msgspec.to_builtins(row.machine),
+        "host": host,
+        "machine": encoded(row.machine),
         "profile": row.profile,
+        "runtime": _UNUSED if row.runtime == _NEW else msgspec.to_builtins(row.runtime),
+        **_account(row),
+    }
+
+
+def _account(row: NodeRow) -> dict[str, object]:
+    return {
         "username": row.username,
         "password": row.password,
+        "source": str(row.source),
         "k_g": row.k_g or None,
         "pdu_secret": row.pdu_secret or None,
-        "runtime": msgspec.to_builtins(row.runtime),
     }

@@ -180,8 +180,8 @@ class Memory:
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
         self._labs.put(row.id, row.owner, row.name, seen.cluster.labs)
         self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
-        now = {node.name: node.uuid for node in nodes}
-        for each in seen.rows:
+        now = {node.name: node.uuid async for node in paced(nodes)}
+        async for each in paced(seen.rows):
             if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
                 self._fleet.drop(each.uuid)
         async for node in paced(nodes):
@@ -189,10 +189,13 @@ class Memory:
             self._fleet.put(_member(row, node, profile))
             if before is not None and before.profile != profile:
                 await self._publish(node.uuid)
-        names = {node.uuid: node.name for node in nodes}
+        names = {uuid: name for name, uuid in now.items()}
         await self._consoles.keep(names, group=record_group(row.owner, row.name))
-        changing = (each for each in zip(wanted, nodes, strict=True) if each[0].name not in left)
-        return Kept(row, [to_be for to_be, now in changing if to_be != now])
+        both = zip(wanted, nodes, strict=True)
+        changing = [
+            to_be async for to_be, as_is in paced(both) if to_be.name not in left and to_be != as_is
+        ]
+        return Kept(row, changing)
 
     def _row(self, prepared: Prepared, request: Request, left: Mapping[str, NodeRow]) -> ClusterRow:
         """The cluster's own, of the next generation."""
