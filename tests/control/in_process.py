@@ -54,7 +54,7 @@ class Asking:
 
     async def plan(self, text: str, uid: int = OWNER, **more: Any) -> Plan:
         request = Request(self.daemon.admins.principal(uid), file="c.yaml", text=text, **more)
-        prepared = await self.planner.prepare(request, await self.planner.cluster_of(request))
+        prepared = await self.planner.prepare(request, await self.planner.clusters.of(request))
         return prepared.plan
 
     async def up(self, text: str, uid: int = OWNER, **more: Any) -> OperationRow:

@@ -13,6 +13,7 @@ from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 from nospoon.control.controller import AGAIN
 from nospoon.control.operations.memory import Memory
 from nospoon.control.operations.work import Removal
+from nospoon.control.planning.clusters import Clusters
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
@@ -44,17 +45,17 @@ async def test_nothing_is_begun_where_nothing_is_to_be_done(tmp_path: Path) -> N
 async def test_a_cluster_whose_file_is_not_read_hides_the_services_of_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Planner.kept
+    kept = Clusters.kept
 
-    def unreadable(planner: Planner, row: ClusterRow) -> Cluster:
+    def unreadable(clusters: Clusters, row: ClusterRow) -> Cluster:
         if row.name == "c":
             raise SpecError([Problem("c.yaml", 1, 1, "nodes", "it is of a later version")])
-        return replace(kept(planner, row), services=(Service("db", ("db",), unit="db"),))
+        return replace(kept(clusters, row), services=(Service("db", ("db",), unit="db"),))
 
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a"))
         await asking.up(file_of("db", cluster="d"))
-        monkeypatch.setattr(Planner, "kept", unreadable)
+        monkeypatch.setattr(Clusters, "kept", unreadable)
         rows = await asking.controller.services.rows(Principal(OWNER), "")
         assert sorted((each.cluster, each.service) for each in rows) == [("c", ""), ("d", "db")]
         (why,) = (each.why for each in rows if not each.service)

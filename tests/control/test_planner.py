@@ -182,9 +182,9 @@ async def test_the_hosts_of_a_stored_cluster_are_those_it_may_have_things_on(
         await asking.up(file_of("n1"))
         row = await asking.row()
         assert row is not None
-        assert [host.name for host in await asking.planner.hosts_of(row)] == ["s"]
+        assert [host.name for host in await asking.planner.clusters.hosts_of(row)] == ["s"]
         await asking.daemon.database.call(stored.keep_hosts, row.id, [])
-        asked = await asking.planner.hosts_of(row)  # as an earlier version left them
+        asked = await asking.planner.clusters.hosts_of(row)  # as an earlier version left them
         assert [host.name for host in asked] == ["s"]
 
 
@@ -193,20 +193,20 @@ async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Pa
         await asking.up(file_of("n1"))
         row = await asking.row()
         assert row is not None
-        known = await asking.planner.stored_cluster(row)
+        known = await asking.planner.clusters.stored(row)
         assert [node.name for node in known.nodes] == ["n1"]
         unread = replace(row, text=asking.daemon.cipher.encrypt("nodes: [7]").decode())
-        assert await asking.planner.stored_cluster(unread) == known
+        assert await asking.planner.clusters.stored(unread) == known
         with pytest.raises(SpecError):  # as an earlier version left it
-            await asking.planner.stored_cluster(replace(unread, desired=b""))
+            await asking.planner.clusters.stored(replace(unread, desired=b""))
 
 
 async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path) -> None:
     text = file_of("n1").replace("[1GiB]", "[{image: 'http://192.0.2.1/disk.img'}]")
     async with a_control_plane(tmp_path) as asking:
         request = Request(Principal(OWNER), file="c.yaml", text=text)
-        cluster = await asking.planner.cluster_of(request)
+        cluster = await asking.planner.clusters.of(request)
         assert await asking.planner.to_fetch(request, cluster) == ["http://192.0.2.1/disk.img"]
         request = Request(Principal(OWNER), file="c.yaml", text=file_of("n1"))
-        cluster = await asking.planner.cluster_of(request)
+        cluster = await asking.planner.clusters.of(request)
         assert await asking.planner.to_fetch(request, cluster) == []

@@ -20,7 +20,7 @@ from nospoon.store.operations import OperationState
 async def value_of(asking: Asking, *nodes: str, uid: int = OWNER) -> Cluster:
     """As a lab makes one of what the store has."""
     caller = asking.daemon.admins.principal(uid)
-    return await asking.planner.cluster_of(Request(caller, file="x", text=file_of(*nodes)))
+    return await asking.planner.clusters.of(Request(caller, file="x", text=file_of(*nodes)))
 
 
 def asked(asking: Asking, cluster: Cluster, uid: int = OWNER) -> Request:
@@ -72,7 +72,7 @@ async def test_one_that_another_version_stored_says_so(tmp_path: Path) -> None:
         row = await asking.row()
         assert row is not None
         with pytest.raises(SpecError, match=r"recipe set 1\.1:1:1: it is in no file"):
-            await asking.planner.stored_cluster(replace(row, desired=b""))
+            await asking.planner.clusters.stored(replace(row, desired=b""))
 
 
 async def test_what_an_earlier_version_stored_holds_where_its_file_is_refused(
@@ -87,10 +87,10 @@ async def test_what_an_earlier_version_stored_holds_where_its_file_is_refused(
         text = zlib.decompress(cipher.decrypt_bytes(row.desired))
         older = cipher.encrypt_bytes(zlib.compress(text.replace(b'"format": 3', b'"format": 2', 1)))
         refused = cipher.encrypt("cluster: c\nodd: 1\n").decode()
-        found = asking.planner.kept(replace(row, desired=older, text=refused))
+        found = asking.planner.clusters.kept(replace(row, desired=older, text=refused))
         assert [node.name for node in found.nodes] == ["n1"]
         accepted = cipher.encrypt(file_of("n2")).decode()
-        found = asking.planner.kept(replace(row, desired=older, text=accepted))
+        found = asking.planner.clusters.kept(replace(row, desired=older, text=accepted))
         assert [node.name for node in found.nodes] == ["n2"], "the file says more"
         with pytest.raises(SpecError, match="odd"):
-            asking.planner.kept(replace(row, desired=b"", text=refused))
+            asking.planner.clusters.kept(replace(row, desired=b"", text=refused))

@@ -202,7 +202,7 @@ async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembe
 ) -> None:
     async with a_control_plane(tmp_path) as asking:
         request = Request(Principal(OWNER), file="c.yaml", text=file_of("a"))
-        prepared = await asking.planner.prepare(request, await asking.planner.cluster_of(request))
+        prepared = await asking.planner.prepare(request, await asking.planner.clusters.of(request))
         await asking.up(file_of("a"), uid=OTHER)  # the same first free port
         with pytest.raises(Stale):
             await asking.daemon.memory.remember(prepared, request)

@@ -14,7 +14,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, Answer, Asked, a_daemon
 
 from nospoon.control.operations.memory import Memory, in_turn
-from nospoon.control.planning.planner import Planner
+from nospoon.control.planning.clusters import Clusters
 from nospoon.store.clusters import ClusterRow, Outline
 
 TEXT = """
@@ -62,13 +62,13 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
         for uid, name in CLUSTERS.items():
             body = {"file": "x.yaml", "text": TEXT % (name, name)}
             await finished(asked, uid, await asked.ask(uid, "POST", "/v1/clusters", body))
-    threads, kept = list[int](), Planner.kept
+    threads, kept = list[int](), Clusters.kept
 
-    def noted(self: Planner, row: ClusterRow) -> object:
+    def noted(self: Clusters, row: ClusterRow) -> object:
         threads.append(threading.get_ident())
         return kept(self, row)
 
-    monkeypatch.setattr(Planner, "kept", noted)
+    monkeypatch.setattr(Clusters, "kept", noted)
     monkeypatch.setattr(Memory, "reading", patience)
     async with a_daemon(tmp_path) as asked:
         if patience:

@@ -115,7 +115,7 @@ class Controller:
         plan of the same user waits: each may take a processor for seconds.
         """
         async with self.turns.of("plan", str(request.caller.uid)):
-            cluster = await self.planner.cluster_of(request)
+            cluster = await self.planner.clusters.of(request)
             row = await self.database.read(stored.find, owner=request.caller.uid, name=cluster.name)
             try:
                 prepared = [await self.planner.prepare(request, cluster)]
@@ -130,7 +130,7 @@ class Controller:
 
     async def fetch(self, request: Request) -> OperationRow | None:
         """Begin to fetch what a file names by URL; None when all of it is here."""
-        cluster = await self.planner.cluster_of(request)
+        cluster = await self.planner.clusters.of(request)
         urls = await self.planner.to_fetch(request, cluster)
         if not urls:
             return None
@@ -153,14 +153,14 @@ class Controller:
         """What the hosts of a file have of what they need; changes nothing."""
         checker = HostChecker(self.hosts, self.clock, self.planner.pool_root_of)
         async with self._look_of(request.caller.uid):
-            cluster = await self.planner.cluster_of(request)
+            cluster = await self.planner.clusters.of(request)
             await self.planner.access.check_file(request, cluster, self.planner.workers)
             return await checker.check(cluster)
 
     async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
         async with self.turns.of("plan", str(request.caller.uid)):
-            cluster = await self.planner.cluster_of(request)
+            cluster = await self.planner.clusters.of(request)
             row = await self.database.read(stored.find, owner=request.caller.uid, name=cluster.name)
             if row is not None:
                 self.operations.require_free(row.id)
@@ -274,9 +274,9 @@ class Controller:
         return ClusterStatus(name, str(row.id), nodes, rest)
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
-        request = replace(await self.planner.request_of(row), fetches=False)
+        request = replace(await self.planner.clusters.request_of(row), fetches=False)
         async with self._look_of(row.owner):
-            return await self.planner.prepare(request, await self.planner.cluster_of(request))
+            return await self.planner.prepare(request, await self.planner.clusters.of(request))
 
     def _look_of(self, owner: OwnerId) -> asyncio.Lock:
         """Who looks at a cluster has it: of each user one at a time, for each asks hosts and clouds
@@ -377,12 +377,12 @@ class Controller:
         """Adds what is known of a cluster; gives what of its file is to be masked."""
         secrets = set[str]()
         try:
-            request = await self.planner.request_of(row)
+            request = await self.planner.clusters.request_of(row)
             plan = plan_text(await self.plan(replace(request, fetches=False)))
         except NospoonError as error:
             plan = str(error)
         try:
-            cluster = await self.planner.stored_cluster(row)
+            cluster = await self.planner.clusters.stored(row)
             resolved = await self.planner.workers.run(
                 row.owner, bundle.cluster_as_json, cluster, texts.left
             )

@@ -56,10 +56,11 @@ from nospoon.control.operations.starting import Starting
 from nospoon.control.operations.verify import Verifier
 from nospoon.control.operations.work import Work
 from nospoon.control.planning.access import Access
+from nospoon.control.planning.around import pool_root
 from nospoon.control.planning.exports import Exports
 from nospoon.control.planning.logins import Logins
 from nospoon.control.planning.pending import Pending
-from nospoon.control.planning.planner import Planner, pool_root
+from nospoon.control.planning.planner import Planner
 from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.boots import Boots
 from nospoon.daemon.builds import Builds
@@ -530,7 +531,7 @@ class Daemon:
         shutil.rmtree(work, ignore_errors=True)  # what a daemon that was killed was making
         return Racks(
             admins=self.admins,
-            kept=self.planner.kept,
+            kept=self.planner.clusters.kept,
             clusters=lambda: self.controller,
             power=self.nodes.power,
             start=self.nodes.start,

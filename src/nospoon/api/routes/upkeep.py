@@ -58,7 +58,7 @@ async def recover(body: HostsRequest, controller: Controlled, caller: Called) ->
     _require_admin(caller)
     of = None
     if body.text:
-        read = controller.planner.read
+        read = controller.planner.clusters.read
         file, text = body.file, body.text
         of = await controller.planner.workers.run(caller.uid, read, file, text, caller.uid)
     scope = await _scope(body, controller, caller)

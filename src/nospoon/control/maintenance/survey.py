@@ -83,7 +83,7 @@ class Survey:
 
     def given(self, uris: Mapping[str, str], file: str, text: str) -> Scope:
         """Hosts and Ironic of a cluster file, and hosts that were named; none: this machine."""
-        cluster = self._planner.read(file, text, ADMINISTRATION) if text else None
+        cluster = self._planner.clusters.read(file, text, ADMINISTRATION) if text else None
         hosts = list(cluster.hosts) if cluster is not None else []
         hosts += [host_at(name, uri) for name, uri in uris.items()]
         ironic = cluster.ironic if cluster is not None else None
@@ -98,7 +98,7 @@ class Survey:
         owners: dict[tuple[str, ...], frozenset[int]] = {}
         async for row in each_cluster(self._database):
             owner[row.id] = user = access.principal(row.owner)
-            known = await self._planner.hosts_of(row)
+            known = await self._planner.clusters.hosts_of(row)
             hosts += [host for host in known if not why_not(user, host)]
             for host in known:
                 _add_owner(owners, host, row.owner)
@@ -116,7 +116,7 @@ class Survey:
 
     async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
         """Where a cluster of the store may have things."""
-        return await self._planner.hosts_of(row)
+        return await self._planner.clusters.hosts_of(row)
 
     async def around(self, scope: Scope) -> list[Seen]:
         """As `look`, at all that are known where the scope names no host."""

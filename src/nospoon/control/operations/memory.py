@@ -242,7 +242,7 @@ class Memory:
             hosts,
             limited=row.owner not in self._planner.access.admins,
             most_nodes=self._planner.member_nodes,
-            settings=self._planner.logins.sealed(hosts),
+            settings=self._planner.clusters.logins.sealed(hosts),
             compared=compared,
         )
         self._files.space.hold(row.owner, text_of(row.id), row.size)
@@ -325,7 +325,7 @@ class Memory:
     def known_cluster(self, row: ClusterRow) -> Cluster | None:
         """None where an earlier version took a file that cannot be read any more."""
         try:
-            return self._planner.kept(row)
+            return self._planner.clusters.kept(row)
         except SpecError as error:
             log.warning("its file is refused now", cluster=row.name, uid=row.owner, why=str(error))
             return None

@@ -52,7 +52,7 @@ class Services:
             return found
 
     async def _of(self, row: ClusterRow) -> list[ServiceStatus]:
-        cluster = await self._planner.stored_cluster(row)
+        cluster = await self._planner.clusters.stored(row)
         if not cluster.services:
             return []
         workers = self._planner.workers

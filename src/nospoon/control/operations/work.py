@@ -179,7 +179,7 @@ class Work:
         known = await self._planner.workers.run(row.owner, self.memory.known_cluster, row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
-        hosts |= {host.name: host for host in await self._planner.hosts_of(row)}
+        hosts |= {host.name: host for host in await self._planner.clusters.hosts_of(row)}
         self._planner.access.check_hosts(self._planner.access.principal(row.owner), hosts.values())
         drivers: Drivers = self._planner.drivers(hosts.values())
         enrolment = self._planner.enrolment

@@ -51,7 +51,7 @@ class Exports:
         """A cluster in one of `FORMATS`, with the passwords of its BMCs. Raises `UsageError`."""
         if to not in FORMATS:
             raise UsageError(f"no format {to!r}; there are {', '.join(FORMATS)}")
-        cluster = await self._planner.stored_cluster(row)
+        cluster = await self._planner.clusters.stored(row)
         addresses = await self._addresses(row, cluster)
         workers = self._planner.workers
         cluster, others = await workers.run(row.owner, _exportable, cluster, to)
@@ -64,7 +64,7 @@ class Exports:
 
     async def address(self, row: ClusterRow, node: str) -> str:
         """The first of a node's addresses that are known, "" for none."""
-        addresses = await self._addresses(row, await self._planner.stored_cluster(row))
+        addresses = await self._addresses(row, await self._planner.clusters.stored(row))
         own = sorted((nic, each) for (name, nic), each in addresses.items() if name == node)
         return next((each for _, each in own), "")
 

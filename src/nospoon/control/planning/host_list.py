@@ -28,7 +28,7 @@ async def listed(
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
         for node in await database.read(stored.nodes_of, cluster.id):
             members[node.host.name].append(node)
-        known = await planner.hosts_of(cluster)
+        known = await planner.clusters.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]
 
     async def away(host: Host) -> str:

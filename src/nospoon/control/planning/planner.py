@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_interface
 from uuid import UUID, uuid4
 
-from nospoon.clusterfile.load import load
 from nospoon.clusterfile.places import placed
-from nospoon.control.content.certificates import certificate_digest
 from nospoon.control.content.files import Files
 from nospoon.control.content.named_files import NamedFiles
 from nospoon.control.content.seeds import Seeds
@@ -24,9 +22,11 @@ from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
-from nospoon.control.planning.accounts import Account, accounts_for
+from nospoon.control.planning.accounts import accounts_for
 from nospoon.control.planning.allocating import Allocating, LabsThere, PortsInUse
+from nospoon.control.planning.around import pool_root, surroundings
 from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
+from nospoon.control.planning.clusters import Clusters
 from nospoon.control.planning.comparing import (
     all_notes,
     asked_for,
@@ -50,14 +50,14 @@ from nospoon.control.planning.saved import (
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
 from nospoon.engine.observe import observe_reachable
-from nospoon.errors import HostUnreachable, PlanRefused, Problem, SpecError, Stale
+from nospoon.errors import HostUnreachable, PlanRefused, Stale
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId, Principal
-from nospoon.model.resources import Kind, Link, Machine, Resource
+from nospoon.model.resources import Kind, Link, Resource
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
@@ -71,7 +71,7 @@ from nospoon.plan.addresses.ports import (
     against_ports,
     against_sharing,
 )
-from nospoon.plan.diff.adoption import adopt, as_remembered
+from nospoon.plan.diff.adoption import adopt
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
 from nospoon.plan.enrollment.enrol import PLACE
@@ -80,7 +80,7 @@ from nospoon.plan.image_types import with_image_types
 from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolve import resolve
 from nospoon.plan.roots import against_lost_roots, among, with_kept_roots, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
@@ -94,7 +94,6 @@ from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-from nospoon.store.desired import OLDEST, unpacked
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
@@ -139,10 +138,18 @@ class Planner:
         default_uri: str,
         member_nodes: int,
     ) -> None:
-        self.enrolment, self.access, self.logins = enrolment, access, logins
+        self.enrolment, self.access = enrolment, access
         self.workers = Workers("planning", THREADS)
         self._database, self._cipher, self._hosts = database, cipher, hosts
         self._looks, self._seeds = looks, seeds
+        self.clusters = Clusters(
+            database=database,
+            cipher=cipher,
+            workers=self.workers,
+            logins=logins,
+            access=access,
+            default_uri=default_uri,
+        )
         self._named = NamedFiles(files, self.workers, database)
         self._drivers_of, self._fleet = drivers_of, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
@@ -156,49 +163,9 @@ class Planner:
             holder_of_port=holder_of_port,
             labs=labs,
         )
-        self._pool_root, self._default_uri = pool_root, default_uri
+        self._pool_root = pool_root
         self.member_nodes = member_nodes
         self._proposed = defaultdict[int, dict[str, UUID]](dict)
-
-    def read(self, file: str, text: str, owner: OwnerId) -> Cluster:
-        """The cluster of a user's file. Raises `SpecError`."""
-        return self.logins.taken(load(text, file=file, default_uri=self._default_uri), owner)
-
-    def kept(self, row: ClusterRow) -> Cluster:
-        """What the store keeps of a cluster; its file is read only where there is nothing else, or
-        what an earlier version kept, which is better than nothing where the file is refused now.
-        Run it in a worker. Raises `SpecError`.
-        """
-        kept = self._cipher.decrypt_bytes(row.desired) if row.desired else b""
-        found = unpacked(kept)
-        if found is not None:
-            return found
-        text = self._cipher.decrypt(row.text.encode())
-        if not text:
-            message = "it is in no file, and stored in a form of another version of nospoon"
-            raise SpecError([Problem(row.file, 1, 1, "", message)])
-        try:
-            return self.read(row.file, text, row.owner)
-        except SpecError:
-            older = unpacked(kept, oldest=OLDEST)
-            if older is None:
-                raise
-            return older
-
-    async def request_of(self, row: ClusterRow) -> Request:
-        """What was asked for last, as its owner would ask for it again. Raises `SpecError`."""
-        text = self._cipher.decrypt(row.text.encode())
-        cluster = None if text else await self.workers.run(row.owner, self.kept, row)
-        caller = self.access.principal(row.owner)
-        return Request(caller, file=row.file, text=text, cluster=cluster, uploads=row.uploads)
-
-    async def cluster_of(self, request: Request) -> Cluster:
-        """What a request asks for; its file may be a long one. Raises `SpecError`."""
-        if request.cluster is not None:
-            return request.cluster
-        return await self.workers.run(
-            request.caller.uid, self.read, request.file, request.text, request.caller.uid
-        )
 
     async def prepare(
         self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
@@ -246,7 +213,7 @@ class Planner:
             await self._refuse_one_more(cluster_id, request.caller)
         refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
         refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
-        known = await self.hosts_of(earlier) if earlier is not None else ()
+        known = await self.clusters.hosts_of(earlier) if earlier is not None else ()
         known = with_new_logins(known, cluster.hosts)
         self.access.check_hosts(request.caller, known)
         uploads, images = await self._named.of(cluster, request, earlier.uploads if earlier else {})
@@ -322,7 +289,7 @@ class Planner:
         )
         around = await self.workers.run(
             seen.owner,
-            _surroundings,
+            surroundings,
             seen,
             accounts,
             self.pool_root_of,
@@ -403,13 +370,6 @@ class Planner:
             *against_lost_roots(plan.steps, facts),
         ]
 
-    async def _said_before(self, earlier: ClusterRow) -> Cluster | None:
-        """The file of before; None for one of an earlier version, which alone understood it."""
-        try:
-            return await self.stored_cluster(earlier)
-        except SpecError:
-            return None
-
     async def _decided(self, seen: Seen) -> Allocations:
         """What was decided, with the nodes that are there and not remembered: a store that was lost
         may be recovered in part, or not yet.
@@ -425,7 +385,7 @@ class Planner:
         decided = await self.workers.run(
             seen.owner, known_places, seen.earlier.allocations, seen.rows
         )
-        before = None if decided.ends.low else await self._said_before(seen.earlier)
+        before = None if decided.ends.low else await self.clusters.said_before(seen.earlier)
         if before is None:
             return decided
         return replace(decided, ends=in_order([host.name for host in before.hosts]))
@@ -474,13 +434,15 @@ class Planner:
     async def _says_something_new(self, request: Request, seen: Seen) -> bool:
         if seen.earlier is None:
             return True
-        if request.cluster is not None and seen.said != await self._said_before(seen.earlier):
+        if request.cluster is not None and seen.said != await self.clusters.said_before(
+            seen.earlier
+        ):
             return True
         text = self._cipher.decrypt(seen.earlier.text.encode())
         return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
 
     async def _said_anew(self, seen: Seen) -> tuple[Remembered, ...]:
-        before = await self._said_before(seen.earlier) if seen.earlier is not None else None
+        before = await self.clusters.said_before(seen.earlier) if seen.earlier is not None else None
         if seen.earlier is None or before is None:
             return ()
         then, now = Said(before, seen.earlier.uploads), Said(seen.cluster, seen.uploads)
@@ -493,23 +455,6 @@ class Planner:
             for host in hosts
             for kind, driver in self._drivers_of(host).items()
         }
-
-    async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
-        """Where a cluster may have things. Daemons before schema 0006 knew only the last file."""
-        known = await self._database.read(stored.hosts_of, row.id)
-        return known or (await self.stored_cluster(row)).hosts
-
-    async def stored_cluster(self, row: ClusterRow) -> Cluster:
-        """What is kept of a cluster, with the machines of others that are its nodes. Raises
-        `SpecError`.
-        """
-        cluster = await self.workers.run(row.owner, self.kept, row)
-        if not cluster.adoptions:
-            return cluster
-        rows = await self._database.read(stored.nodes_of, row.id)
-        return await self.workers.run(
-            row.owner, lambda: as_remembered(cluster, row.id, claimed(rows))
-        )
 
     def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
         if earlier is not None:
@@ -596,45 +541,11 @@ class Planner:
         return pool_root(host, self._pool_root)
 
 
-def pool_root(host: Host, here: str) -> str:
-    """The directory on a host in which pools are made; `here`: on this machine."""
-    root = "/var/lib/nospoon/pools" if host.ssh else here
-    return f"{root}/{host.connection.pools}".rstrip("/")
-
-
 def _called(member: Member | None, owner: OwnerId) -> str:
     """The cluster of another node, as this user may know it."""
     if member is None:
         return ""
     return f"your cluster {member.cluster}" if member.owner == owner else "another cluster"
-
-
-def _surroundings(
-    seen: Seen,
-    accounts: Mapping[str, Account],
-    pool_root_of: Callable[[Host], str],
-    cipher: Cipher,
-    boot_port: int,
-) -> Surroundings:
-    """But for the seeds, which are made of the rest."""
-    machines = {
-        each.key.name: each.shape for each in seen.observed if isinstance(each.shape, Machine)
-    }
-    return Surroundings(
-        pool_roots={host.name: pool_root_of(host) for host in seen.cluster.hosts},
-        images=seen.images,
-        credentials_keys={name: account.key for name, account in accounts.items()},
-        facts=seen.surveyed.facts,
-        adopted=seen.adopted,
-        boot_port=boot_port,
-        certificate=certificate_digest(seen.cluster, seen.uploads),
-        relay_keys={
-            host.name: cipher.digest(f"relay {seen.id} {host.name}")
-            for host in seen.cluster.hosts
-            if host.connection.relay is not None
-        },
-        made=machines,
-    )
 
 
 def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
