@@ -10,6 +10,9 @@ from nospoon.lab.assign import Free, Grant, assign
 from nospoon.lab.work import Options, RecipeSet, Size
 from nospoon.model.lab import Lab
 
+AskedFor = tuple[Options | None, ...]
+"""What recipes of a set may have in a lab, of which `wanted` leaves what that lab can have."""
+
 
 @dataclass(slots=True)
 class Held:
@@ -17,7 +20,8 @@ class Held:
     `quotas`: machines that sets wait for which have been looked at, by lab and owner, where the
     owner has too many. `closed`: labs that make no dynamic machines for the sets that are looked at
     next. `short`: those that have no capacity for the set that was looked at last. `first`: ids of
-    the sets that go before all others of their priority.
+    the sets that go before all others of their priority. `refused`: by lab and what a set asked for
+    there that could not be placed, the lab as it was and what is kept for such a set.
     """
 
     free: dict[str, Free]
@@ -26,6 +30,7 @@ class Held:
     closed: set[str] = field(default_factory=set)
     short: set[str] = field(default_factory=set)
     first: set[str] = field(default_factory=set)
+    refused: dict[tuple[str, AskedFor], tuple[Lab, Sequence[Options]]] = field(default_factory=dict)
 
     @property
     def exhausted(self) -> bool:
@@ -51,6 +56,21 @@ class Held:
                 idle = next((name for name in each.machines if name in self.machines[key]), None)
                 self.machines[key] -= {idle} if idle is not None else set()
 
+    def refuse(self, found: RecipeSet, key: str, lab: Lab, options: Sequence[Options]) -> None:
+        """A set could not be placed in a lab, where this is kept for it. One that failed may have
+        been refused another size, or more machines.
+        """
+        if not found.failed_in:
+            self.refused[key, _asked_for(found, key)] = lab, options
+
+    def refused_like(
+        self, found: RecipeSet, key: str
+    ) -> tuple[Lab, Sequence[Options]] | tuple[None, tuple[()]]:
+        """What is known of a set that asked a lab for the same: the lab, and what is kept."""
+        if found.failed_in:
+            return None, ()
+        return self.refused.get((key, _asked_for(found, key)), (None, ()))
+
 
 def wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
     """What its recipes may have in a lab, but those that were released before they had one."""
@@ -58,6 +78,11 @@ def wanted(found: RecipeSet, key: str, lab: Lab) -> list[Options]:
     return [
         _within(lab, most, run.options.get(key, Options())) for run in found.runs if not run.over
     ]
+
+
+def _asked_for(found: RecipeSet, key: str) -> AskedFor:
+    """Sets for which this is equal want the same of a lab."""
+    return tuple([run.options.get(key) for run in found.runs if not run.over])
 
 
 def _within(lab: Lab, most: Free, options: Options) -> Options:

@@ -99,12 +99,13 @@ class Placing(Holdings):
             else:
                 self._why[found.id] = found.why
             if place is None:
-                short.update(held.short)
-                fits = (key for key in labs if self._fitting[key].get(set_id, True))
-                passed.update(key for key in fits if key not in held.short)
-                left -= {
-                    key for key in labs if passed[key] >= LOOKAHEAD or short[key] >= MOST_SHORT
-                }
+                for key in labs:
+                    if key in held.short:
+                        short[key] += 1
+                    elif self._fitting[key].get(set_id, True):
+                        passed[key] += 1
+                    if passed[key] >= LOOKAHEAD or short[key] >= MOST_SHORT:
+                        left.remove(key)
             else:
                 self._dequeue(found)
                 effects.extend(self._start(found, *place, now, held))
@@ -154,6 +155,13 @@ class Placing(Holdings):
         `held`, where it waits for a limit or has claimed the lab, else its part of its owner's
         quota.
         """
+        if len(labs) == 1 and self._waits_as_another(found, labs[0], held):
+            return None
+        return self._try_labs(found, labs, held, now)
+
+    def _try_labs(
+        self, found: RecipeSet, labs: Sequence[str], held: Held, now: float
+    ) -> tuple[str, list[Grant]] | None:
         why, waits = "no lab has such machines now", list[tuple[str, list[Options]]]()
         over: list[tuple[str, int]] = []
         for key in in_turn(found, labs, self.shortages.is_short):
@@ -177,6 +185,7 @@ class Placing(Holdings):
             elif self._fits(found, key, options):
                 why = key  # what is given away is listed for those who ask
                 waits.append((key, options))
+                held.refuse(found, key, lab, options)
             elif not waits:
                 why = self._why_never(lab, options)
         self._why[found.id] = why
@@ -186,6 +195,26 @@ class Placing(Holdings):
         for key, machines in over[: most if not waits or most > 1 else 0]:
             held.quotas[key, found.owner] += machines
         return None
+
+    def _waits_as_another(self, found: RecipeSet, key: str, held: Held) -> bool:
+        """Whether it asks a lab for the same as a set that was not placed there since this decision
+        began; then it is not either, and the same is kept for it. Thousands of equal sets may wait.
+        There is never more left than before. Less does not help, either: a set that found too few
+        dynamic machines had all of its sizes kept, so that what is left of some limit is negative.
+        """
+        if key in self.drained or key in self.shortages.short():
+            return False
+        lab, options = held.refused_like(found, key)
+        if (
+            lab is None
+            or lab is not self.labs.get(key)  # its file changed while others were looked at
+            or self._over_quota(found.owner, key, len(options), held)
+            or not self._fits(found, key, options)
+        ):
+            return False
+        self._why[found.id] = key
+        held.keep(key, options)
+        return True
 
     def _wanted(self, found: RecipeSet, key: str, now: float) -> list[Options] | str:
         """What a set may have in a lab now, or why it gets nothing there: no machines that it
@@ -207,9 +236,11 @@ class Placing(Holdings):
 
     def _over_quota(self, owner: str, key: str, machines: int, held: Held) -> str:
         """Why an owner gets no so many more machines of a lab now, "" where that is allowed."""
-        lab, has, kept = self.labs[key], self.has(key, owner), held.quotas[key, owner]
-        per_owner = lab.limits.per_owner
-        if not per_owner or has + kept + machines <= per_owner:
+        lab = self.labs[key]
+        if not (per_owner := lab.limits.per_owner):
+            return ""
+        has, kept = self.has(key, owner), held.quotas[key, owner]
+        if has + kept + machines <= per_owner:
             return ""
         why = f"{owner} has {has} of {per_owner} machines of lab {lab.name}"
         return f"{why}, and sets before this one wait for {kept}" if kept else why
@@ -226,7 +257,7 @@ class Placing(Holdings):
         within = not most or reserved + len(options) <= most
         return within and self._fits(found, key, options)
 
-    def _fits(self, found: RecipeSet, key: str, options: list[Options]) -> bool:
+    def _fits(self, found: RecipeSet, key: str, options: Sequence[Options]) -> bool:
         """The same but for quotas."""
         known = self._fitting[key]
         if found.id not in known:
