@@ -146,7 +146,7 @@ def test_a_mixed_set_is_installed_in_the_cloud_panics_once_and_leaves_nothing(
         set_id = rack.json(*submit)[0]["set"]
 
         def show() -> Any:
-            return rack.json("request", "show", set_id)
+            return rack.client.get(f"/v1/requests/{set_id}")
 
         def console() -> str:
             return rack.run("request", "console", f"{set_id}.0").stdout
@@ -199,7 +199,7 @@ def test_a_server_of_a_cloud_image_runs_its_user_data_and_leaves_nothing(
     set_id = rack.json(*submit)[0]["set"]
 
     def show() -> Any:
-        return rack.json("request", "show", set_id)
+        return rack.client.get(f"/v1/requests/{set_id}")
 
     def is_ready(shown: Any) -> bool:
         assert shown["state"] != "ended", json.dumps(shown, indent=1)
@@ -241,7 +241,7 @@ def test_a_server_of_a_distributions_boot_image_starts_its_installer_by_itself(
         set_id = rack.json(*submit)[0]["set"]
 
         def show() -> Any:
-            return rack.json("request", "show", set_id)
+            return rack.client.get(f"/v1/requests/{set_id}")
 
         def is_ready(shown: Any) -> bool:
             assert shown["state"] != "ended", json.dumps(shown, indent=1)

@@ -209,7 +209,7 @@ def _used(rack: Rack, cloud: FakeCloud) -> None:
 
 def until(rack: Rack, set_id: str, reached: Callable[[Any], bool]) -> Any:
     end = monotonic() + 240
-    while not reached(shown := rack.json("request", "show", set_id)):
+    while not reached(shown := rack.client.get(f"/v1/requests/{set_id}")):
         assert monotonic() < end, json.dumps(shown, indent=1)
         time.sleep(0.2)
     return shown

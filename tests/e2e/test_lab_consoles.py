@@ -65,7 +65,7 @@ nodes: []
         return str(row["set"])
 
     def show(self, set_id: str) -> Any:
-        return self.rack.json("request", "show", set_id)
+        return self.rack.client.get(f"/v1/requests/{set_id}")
 
     def until(self, set_id: str, reached: Callable[[Any], object], seconds: float = 240) -> Any:
         end = monotonic() + seconds

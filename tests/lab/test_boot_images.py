@@ -149,7 +149,7 @@ nodes: []
         set_id = rack.json(*submit)[0]["set"]
 
         def show() -> Any:
-            return rack.json("request", "show", set_id)
+            return rack.client.get(f"/v1/requests/{set_id}")
 
         def ready(shown: Any) -> bool:
             assert shown["state"] != "ended", json.dumps(shown, indent=1)

@@ -57,7 +57,7 @@ nodes: []
     set_id = submitted[0]["set"]
 
     def show() -> Any:
-        return rack.json("request", "show", set_id)
+        return rack.client.get(f"/v1/requests/{set_id}")
 
     def ready(shown: Any) -> bool:
         assert shown["state"] != "ended", json.dumps(shown, indent=1)

@@ -66,7 +66,8 @@ nodes: []
             request = rack.file("<hostRequires/>", "request.xml")
             set_id = rack.json("request", "submit", request)[0]["set"]
             end = monotonic() + SECONDS
-            while (found := rack.json("request", "show", set_id))["leases"][0]["stage"] != WANTED:
+            path = f"/v1/requests/{set_id}"
+            while (found := rack.client.get(path))["leases"][0]["stage"] != WANTED:
                 assert found["state"] != "ended", json.dumps(found, indent=1)
                 assert monotonic() < end, rack.run("request", "console", f"{set_id}.0").stdout
                 time.sleep(1)

@@ -25,6 +25,7 @@ from nospoon.runtime.clock import monotonic
 from nospoon.testing import disks
 from nospoon.testing.bench import free_port
 from nospoon.testing.free_nets import free_net
+from nospoon.testing.ironic import DEAR
 from nospoon.testing.rack import CACHE, Rack, private_rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots, pytest.mark.timeout(1200)]
@@ -116,10 +117,13 @@ def rack() -> Iterator[Rack]:
 
 def until(show: Callable[[], Any], reached: Callable[[Any], bool]) -> Any:
     end = monotonic() + SECONDS
-    while not reached(shown := show()):
-        assert monotonic() < end, shown if isinstance(shown, str) else json.dumps(shown, indent=1)
-        time.sleep(0.5)
-    return shown
+    while True:
+        began = monotonic()
+        if reached(shown := show()):
+            return shown
+        now = monotonic()
+        assert now < end, shown if isinstance(shown, str) else json.dumps(shown, indent=1)
+        time.sleep(min(max(0.2, DEAR * (now - began)), 2))
 
 
 def metal(rack: Rack) -> tuple[str, str]:
@@ -195,7 +199,7 @@ nodes: []
         set_id = rack.json(*submit)[0]["set"]
 
         def show() -> Any:
-            return rack.json("request", "show", set_id)
+            return rack.client.get(f"/v1/requests/{set_id}")
 
         def console() -> str:
             return rack.run("request", "console", f"{set_id}.0").stdout

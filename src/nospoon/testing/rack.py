@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from nospoon.api.client import Client
 from nospoon.testing.alone import held
 from nospoon.testing.ironic import until
 from nospoon.testing.trees import remove_tree
@@ -69,6 +70,13 @@ class Rack:
             f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()[-4000:]}"
         )
         return done
+
+    @property
+    def client(self) -> Client:
+        """Of its daemon, which a command starts: one that asks again and again costs a thousandth
+        of a command's time.
+        """
+        return Client(self.directory / "runtime" / "nospoond.sock")
 
     def json(self, *argv: str) -> Any:
         return json.loads(self.run(*argv, "-f", "json").stdout)
