@@ -70,7 +70,8 @@ def test_options_say_what_the_lab_does(
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("{", "cannot read flavors"),
+        ("{", "f.json: not JSON"),
+        ("[" * 100_000, "f.json: not JSON"),
         ("{}", "expected a list of flavors"),
         ("[1]", "flavor 0: expected ID, a text, got null"),
         (

@@ -503,6 +503,30 @@ nodes: []
     rack.run("down", "--yes", "--purge", name)
 
 
+def test_a_lab_without_dynamic_machines_is_without_their_flavors_and_says_what_is_missing(
+    rack: Rack,
+) -> None:
+    name = rack.name()
+    machine = "{m1: {bmc: {address: 192.0.2.1, password: one}}}"
+    text = f"""
+cluster: {name}
+hosts: {{here: simulated}}
+flavors: {{small: {{disks: [20GiB]}}}}
+labs:
+  empty: {{dynamic: false}}
+  metal: {{dynamic: false, machines: {machine}}}
+nodes: []
+{rack.bmc()}"""
+    rack.run("up", "--yes", rack.file(text))
+    missing = {"distros": "missing", "limits": "ok", "dynamic": "without"}
+    for lab, more in (("empty", {"machines": "missing"}), ("metal", {})):
+        done = rack.run("lab", "check", f"{name}/{lab}", "-f", "json", status=1)
+        rows = {row["what"]: row["state"] for row in json.loads(done.stdout)}
+        assert rows == missing | more
+        assert rack.json("lab", "show", f"{name}/{lab}")["flavors"] == []
+    rack.run("down", "--yes", "--purge", name)
+
+
 def test_machines_start_from_an_image_each_on_a_network_of_its_own(rack: Rack) -> None:
     name = rack.name()
     (rack.directory / "disk.raw").write_bytes(bytes(1 << 20))

@@ -158,8 +158,11 @@ def _findings(record: LabDetails, refused: Sequence[RefusedFlavor]) -> Iterator[
     lab = record.lab
     if record.state == "drained":
         yield _finding(lab, "lab", "drained", "`nospoon lab drain --undo` starts recipe sets again")
-    if not record.host and not record.registered and not record.flavors:
-        yield _finding(lab, "machines", "missing", "it has neither a host nor registered machines")
+    if not record.flavors:
+        yield _finding(lab, "dynamic", "without", "it makes no dynamic machines (`dynamic: false`)")
+        if not record.registered:
+            why = "none is registered: no recipe gets any. Add `machines:` to the lab"
+            yield _finding(lab, "machines", "missing", why)
     if not record.distros:
         yield _finding(lab, "distros", "missing", "machines are started, and nothing installs them")
     if record.flavors and all(not each.disk_gib for each in record.flavors):

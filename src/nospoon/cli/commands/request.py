@@ -347,8 +347,10 @@ def _flavors(file: Path) -> Iterator[SizeOffered]:
     how = "Write it with `openstack flavor list -f json`."
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UsageError(f"cannot read flavors of {file}: {reason(error)}", hint=how) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: not JSON", hint=how) from error
     if not isinstance(rows, list):
         raise UsageError(f"{file}: expected a list of flavors", hint=how)
     for number, row in enumerate(rows):

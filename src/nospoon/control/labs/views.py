@@ -55,7 +55,7 @@ def lab_details(board: Board, known: KnownLab, machines: Sequence[MachineStatus]
         **asdict(lab_row(board, known)),
         flavors=[
             OfferedFlavor(each.name, each.cpus, each.memory // MIB, each.disk // GIB)
-            for each in lab.flavors
+            for each in (lab.flavors if lab.dynamic else ())
         ],
         disks=str(lab.disks),
         prefer=str(lab.prefer),

@@ -74,7 +74,7 @@ class MachineStatus:
 
 @dataclass(frozen=True, slots=True)
 class LabDetails(LabSummary):
-    """One lab."""
+    """One lab. `flavors`: none where it makes no dynamic machines."""
 
     flavors: Sequence[OfferedFlavor]
     disks: str
