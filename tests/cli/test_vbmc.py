@@ -215,8 +215,12 @@ def test_one_broken_configuration_keeps_no_other_from_being_listed(
     (home / "domains" / "broken" / "config").write_bytes(broken)
     done = vbmc("list", "-f", "value")
     assert done.stdout == "adp-bios down :: 46230\n"
-    assert "Left out: " in done.stderr
-    assert "broken/config" in done.stderr
+    (said,) = (line for line in done.stderr.splitlines() if line.startswith("Left out: "))
+    assert "broken/config" in said
+    started = vbmc("start", "broken", "x", status=1).stderr
+    assert "broken/config" in started
+    assert "no domain x has a BMC" in started
+    assert "Left out: " not in started, "it is reported as that of the command"
     vbmc("delete", "broken")
     assert not (home / "domains" / "broken").exists()
 

@@ -38,7 +38,6 @@ from nospoon.runtime.reasons import reason
 
 Served = tuple[str, str, str]
 """Cluster, node and IPMI port of a BMC."""
-SECTION = "VirtualBMC"
 LIST = ("Domain name", "Status", "Address", "Port")
 SHOW = ("Property", "Value")
 HIDDEN = "***"
@@ -229,11 +228,12 @@ def stop(domain_names: Sequence[str]) -> None:
 @list_options
 def list_(style: Style) -> None:
     """List all BMCs."""
-    _revive()
+    configured = _reported()
+    _revive(configured)
     served = _served()
     rows = [
         (each["domain_name"], _status(each, served), each["address"], int(each["port"]))
-        for each in _configured()
+        for each in configured
     ]
     print_list(LIST, rows, style)
     _once("list")
@@ -294,16 +294,31 @@ def _domain(name: str) -> str:
     return name
 
 
-def _configured() -> list[dict[str, str]]:
-    """What can be read: one file that is broken is that BMC's trouble alone."""
+def _configured(broken: dict[str, UsageError] | None = None) -> list[dict[str, str]]:
+    """What can be read: one file that is broken is that BMC's trouble alone. `broken`: takes the
+    others by their domains, and why.
+    """
     configured = []
     for path in sorted(_directory().glob("*/config")):
         try:
             found = _read(path)
         except UsageError as error:
-            echo(f"Left out: {error}", err=True)
+            if broken is not None:
+                broken[path.parent.name] = error
         else:
             configured += [found] if found is not None else []
+    return configured
+
+
+def _reported(besides: Collection[str] = ()) -> list[dict[str, str]]:
+    """What can be read, once a command: what cannot be is reported. `besides`: domains of which
+    that is reported otherwise.
+    """
+    broken: dict[str, UsageError] = {}
+    configured = _configured(broken)
+    for name, error in broken.items():
+        if name not in besides:
+            echo(f"Left out: {error}", err=True)
     return configured
 
 
@@ -315,20 +330,19 @@ def _read(path: Path) -> dict[str, str] | None:
     from nospoon.clusterfile.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
         without_query,
     )
-    from nospoon.clusterfile.importers.virtualbmc import USUAL  # noqa: PLC0415
+    from nospoon.clusterfile.importers.virtualbmc import settings_of  # noqa: PLC0415
 
-    parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(path.read_text(encoding="utf-8"))
+        found = settings_of(path.read_text(encoding="utf-8"), place=str(path))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
     except configparser.Error as error:
         raise UsageError(f"{path}: expected a configuration of virtualbmc (INI)") from error
-    if SECTION not in parser:
+    if found is None:
         return None
-    settings = {**USUAL, "domain_name": path.parent.name, **parser[SECTION]}
+    settings = {"domain_name": path.parent.name, **found}
     port = settings["port"]
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise UsageError(f"{path}: port: expected a number from 1 to 65535, got {port[:80]!r}")
@@ -343,15 +357,16 @@ def _write(path: Path, settings: dict[str, str]) -> None:
     """The password is in it: its owner alone reads it. The directory may be another user's, whose
     links lead to no file of who writes.
     """
+    from nospoon.clusterfile.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
+
     if path.parent.is_symlink() and path.parent.lstat().st_uid != os.geteuid():
         raise UsageError(f"cannot write {path}: {path.parent} is a link of another user")
-    lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
     if any("\n" in value for value in settings.values()):
         raise UsageError("expected settings in one line each")
     new = path.with_name("config.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(f"[{SECTION}]\n{lines}")
+        opened.write(text_of(settings))
     new.replace(path)
 
 
@@ -359,9 +374,20 @@ def _switch(names: Iterable[str], *, active: bool) -> dict[str, NospoonError]:
     """Configure BMCs to be on or off, and bring them there; the names of those that stayed as they
     were, and why.
     """
-    read = {name: _read(_place(name)) for name in names}
-    before = {name: settings for name, settings in read.items() if settings is not None}
-    failed = {name: _missing(name) for name in read.keys() - before.keys()}
+    before: dict[str, dict[str, str]] = {}
+    failed: dict[str, NospoonError] = {}
+    for name in names:
+        try:
+            settings = _read(_place(name))
+        except UsageError as error:
+            failed[name] = error
+        else:
+            if settings is None:
+                failed[name] = _missing(name)
+            else:
+                before[name] = settings
+    if before:
+        _reported(besides=failed)
     for name, settings in before.items():
         _write(_place(name), {**settings, "active": str(active)})
     for cluster in dict.fromkeys(map(_cluster, before.values())):
@@ -411,12 +437,11 @@ def _cluster(settings: dict[str, str]) -> str:
 
 def _request(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, object]:
     from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
 
-    files: dict[str, str] = {}
-    for each in active:
-        settings = {**each, "active": "True"}
-        lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
-        files[f"{each['domain_name']}/config"] = f"[{SECTION}]\n{lines}"
+    files = {
+        f"{each['domain_name']}/config": text_of({**each, "active": "True"}) for each in active
+    }
     place = str(_directory())
     made = READERS["virtualbmc"](Source(place, "", cluster, files=files, resolve=resolved))
     for line in made.left_out:
@@ -482,7 +507,7 @@ def _nodes(domains: Iterable[str]) -> dict[str, str]:
     return {_node(each): each for each in domains}
 
 
-def _revive() -> None:
+def _revive(configured: Iterable[dict[str, str]]) -> None:
     """vbmcd starts what should run and does not whenever it looks. Here that is a BMC whose machine
     its owner made again; other hosts than this are not waited for.
     """
@@ -492,7 +517,7 @@ def _revive() -> None:
     rows = client.ask(list[BmcAccess], "GET", "/v1/bmcs")
     alive = {_served_at(row) for row in rows if row.power not in {"absent", "unknown"}}
     lost: dict[str, list[str]] = {}
-    for each in _configured():
+    for each in configured:
         here = _is_active(each) and each["libvirt_uri"].startswith("qemu:///")
         if here and _to_be_served(each) not in alive:
             lost.setdefault(_cluster(each), []).append(each["domain_name"])

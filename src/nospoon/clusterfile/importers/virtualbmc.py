@@ -19,7 +19,7 @@ from nospoon.errors import UsageError
 SECTION = "VirtualBMC"
 USUAL: Mapping[str, str] = {
     "username": "admin", "password": "password", "address": "::", "port": "623",
-    "libvirt_uri": "qemu:///system", "active": "True",
+    "libvirt_uri": "qemu:///system", "active": "False",
 }  # fmt: skip
 """What `vbmc add` gives a BMC of which nothing else is said."""
 SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
@@ -63,8 +63,29 @@ def domains(source: Source) -> list[dict[str, str]]:
 
 
 def is_active(settings: Mapping[str, str]) -> bool:
-    """Whether vbmcd serves it."""
-    return settings["active"].lower() in {"true", "1", "yes", "on"}
+    """Whether vbmcd serves it: no other word than this one is (`str2bool` in virtualbmc/utils.py,
+    whose errors `_vbmc_enabled` in manager.py takes for no).
+    """
+    return settings["active"].lower() == "true"
+
+
+def settings_of(text: str, *, place: str) -> dict[str, str] | None:
+    """A configuration; None without its section. Raises `configparser.Error`.
+
+    virtualbmc writes `%%` for `%` in values (configparser.BasicInterpolation).
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(text, source=place)
+    if SECTION not in parser:
+        return None
+    given = {name: value.replace("%%", "%") for name, value in parser[SECTION].items()}
+    return {**USUAL, **given}
+
+
+def text_of(settings: Mapping[str, str]) -> str:
+    """The configuration that virtualbmc and `settings_of` read so."""
+    pairs = ((name, value.replace("%", "%%")) for name, value in settings.items())
+    return f"[{SECTION}]\n" + "".join(f"{name} = {value}\n" for name, value in pairs)
 
 
 def _inactive(settings: Mapping[str, str], made: Mapping[str, object]) -> str:
@@ -78,16 +99,14 @@ def usual_address(found: Iterable[Mapping[str, str]]) -> str:
 
 
 def _settings(source: Source, place: str, text: str) -> dict[str, str]:
-    parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(text, source=place)
+        settings = settings_of(text, place=place)
     except configparser.Error as error:
         line = getattr(error, "lineno", None)
         where = f"{source.file}/{place}" + (f":{line}" if line else "")
         raise UsageError(f"{where}: expected a configuration of virtualbmc (INI)") from error
-    if SECTION not in parser:
+    if settings is None:
         raise UsageError(f"{source.file}/{place}: expected a section [{SECTION}], got none")
-    settings = {**USUAL, **parser[SECTION]}
     settings.setdefault("domain_name", place.partition("/")[0])
     uri, query = source.parsed(without_query, settings["libvirt_uri"], f"{place}: libvirt_uri")
     address = source.address(settings["address"], f"{place}: address")
