@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from nospoon.clusterfile.importers import READERS, Imported, Source
+from nospoon.clusterfile.importers.virtualbmc import USUAL, settings_of, text_of
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError, UsageError
 from nospoon.model.cluster import BmcProtocol, Cluster
@@ -129,7 +131,7 @@ def test_both_tools_name_a_libvirtd_alike(uri: str, host: str, query: str) -> No
 def test_ssh_to_this_machine_is_not_needed(host: str) -> None:
     """metal3-dev-env runs vbmcd in a container, from which libvirt is reached by ssh."""
     uri = f"qemu+ssh://{host}/system?&keyfile=/root/ssh/id_rsa_virt_power&no_verify=1&no_tty=1"
-    made = of_virtualbmc(a=config(domain_name="a", libvirt_uri=uri), b=NODE_0)
+    made = of_virtualbmc(a=config(domain_name="a", libvirt_uri=uri, active="True"), b=NODE_0)
     assert [each.where for each in load(made.text, file="f").hosts] == ["qemu:///system"]
     assert made.left_out == ()
 
@@ -151,6 +153,30 @@ def test_other_files_are_refused_with_their_place(text: str, message: str) -> No
 def test_an_empty_directory_is_refused() -> None:
     with pytest.raises(UsageError, match="expected DOMAIN/config files, got none"):
         of_virtualbmc()
+
+
+@pytest.mark.parametrize(
+    ("said", "served"),
+    [("True", True), ("true", True), ("False", False), ("yes", False), ("1", False), (None, False)],
+)
+def test_only_what_vbmcd_would_start_is_active(said: str | None, *, served: bool) -> None:
+    """Its `str2bool` takes true and false; another value, or none, counts as false."""
+    text = config(domain_name="a", port="6231", **({"active": said} if said else {}))
+    made = of_virtualbmc(a=text, b=NODE_0)
+    names = [each.machine for each in load(made.text, file="f").adoptions]
+    assert ("a" in names) is served
+    assert any(each.startswith("a/config: active = ") for each in made.left_out) is not served
+
+
+def test_a_percent_sign_is_doubled_in_files_of_virtualbmc() -> None:
+    """Python's BasicInterpolation, with which virtualbmc reads and writes."""
+    made = of_virtualbmc(node_0=NODE_0.replace("= password", "= 50%%off"))
+    assert load(made.text, file="f").adoptions[0].like.credentials.password == "50%off"
+    settings = {"password": "50%off", "username": "%(port)s"}
+    theirs = configparser.ConfigParser()
+    theirs.read_string(text_of(settings))
+    assert dict(theirs["VirtualBMC"]) == settings
+    assert settings_of(text_of(settings), place="x") == {**USUAL, **settings}
 
 
 UUIDS = ("9833f7b7-48fa-4936-9890-2ed15ba875f8", "437XR1138R2".lower())
@@ -425,13 +451,26 @@ def test_lists_and_accounts_of_both_tools_are_put_together() -> None:
     "text",
     [
         "[VirtualBMC]\nport = 6230\nactive = no\n  hosts: {evil: simulated}\n",
-        "[VirtualBMC]\nport = 6230\nlibvirt_uri = qemu+ssh://h/system?x\n  hosts: {evil: 1}\n",
+        "[VirtualBMC]\nactive = True\nlibvirt_uri = qemu+ssh://h/system?x\n  hosts: {evil: 1}\n",
     ],
 )
 def test_text_of_others_stays_in_its_comment(text: str) -> None:
     for name in ("vm", "x\nhosts: {evil: simulated}"):
         made = READERS["virtualbmc"](Source("vbmc", "", "imported", files={f"{name}/config": text}))
         assert not [each for each in made.text.splitlines() if each.startswith("hosts: {")]
+
+
+@pytest.mark.parametrize("value", ["'full'", "'vmedia'", "'minimum'"])
+def test_a_set_of_features_is_reported_as_not_needed(value: str) -> None:
+    (said,) = of_sushy(f"SUSHY_EMULATOR_FEATURE_SET = {value}\n").left_out
+    assert said == "SUSHY_EMULATOR_FEATURE_SET: all features are on"
+
+
+@pytest.mark.parametrize("value", ["'minimal'", "None", "''", "['full']"])
+def test_a_set_of_features_that_sushy_emulator_does_not_know_is_refused(value: str) -> None:
+    """As it refuses to start with one (`Application.configure`)."""
+    with pytest.raises(UsageError, match="FEATURE_SET: expected full, vmedia or minimum, got"):
+        of_sushy(f"SUSHY_EMULATOR_FEATURE_SET = {value}\n")
 
 
 @pytest.mark.parametrize(

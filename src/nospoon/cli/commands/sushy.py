@@ -43,6 +43,7 @@ PATIENCE = 60.0
 DOWN = {"purge": False, "force": False, "enrolment": "remove"}
 PREFIX = "SUSHY_EMULATOR_"
 FEATURES = ("full", "vmedia", "minimum")
+"""The same as of its configuration (importers.sushy, which imports pydantic)."""
 
 
 @click.command("sushy")

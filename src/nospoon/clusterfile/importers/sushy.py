@@ -23,6 +23,7 @@ NO_ADDRESS = "LISTEN_IP is not set: write what `sushy-emulator -i` had, 127.0.0.
 What imports the file does not know the command line, which often has it: metal3-dev-env's.
 """
 SYSTEM = "qemu:///system"
+FEATURES = ("full", "vmedia", "minimum")
 NEEDLESS: Mapping[str, str] = {
     "BOOT_LOADER_MAP": "a machine keeps the firmware that it has",
     "IGNORE_BOOT_DEVICE": "a boot override is never ignored",
@@ -68,6 +69,12 @@ def read(source: Source) -> Imported:
                 f"{source.file}: {PREFIX}{name}: {why}",
                 hint=f"Machines of libvirt are ({PREFIX}LIBVIRT_URI), and of clouds (OS_CLOUD).",
             )
+    features = settings.get("FEATURE_SET", "full")
+    if features not in FEATURES:
+        raise UsageError(
+            f"{source.file}: {PREFIX}FEATURE_SET: expected {', '.join(FEATURES[:-1])} or "
+            f"{FEATURES[-1]}, got {str(features)[:80]!r}"
+        )
     for name in sorted(settings.keys() - TAKEN):
         needless = NEEDLESS.get(name)
         if settings[name] not in (None, False, {}, []):
