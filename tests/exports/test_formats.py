@@ -209,6 +209,8 @@ def test_the_schema_of_bare_metal_hosts_refuses_what_the_cluster_would(mixed: In
         ("{protocols: [ipmi, redfish]}", "{driver: ipmi}", "ipmi://"),
         ("{protocols: [redfish]}", "{interfaces: {boot: redfish-virtual-media}}",
          "redfish-virtualmedia+http://"),
+        ("{protocols: [redfish]}", "{interfaces: {boot: redfish-https}}",
+         "redfish-uefihttp+http://"),
     ],
 )  # fmt: skip
 def test_metal3_is_told_redfish_unless_the_file_says_otherwise(

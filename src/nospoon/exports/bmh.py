@@ -41,8 +41,13 @@ BY_PATH = "/dev/disk/by-path/"
 """Of a deviceName there it makes Ironic's hint by_path, in place of name."""
 AT_LEAST = re.compile(r"(?:>=|=) (\d+)")
 """A size in GiB that Metal3 can say: minSizeGigabytes becomes Ironic's hint `>= N`."""
-MEDIA, VIRTUAL_MEDIA = "redfish-virtual-media", "redfish-virtualmedia"
-"""The boot interface in Ironic's words, and in those of a BMC's address."""
+REDFISH: Mapping[str, str] = {
+    "redfish-virtual-media": "redfish-virtualmedia",
+    "redfish-https": "redfish-uefihttp",
+}
+"""Ironic's boot interface -> the scheme of a BMC's address that means it (pkg/hardwareutils/bmc of
+its baremetal-operator); `redfish` means iPXE.
+"""
 BY_BOOT_MODE = frozenset({"", "boot_mode", "secure_boot"})
 _LOGIN = ("address", "port", "username", "password", "system_id", "verify_ca")
 SAID = frozenset(
@@ -66,7 +71,7 @@ def make(inventory: Inventory) -> Made:
         address = _address(place.bmc, found, by_ipmi=place.node.enrolment.driver == "ipmi")
         if address:
             told += [_secret(place), _host(inventory, place, found, address)]
-            left_out += _unsaid(place, found, media=address.startswith(VIRTUAL_MEDIA))
+            left_out += _unsaid(place, found, boot=address.startswith(tuple(REDFISH.values())))
         else:
             left_out.append(f"node {place.name}: its BMC speaks neither IPMI nor Redfish")
     return Made(told, tuple(left_out))
@@ -75,9 +80,7 @@ def make(inventory: Inventory) -> Made:
 def _address(bmc: Bmc, found: Registered, *, by_ipmi: bool) -> str:
     """Redfish, which alone inserts media and sets secure boot, unless the file says IPMI."""
     if bmc.redfish and not by_ipmi:
-        how = "redfish"
-        if found.interfaces.get("boot_interface") == MEDIA:
-            how = VIRTUAL_MEDIA
+        how = REDFISH.get(found.interfaces.get("boot_interface", ""), "redfish")
         scheme = how if bmc.tls else f"{how}+http"
         return f"{scheme}://{bmc.redfish}/redfish/v1/Systems/{bmc.uuid}"
     return f"ipmi://{bmc.ipmi}" if bmc.ipmi else ""
@@ -165,8 +168,8 @@ def _hint(name: str, value: object) -> tuple[str, object] | None:
     return (label, value) if known else None
 
 
-def _unsaid(place: Place, found: Registered, *, media: bool) -> Iterator[str]:
-    """`media`: its address tells that it boots from virtual media."""
+def _unsaid(place: Place, found: Registered, *, boot: bool) -> Iterator[str]:
+    """`boot`: its address tells how it boots."""
     hints = found.properties.get("root_device") or {}
     for name, said in _said(hints).items():
         hint, value = f"root device hint {name} of {place.name}", hints[name]
@@ -182,4 +185,4 @@ def _unsaid(place: Place, found: Registered, *, media: bool) -> Iterator[str]:
     more = [each for each in capabilities.split(",") if each.partition(":")[0] not in BY_BOOT_MODE]
     if any(more):
         yield f"properties.capabilities of {place.name}: {','.join(more)}"
-    yield from unsaid(place, found, SAID | {"boot_interface"} if media else SAID)
+    yield from unsaid(place, found, SAID | {"boot_interface"} if boot else SAID)

@@ -33,8 +33,8 @@ class Syntax(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: what it is, who reads it, and whether passwords of BMCs are in it. `kinds`: of
-    nodes that its reader has a use for.
+    """A format: what it is, who reads it, and whether passwords and addresses of BMCs are in it.
+    `kinds`: of nodes that its reader has a use for.
     """
 
     about: str
@@ -42,6 +42,7 @@ class Format:
     syntax: Syntax
     make: Callable[[Inventory], Made]
     secrets: bool = True
+    bmcs: bool = True
     kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
 
 
@@ -83,6 +84,7 @@ FORMATS: Mapping[str, Format] = {
         Syntax.TEXT,
         ssh_config.make,
         secrets=False,
+        bmcs=False,
         kinds=frozenset(NodeKind),
     ),
     "prometheus-sd": Format(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
 import yaml
@@ -115,7 +116,18 @@ def _exportable(cluster: Cluster, to: str) -> tuple[Cluster, list[str]]:
 def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
     """The text, and what it has no place for."""
     made = FORMATS[to].make(inventory)
-    return WRITERS[FORMATS[to].syntax](made.value), made.left_out
+    text = WRITERS[FORMATS[to].syntax](made.value)
+    return text, (*made.left_out, *(_everywhere(inventory) if FORMATS[to].bmcs else ()))
+
+
+def _everywhere(inventory: Inventory) -> Iterator[str]:
+    """BMCs at all addresses of their host, of which clients need one."""
+    for address in dict.fromkeys(each.bmc.address for each in inventory.places):
+        if ip_address(address).is_unspecified:
+            yield (
+                f"address of BMCs at {address}, which means all addresses of their host: write the "
+                "one that clients use in its place"
+            )
 
 
 def _missing(inventory: Inventory) -> list[str]:
