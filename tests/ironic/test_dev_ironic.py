@@ -246,6 +246,15 @@ def test_a_dollar_in_a_setting_is_no_reference_to_another() -> None:
     assert "connection = mysql://u:p$$w@h/d" in text
 
 
+def test_kernels_of_agents_do_not_check_the_timer_of_a_vm_on_a_busy_host() -> (
+    None
+):
+    text = ironic_conf(Wanted(), state=Path("/s"))
+    given = [line for line in text.splitlines() if line.startswith("kernel_append_params")]
+    assert len(given) == 2, "by network and by virtual media"
+    assert all("no_timer_check" in line.split() for line in given)
+
+
 async def test_a_process_of_another_start_time_is_no_process_of_ours() -> None:
     stranger = await asyncio.create_subprocess_exec("sleep", "60")
     which = Process(stranger.pid, started=1)
