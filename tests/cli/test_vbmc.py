@@ -74,6 +74,7 @@ def vbmc(*argv: str, status: int = 0) -> Result:
         ("-f value --sort-column port", BY_PORT),
         ("-f value --sort-column domain_name --sort-descending", BY_PORT),
         ("-f value --sort-column nothing", "adp-bios down :: 46230\nadp-vi down localhost 4631\n"),
+        ("-f value -c port -c domain_name", "adp-bios 46230\nadp-vi 4631\n"),
         ("-f json -c Port --noindent", '[{"Port": 46230}, {"Port": 4631}]\n'),
         ("-f json -c Port", '[\n  {\n    "Port": 46230\n  },\n  {\n    "Port": 4631\n  }\n]\n'),
         ("-f yaml -c Port -c Address",
@@ -123,6 +124,19 @@ def test_failures_end_with_1_and_wrong_options_with_2(home: Path) -> None:
     assert vbmc("--version").stdout.startswith("vbmc (nospoon)")
     add(home, "VM_1", A)
     assert "would be node vm-1, as VM_1 is" in vbmc("add", "vm-1", status=1).stderr
+
+
+def test_commands_and_options_may_be_shortened_as_far_as_it_is_clear_which_are_meant(
+    home: Path,
+) -> None:
+    add(home, "adp-bios", A)
+    assert vbmc("lis", "--form", "value", "--col=Port").stdout == "46230\n"
+    assert "46230" in vbmc("--deb", "sho", "adp-bios").stdout
+    assert "no domain x has a BMC" in vbmc("del", "x", status=1).stderr
+    vbmc("s", "adp-bios", status=2)
+    assert "--sort" in vbmc("list", "--sort", "Port", status=2).stderr, "column, descending or …"
+    assert "no domain --form has a BMC" in vbmc("show", "--", "--form", status=1).stderr
+    assert "no such command 'nope'" in vbmc("help", "nope", status=1).stderr
 
 
 def test_a_directory_in_which_nothing_can_be_written_is_listed(home: Path) -> None:

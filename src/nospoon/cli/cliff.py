@@ -1,4 +1,4 @@
-"""Lists as cliff prints them, the library of virtualbmc's command line, with its options.
+"""Command lines as cliff reads them, the library of virtualbmc's, and lists as it prints them.
 
 docs.openstack.org/cliff/latest/user/list_commands.html; scripts read what it prints, and how.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -39,6 +39,51 @@ class Style:
     quote: str
     indent: bool
     print_empty: bool
+
+
+class Command(click.Command):
+    """A long option may be shortened to its beginning, where no other one begins so."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        params = self.get_params(ctx)
+        known = [name for each in params for name in (*each.opts, *each.secondary_opts)]
+        own = len(args)
+        if not ctx.allow_interspersed_args:  # those of a command in a group are its own
+            own = next((i for i, each in enumerate(args) if not each.startswith("-")), own)
+        return super().parse_args(ctx, _in_full(args[:own], known) + args[own:])
+
+
+class Group(Command, click.Group):
+    """A command may be shortened, as may long options of each."""
+
+    command_class = Command
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        names = [cmd_name] if cmd_name in self.commands else _beginning(cmd_name, self.commands)
+        return self.commands[names[0]] if len(names) == 1 else None
+
+
+def _in_full(args: Sequence[str], known: Iterable[str]) -> list[str]:
+    """With the names of long options that are shortened, as far as it is clear which are meant
+    (docs.python.org/3/library/argparse.html, "allow_abbrev").
+    """
+    written = list(args)
+    for place, each in enumerate(args):
+        name, equals, value = each.partition("=")
+        if name == "--":
+            break
+        if (
+            name.startswith("--")
+            and name not in known
+            and len(meant := _beginning(name, known)) == 1
+        ):
+            written[place] = f"{meant[0]}{equals}{value}"
+    return written
+
+
+def _beginning(text: str, names: Iterable[str]) -> list[str]:
+    return [each for each in names if text and each.startswith(text)]
 
 
 def ignored_options(command: F) -> F:
@@ -89,7 +134,8 @@ def print_list(names: Sequence[str], rows: Sequence[Sequence[Cell]], style: Styl
     """Columns stay in the order of `names`, whatever the order of `-c`; unknown ones are skipped.
     Raises `NospoonError` where none is known.
     """
-    shown = [i for i, name in enumerate(names) if not style.columns or name in style.columns]
+    asked = {_plain(each) for each in style.columns}
+    shown = [i for i, name in enumerate(names) if not asked or _plain(name) in asked]
     if not shown:
         raise NospoonError(
             f"no column {', '.join(style.columns)}", hint=f"There are {', '.join(names)}."
@@ -119,12 +165,17 @@ def print_list(names: Sequence[str], rows: Sequence[Sequence[Cell]], style: Styl
 def _sorted(
     names: Sequence[str], rows: Sequence[Sequence[Cell]], style: Style
 ) -> Sequence[Sequence[Cell]]:
-    """By the first of the columns first; names in any case, and with _ for a space."""
-    places = {name.lower(): i for i, name in enumerate(names)}
-    found = [places.get(each.lower().replace("_", " ")) for each in style.sort]
+    """By the first of the columns first."""
+    places = {_plain(name): i for i, name in enumerate(names)}
+    found = [places.get(_plain(each)) for each in style.sort]
     for place in reversed([each for each in found if each is not None]):
         rows = sorted(rows, key=lambda row: _order(row[place]), reverse=style.descending)
     return rows
+
+
+def _plain(column: str) -> str:
+    """Names of columns are given in any case, and with _ for a space."""
+    return column.lower().replace("_", " ")
 
 
 def _order(cell: Cell) -> tuple[bool, int, str]:

@@ -21,6 +21,7 @@ from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
+from nospoon.cli.cliff import Command
 from nospoon.cli.commands.import_ import text_beside
 from nospoon.cli.echo import echo
 from nospoon.cli.files import read_request, whole
@@ -46,7 +47,7 @@ FEATURES = ("full", "vmedia", "minimum")
 """The same as of its configuration (importers.sushy, which imports pydantic)."""
 
 
-@click.command("sushy")
+@click.command("sushy", cls=Command)
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False),

@@ -24,7 +24,7 @@ from nospoon.api.client import Client
 from nospoon.cli import connect
 from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
-from nospoon.cli.cliff import Cell, Style, ignored_options, list_options, print_list
+from nospoon.cli.cliff import Cell, Group, Style, ignored_options, list_options, print_list
 from nospoon.cli.echo import echo
 from nospoon.cli.follow import finish, follow
 from nospoon.cli.interrupted import INTERRUPTED
@@ -70,7 +70,7 @@ def _alone() -> Iterator[None]:
         yield
 
 
-class _Group(click.Group):
+class _Group(Group):
     """Each failure ends with status 1, as virtualbmc's do; a wrong option with 2."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -98,7 +98,7 @@ def help_(ctx: click.Context, name: str | None) -> None:
     """Show the help of a command."""
     about = command if name is None else command.get_command(ctx, name)
     if about is None:
-        raise click.UsageError(f"No such command {name!r}.")
+        raise NospoonError(f"no such command {name!r}", hint="`nospoon vbmc help` lists them.")
     assert ctx.parent is not None, "it is a command of a group"
     shown = ctx.parent if name is None else click.Context(about, ctx.parent, name)
     echo(about.get_help(shown))
