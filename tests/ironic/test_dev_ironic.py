@@ -246,9 +246,7 @@ def test_a_dollar_in_a_setting_is_no_reference_to_another() -> None:
     assert "connection = mysql://u:p$$w@h/d" in text
 
 
-def test_kernels_of_agents_do_not_check_the_timer_of_a_vm_on_a_busy_host() -> (
-    None
-):
+def test_kernels_of_agents_do_not_check_the_timer_of_a_vm_on_a_busy_host() -> None:
     text = ironic_conf(Wanted(), state=Path("/s"))
     given = [line for line in text.splitlines() if line.startswith("kernel_append_params")]
     assert len(given) == 2, "by network and by virtual media"
