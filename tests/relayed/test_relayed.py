@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import os
+import socket
 import struct
+import termios
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import IPv4Address
@@ -26,8 +30,15 @@ from nospoon.protocols.relayed import (
     head_of,
     opening,
 )
+from nospoon.runtime.udp import ports_in_use
 from nospoon.services.relayed import bmcs
-from nospoon.services.relayed.bmcs import MOST_FLOWS, MOST_STREAMS, RelayedBmcs
+from nospoon.services.relayed.bmcs import (
+    MOST_FLOWS,
+    MOST_OF_CLIENT,
+    MOST_STREAMS,
+    WAITING,
+    RelayedBmcs,
+)
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -42,7 +53,7 @@ Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def test_a_line_says_what_a_connection_is_for() -> None:
     assert opening(DATAGRAMS) == Datagrams()
     line = f"PROXY TCP4 10.0.0.9 {BMC} 4000 443\r\n".encode()
-    assert opening(line) == Stream(BMC, 443)
+    assert opening(line) == Stream(CLIENT, BMC, 443)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +108,11 @@ async def served(place: Path, *, flows: int = MOST_FLOWS) -> AsyncIterator[str]:
 
     async def redfish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")[0].encode()
-        writer.write(peer + b" " + await reader.readexactly(3))
-        writer.close()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError):  # its client went
+                writer.write(peer + b" " + await reader.readexactly(3))
+        finally:
+            writer.close()
 
     def answers(cluster: UUID, address: str, port: int) -> bool:
         return (cluster, address) in {(ONE, str(BMC)), (OTHER, str(OTHERS))} and port != 22
@@ -194,3 +208,77 @@ async def test_a_relay_has_so_many_connections_and_gets_new_ones_as_they_end(
         async with connected(path) as (reader, writer):
             writer.write(f"PROXY TCP4 10.0.0.9 {BMC} 4000 8443\r\nGET".encode())
             assert await ended(reader) == said(b"GET")
+
+
+def asking(client: str = "10.0.0.9") -> bytes:
+    return f"PROXY TCP4 {client} {BMC} 4000 8443\r\n".encode()
+
+
+async def test_clients_of_all_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
+    """A relay has as many connections for datagrams as it likes."""
+    async with served(tmp_path, flows=4) as path, AsyncExitStack() as stack:
+        for _ in range(3):
+            reader, writer = await stack.enter_async_context(connected(path))
+            writer.write(DATAGRAMS)
+            for port in range(1, 5):
+                writer.write(framed(Flow(BMC, CLIENT, port), b"x"))
+                async with asyncio.timeout(60):
+                    _, length = head_of(await reader.readexactly(HEAD.size))
+                    await reader.readexactly(length)
+        there = [port for address, port in ports_in_use("udp") if address == str(BMC)]
+        assert len(there) == 4 + 1, "sockets of clients, and the BMC's own"
+
+
+async def test_a_relay_that_reads_no_answers_keeps_no_connection(tmp_path: Path) -> None:
+    async with served(tmp_path) as path, AsyncExitStack() as stack:
+        before = _descriptors()
+        for number in range(1, 4):
+            sock = socket.socket(socket.AF_UNIX)
+            stack.callback(sock.close)
+            sock.setblocking(False)  # noqa: FBT003  (socket's own signature)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(sock, path)
+            await loop.sock_sendall(sock, DATAGRAMS)
+            async with asyncio.timeout(60):
+                while _unread(sock) < WAITING:  # what the kernel keeps, and more behind it
+                    await loop.sock_sendall(sock, framed(FLOW, b"x" * 1400) * 20)
+                    await asyncio.sleep(0.01)
+                for _ in range(20):
+                    await loop.sock_sendall(sock, framed(FLOW, b"x" * 1400) * 20)
+                    await asyncio.sleep(0.01)
+                sock.shutdown(socket.SHUT_WR)
+                while _descriptors() > before + number:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)  # the daemon's ends are closed
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  (a count)
+
+
+def _unread(sock: socket.socket) -> int:
+    amount = array.array("i", [0])
+    fcntl.ioctl(sock, termios.FIONREAD, amount)
+    return amount[0]
+
+
+async def test_a_connection_ends_with_its_bmc_whatever_its_client_keeps_open(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as path, AsyncExitStack() as stack:
+        for number in range(MOST_STREAMS + 1):
+            reader, writer = await stack.enter_async_context(connected(path))
+            writer.write(asking(f"10.0.1.{number}") + b"GET")
+            assert await ended(reader) == said(b"GET"), number
+
+
+async def test_one_client_leaves_connections_to_others(tmp_path: Path) -> None:
+    async with served(tmp_path) as path, AsyncExitStack() as stack:
+        for _ in range(MOST_OF_CLIENT):
+            _, writer = await stack.enter_async_context(connected(path))
+            writer.write(asking() + b"no")  # the BMC waits for more
+        reader, writer = await stack.enter_async_context(connected(path))
+        writer.write(asking() + b"GET")
+        assert await ended(reader) == b"", "it is one too many"
+        reader, writer = await stack.enter_async_context(connected(path))
+        writer.write(asking("10.0.0.10") + b"GET")
+        assert await ended(reader) == said(b"GET")

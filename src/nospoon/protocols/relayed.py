@@ -36,6 +36,7 @@ class Malformed(Exception):
 class Stream:
     """A client's connection to a port of a BMC."""
 
+    client: IPv4Address
     bmc: IPv4Address
     port: int
 
@@ -65,8 +66,7 @@ def opening(line: bytes) -> Stream | Datagrams:
     if words[:2] != [b"PROXY", b"TCP4"] or not port.isdecimal() or int(port[:6]) not in PORTS:
         raise Malformed
     try:
-        IPv4Address(client)
-        return Stream(IPv4Address(bmc), int(port))
+        return Stream(IPv4Address(client), IPv4Address(bmc), int(port))
     except ValueError as error:
         raise Malformed from error
 

@@ -20,7 +20,7 @@ PKTINFO = struct.Struct("=I4s4s")  # ip(7), struct in_pktinfo
 IP_PKTINFO = 8
 LARGEST, ANCILLARY = 1500, 256
 PIECE, WAITING = 64 << 10, 1 << 20
-PAUSE = 1.0
+PAUSE, STALLED = 1.0, 60.0
 
 
 class Datagrams:
@@ -92,9 +92,14 @@ class Streams:
             if ipaddress.IPv4Address(bmc) in self.pool:
                 there, back = await asyncio.open_connection("127.0.0.1", self.tunnel)
                 back.write(f"PROXY TCP4 {client} {bmc} {source} {port}\r\n".encode())
-                await asyncio.gather(copy(reader, back), copy(there, writer))
-                back.close()
-        except OSError as error:
+                sent = asyncio.get_running_loop().create_task(copy(reader, back))
+                try:
+                    await copy(there, writer)  # a BMC that ends takes nothing more
+                finally:
+                    back.close()
+                    sent.cancel()
+                    await asyncio.gather(sent, return_exceptions=True)
+        except (TimeoutError, OSError) as error:  # one since Python 3.11
             print("a connection ended:", error, file=sys.stderr)  # noqa: T201
         finally:
             writer.close()
@@ -106,7 +111,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         if not piece:
             break
         writer.write(piece)
-        await writer.drain()
+        await asyncio.wait_for(writer.drain(), STALLED)
     if writer.can_write_eof():
         writer.write_eof()
 

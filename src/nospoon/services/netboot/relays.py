@@ -71,6 +71,8 @@ LONGEST_SOCKET = 107
 """Bytes of a socket's path (unix(7))."""
 BOOT, BMCS = "boot", "bmcs"
 """Sockets, beside ssh's files."""
+AT_ONCE, BACKLOG = 4, 100
+"""Connections of a helper that asyncio accepts in one turn of the loop, and that wait for it."""
 LINES = 4096
 """Bytes of a line or frame of a helper that are read ahead."""
 ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -154,6 +156,7 @@ class RelayTunnels:
     ) -> None:
         self._app, self._directory, self._secret = app, directory, secret
         self._bmcs, self._shortest = bmcs, shortest
+        self._connections = Connections(RELAYED)
         self._kept: dict[RelayId, _Kept] = {}
         self._ending: dict[RelayId, asyncio.Task[None]] = {}
         """Those that still have the sockets which the next one is to have."""
@@ -273,7 +276,7 @@ class RelayTunnels:
             app,
             [_bound(files / BOOT)],
             limits=RELAYED,
-            connections=Connections(RELAYED),
+            connections=self._connections,
             identify=lambda _: f"relay {name}",
             http=BootHttp,
             ws="none",
@@ -282,7 +285,11 @@ class RelayTunnels:
         serve = partial(self._bmcs, relay.cluster)
         try:
             await server.start()
-            helpers = await asyncio.start_unix_server(serve, sock=_bound(files / BMCS), limit=LINES)
+            bound = _bound(files / BMCS)
+            helpers = await asyncio.start_unix_server(
+                serve, sock=bound, limit=LINES, backlog=AT_ONCE
+            )
+            bound.listen(BACKLOG)
             try:
                 yield
             finally:

@@ -1,15 +1,19 @@
 """Leads what comes through a relay to the BMCs of its cluster, and their answers back.
 
 A BMC knows such clients as itself: connections to it come from its own address, so that what one
-cluster's clients do counts for its own BMCs alone.
+cluster's clients do counts for its own BMCs alone. Whoever has the relay may send anything and read
+nothing: what a cluster takes of descriptors, memory and turns of the loop is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
+import errno
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import IPv4Address
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -26,47 +30,62 @@ from nospoon.protocols.relayed import (
     head_of,
     opening,
 )
+from nospoon.runtime.http_limits import LIMITS
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
 IPMI_PORT = 623
 MOST_STREAMS, MOST_FLOWS = 64, 256
-"""Connections of one relay, and clients of IPMI behind it that are known; the longest silent one is
-forgotten.
+"""Connections of relays of one cluster, and clients of IPMI behind them that are known; the longest
+silent one is forgotten.
 """
+MOST_OF_CLIENT = MOST_STREAMS // 2
+"""Connections of one client: it keeps no other one out."""
 OPENING = 10.0
 """Seconds for the first line."""
 PIECE = 64 << 10
-WAITING = 1 << 20
-"""Bytes of answers that a relay did not take: more are lost, as datagrams may be."""
-FRAMES = 32
-"""Frames that are handled before others have a turn."""
+WAITING = 64 << 10
+"""Bytes of answers that a relay did not take on one connection: more are lost, as datagrams may be.
+"""
+STALLED, ENDING = 60.0, 10.0
+"""Seconds for a relay to take more of an answer, and the end of one."""
 Answers = Callable[[UUID, str, int], bool]
 """Whether a BMC of a cluster answers at this address, at this port of UDP or TCP."""
 
 
+ENDS = (Malformed, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError)
+"""Why a connection ends."""
+Flows = OrderedDict[tuple["_Datagrams", Flow], asyncio.DatagramTransport]
+"""Sockets towards BMCs, the longest silent first."""
+
+
 class RelayedBmcs:
-    """`flows`: clients of IPMI behind a relay that are known."""
+    """`flows`: clients of IPMI behind relays of a cluster that are known."""
 
     def __init__(self, answers: Answers, *, flows: int = MOST_FLOWS) -> None:
-        self._answers, self._flows = answers, flows
-        self._open: dict[UUID, int] = {}
+        self._answers, self._most_flows = answers, flows
+        self._open = Counter[UUID]()
+        self._clients = Counter[tuple[UUID, IPv4Address]]()
+        self._flows: dict[UUID, Flows] = {}
+        self._slices = Slices()
 
     async def serve(
         self, cluster: UUID, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """One connection of the relay of a cluster, until it ends."""
-        if self._open.get(cluster, 0) >= MOST_STREAMS:
-            writer.close()
+        """One connection of a relay of a cluster, until it ends."""
+        number = writer.get_extra_info("socket").fileno()
+        if self._open[cluster] >= MOST_STREAMS or number > LIMITS.highest_descriptor:
+            writer.transport.abort()
             return
-        self._open[cluster] = self._open.get(cluster, 0) + 1
-        try:
-            await self._serve(cluster, reader, writer)
-        except (Malformed, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as end:
-            log.debug("a relay's connection ended", cluster=str(cluster), why=repr(end))
-        finally:
-            writer.close()
-            self._open[cluster] -= 1
+        with _counted(self._open, cluster):
+            try:
+                await self._serve(cluster, reader, writer)
+                await _taken(writer)
+            except ENDS as end:
+                log.debug("a relay's connection ended", cluster=str(cluster), why=repr(end))
+            finally:
+                writer.transport.abort()  # else one that reads nothing would keep it
 
     async def _serve(
         self, cluster: UUID, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -77,33 +96,76 @@ class RelayedBmcs:
             raise Malformed
         match opening(line):
             case Datagrams():
-                await _Datagrams(cluster, self._answers, writer, most=self._flows).take(reader)
-            case Stream(bmc, port):
-                if self._answers(cluster, str(bmc), port):
-                    await _pipe(reader, writer, str(bmc), port)
+                await self._take(cluster, reader, writer)
+            case Stream(client, bmc, port):
+                of = cluster, client
+                if self._clients[of] < MOST_OF_CLIENT and self._answers(cluster, str(bmc), port):
+                    with _counted(self._clients, of):
+                        await _pipe(reader, writer, str(bmc), port)
+
+    async def _take(
+        self, cluster: UUID, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Frames, until they end."""
+        flows = self._flows.setdefault(cluster, OrderedDict())
+        datagrams = _Datagrams(flows, writer, most=self._most_flows)
+        work = self._slices.begin(cluster)
+        try:
+            while True:
+                flow, length = head_of(await reader.readexactly(HEAD.size))
+                payload = await reader.readexactly(length)
+                await work.rest()
+                if self._answers(cluster, str(flow.bmc), IPMI_PORT):
+                    await datagrams.send(flow, payload)
+        finally:
+            datagrams.close()
+            if not flows and self._flows.get(cluster) is flows:
+                del self._flows[cluster]
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+@contextmanager
+def _counted(amounts: Counter[K], key: K) -> Iterator[None]:
+    amounts[key] += 1
+    try:
+        yield
+    finally:
+        amounts[key] -= 1
+        if not amounts[key]:
+            del amounts[key]
+
+
+async def _taken(writer: asyncio.StreamWriter) -> None:
+    """Once the relay has all that it was sent. Raises `OSError` where it does not take it."""
+    writer.close()
+    async with asyncio.timeout(ENDING):
+        await writer.wait_closed()
 
 
 async def _pipe(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, port: int
 ) -> None:
-    """Until one of both sides ends, and what the other one said before has arrived."""
+    """Until the BMC ends: it takes nothing more then, whatever its client goes on to send."""
     there, back = await asyncio.open_connection(address, port, local_addr=(address, 0))
     async with Tasks("relayed") as tasks:
-        both = [
-            tasks.start(_copy(reader, back), name="to a BMC"),
-            tasks.start(_copy(there, writer), name="from a BMC"),
-        ]
         try:
-            await asyncio.wait(both, return_when=asyncio.ALL_COMPLETED)
+            tasks.start(_copy(reader, back), name="to a BMC")
+            await _copy(there, writer, seconds=STALLED)
         finally:
-            back.close()
+            back.transport.abort()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, seconds: float | None = None
+) -> None:
+    """`seconds`: for the other side to take more."""
     with suppress(OSError):  # it reads no more
         while piece := await reader.read(PIECE):
             writer.write(piece)
-            await writer.drain()
+            async with asyncio.timeout(seconds):
+                await writer.drain()
         writer.write_eof()
 
 
@@ -123,42 +185,31 @@ class _Answered(asyncio.DatagramProtocol):
 
 
 class _Datagrams:
-    def __init__(
-        self, cluster: UUID, answers: Answers, writer: asyncio.StreamWriter, *, most: int
-    ) -> None:
-        self._cluster, self._answers, self._writer = cluster, answers, writer
-        self._most = most
-        self._flows: OrderedDict[Flow, asyncio.DatagramTransport] = OrderedDict()
+    """Those of one connection of a relay. `flows`: of all connections of its cluster."""
 
-    async def take(self, reader: asyncio.StreamReader) -> None:
-        """Frames, until they end."""
-        taken = 0
-        try:
-            while True:
-                flow, length = head_of(await reader.readexactly(HEAD.size))
-                payload = await reader.readexactly(length)
-                if self._answers(self._cluster, str(flow.bmc), IPMI_PORT):
-                    (await self._to(flow)).sendto(payload)
-                taken += 1
-                if not taken % FRAMES:
-                    await asyncio.sleep(0)
-        finally:
-            for each in self._flows.values():
-                each.close()
+    def __init__(self, flows: Flows, writer: asyncio.StreamWriter, *, most: int) -> None:
+        self._flows, self._writer, self._most = flows, writer, most
 
-    async def _to(self, flow: Flow) -> asyncio.DatagramTransport:
-        known = self._flows.get(flow)
-        if known is not None:
-            self._flows.move_to_end(flow)
-            return known
-        if len(self._flows) >= self._most:
-            _, oldest = self._flows.popitem(last=False)
-            oldest.close()
-        loop = asyncio.get_running_loop()
-        made, _ = await loop.create_datagram_endpoint(
+    async def send(self, flow: Flow, payload: bytes) -> None:
+        """Raises `OSError` without descriptors."""
+        (self._flows.get((self, flow)) or await self._made(flow)).sendto(payload)
+        self._flows.move_to_end((self, flow))
+
+    async def _made(self, flow: Flow) -> asyncio.DatagramTransport:
+        made, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Answered(flow, self._writer),
             local_addr=(str(flow.bmc), 0),
             remote_addr=(str(flow.bmc), IPMI_PORT),
         )
-        self._flows[flow] = made
+        if made.get_extra_info("socket").fileno() > LIMITS.highest_descriptor:
+            made.close()
+            raise OSError(errno.EMFILE, "the last descriptors are for others")
+        self._flows[self, flow] = made
+        if len(self._flows) > self._most:
+            _, oldest = self._flows.popitem(last=False)
+            oldest.close()
         return made
+
+    def close(self) -> None:
+        for each in [key for key in self._flows if key[0] is self]:
+            self._flows.pop(each).close()
