@@ -44,7 +44,7 @@ from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
 from nospoon.providers.tunnels import READY, RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.netboot.relays import Pauses, RelayTunnels, command
+from nospoon.services.netboot.relays import MEMORY, Pauses, RelayTunnels, command
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines
@@ -387,14 +387,16 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_ssh_ends_with_a_daemon_that_is_killed_whatever_the_relay_runs(
+async def test_ssh_has_little_memory_and_ends_with_a_daemon_that_is_killed(
     cloud: FakeCloud,
     connection: OpenStackConnection,
     machines: RelayMachines,
     resources: tuple[Resource, Resource],
     tmp_path: Path,
 ) -> None:
-    """Its owner has it run a command that does not end with its input."""
+    """Its relay's owner has that run a command that does not end with its input, and may take
+    nothing of what it asks for, which ssh keeps then.
+    """
     port, relay = resources
     shape = relay.shape
     assert isinstance(shape, Relay)
@@ -416,6 +418,10 @@ async def test_ssh_ends_with_a_daemon_that_is_killed_whatever_the_relay_runs(
     try:
         async with asyncio.timeout(60):
             pid, _, said = (await daemon.stdout.readline()).decode().partition(" ")
+        ssh = Path(f"/proc/{pid}")
+        assert (ssh / "oom_score_adj").read_text().strip() == "1000"
+        limits = (ssh / "limits").read_text()
+        assert re.search(rf"Max address space +{MEMORY} +{MEMORY} ", limits)
     finally:
         daemon.kill()
         await daemon.wait()

@@ -4,9 +4,11 @@
 
 The daemon opens them, so a relay needs no way to the daemon and no secret of it (docs/adr/0030). A
 relay may be anyone's by now: ssh(1) reads no configuration, asks no agent, takes one host key, and
-forwards this one port (it refuses others that the relay asks for). The kernel kills it when this
-daemon ends, however that ends: the end of its input ends it only where the relay wants it to. What
-comes through is answered by the secrets of machines alone, for no address says who asks.
+forwards this one port (it refuses others that the relay asks for). What the relay asks for and does
+not take stays in ssh's memory, as much as the relay says it would take: so that is limited. The
+kernel kills it when this daemon ends, however that ends: the end of its input ends it only where
+the relay wants it to. What comes through is answered by the secrets of machines alone, for no
+address says who asks.
 """
 
 from __future__ import annotations
@@ -77,8 +79,18 @@ LINES = 4096
 """Bytes of a line or frame of a helper that are read ahead."""
 ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves a connection of the helper on the relay of a cluster."""
-WITH_US = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
-"""What runs so ends with the daemon (prctl(2), PR_SET_PDEATHSIG)."""
+MEMORY = 1280 << 20
+"""Bytes of address space of ssh, which keeps what a relay does not take: that of a real one, 2 MiB
+for each connection, fits in.
+"""
+WITH_US = (
+    *("choom", "-n", "1000", "--"),
+    *("prlimit", f"--as={MEMORY}"),
+    *("setpriv", "--no-new-privs", "--pdeathsig=KILL"),
+)
+"""What runs so ends with the daemon (prctl(2), PR_SET_PDEATHSIG), and before everything else where
+memory is short (proc(5), oom_score_adj).
+"""
 OPTIONS = (
     "BatchMode=yes",
     "IdentitiesOnly=yes",
