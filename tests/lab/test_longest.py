@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nospoon.lab.effects import Build, Effect, Remove
+from nospoon.lab.effects import Build, Effect, Happened, Remove
 from nospoon.lab.longest import MOST_SERVED
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.shortage import LONGEST
@@ -254,3 +254,28 @@ def test_what_ends_while_a_set_is_tried_does_not_take_its_claim() -> None:
     assert labs.sets[late.id].state is SetState.QUEUED, "the large one still has its claim"
     labs.expire(53 + LONGEST)
     assert labs.sets[large.id].state is SetState.STARTING
+
+
+def test_what_is_kept_for_an_owner_is_within_the_quota() -> None:
+    """Sets wait for a machine that their own owner has, each with others of its own."""
+    names = [f"m{number}" for number in range(10)]
+    lab = replace(EAST, dynamic=False, limits=Limits(per_owner=4))
+    labs = Scheduler()
+    labs.put_lab("east", replace(lab, machines=tuple(map(Registered, names))))
+
+    def submitted(owner: str, *machines: str) -> RecipeSet:
+        options = [Options((), (each,)) for each in machines]
+        new = recipe_set(*options, owner=owner)
+        for each in labs.submit(new, 0):
+            assert isinstance(each, Build | Happened)
+            if isinstance(each, Build):
+                labs.started(each.set_id, 0)
+        return new
+
+    submitted("eve", "m0")
+    for each in ("m7", "m8", "m9"):
+        submitted("ada", each)
+    for first in (1, 3, 5):
+        submitted("eve", "m0", f"m{first}", f"m{first + 1}")
+    last = submitted("ada", "m4")
+    assert labs.sets[last.id].state is SetState.RUNNING

@@ -18,15 +18,17 @@ AskedFor = tuple[Options | None, ...]
 class Held:
     """Of each lab, by its key: what is free of its limits, and its idle registered machines.
     `quotas`: machines that sets wait for which have been looked at, by lab and owner, where the
-    owner has too many. `closed`: labs that make no dynamic machines for the sets that are looked at
-    next. `short`: those that have no capacity for the set that was looked at last. `first`: ids of
-    the sets that go before all others of their priority. `refused`: by lab and what a set asked for
-    there that could not be placed, the lab as it was and what is kept for such a set.
+    owner has too many; `kept`: machines that are kept for owners. `closed`: labs that make no
+    dynamic machines for the sets that are looked at next. `short`: those that have no capacity for
+    the set that was looked at last. `first`: ids of the sets that go before all others of their
+    priority. `refused`: by lab and what a set asked for there that could not be placed, the lab as
+    it was and what is kept for such a set.
     """
 
     free: dict[str, Free]
     machines: dict[str, frozenset[str]]
     quotas: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
     short: set[str] = field(default_factory=set)
     first: set[str] = field(default_factory=set)

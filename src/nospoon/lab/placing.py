@@ -190,8 +190,7 @@ class Placing(Holdings):
                 why = self._why_never(lab, options)
         self._why[found.id] = why
         most = len(labs) if found.id in held.first else 1
-        for key, options in waits[:most]:
-            held.keep(key, options)
+        self._keep(found, waits[:most], held)
         for key, machines in over[: most if not waits or most > 1 else 0]:
             held.quotas[key, found.owner] += machines
         return None
@@ -213,7 +212,7 @@ class Placing(Holdings):
         ):
             return False
         self._why[found.id] = key
-        held.keep(key, options)
+        self._keep(found, [(key, options)], held)
         return True
 
     def _wanted(self, found: RecipeSet, key: str, now: float) -> list[Options] | str:
@@ -244,6 +243,20 @@ class Placing(Holdings):
             return ""
         why = f"{owner} has {has} of {per_owner} machines of lab {lab.name}"
         return f"{why}, and sets before this one wait for {kept}" if kept else why
+
+    def _keep(
+        self, found: RecipeSet, waits: Sequence[tuple[str, Sequence[Options]]], held: Held
+    ) -> None:
+        """For a set that waits, in each of these labs. But for those that go first, no more than
+        its owner's quota leaves: sets may wait for a machine that their owner has, and all would
+        keep others idle.
+        """
+        for key, options in waits:
+            kept, per_owner = held.kept[key, found.owner], self.labs[key].limits.per_owner
+            has = self.has(key, found.owner) + kept + len(options)
+            if not per_owner or has <= per_owner or found.id in held.first:
+                held.kept[key, found.owner] = kept + len(options)
+                held.keep(key, options)
 
     def _could_start(self, set_id: str, key: str) -> bool:
         """Whether a set starts in a lab once all leases there are over. What is reserved for a
