@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Message
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.services.netboot.bodies import MAX_REPORT
-from nospoon.services.netboot.http import create_app
+from nospoon.services.netboot.http import MOST_SENT, create_app
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import TOKEN, ToldAuthority, peers_of
@@ -27,6 +28,7 @@ STRANGER = UUID("99999999-2222-3333-4444-555555555555")
 NODE = MACHINE.uuid
 MAC = "02:00:00:00:00:01"
 PEERS = peers_of(NODE, "172.31.0.20")
+Taken = Callable[[], Awaitable[None]]
 
 
 @dataclass
@@ -49,7 +51,9 @@ async def ask(
     headers: dict[str, str] | None = None,
     server: tuple[str, int] = ("172.31.0.1", 8069),
     client: str = "172.31.0.20",
+    taken: Taken | None = None,
 ) -> Reply:
+    """`taken`: before each piece of the answer; `client`: "" for one behind a relay."""
     reply = Reply()
     pieces = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
     waiting: list[Message] = [
@@ -64,6 +68,8 @@ async def ask(
         if message["type"] == "http.response.start":
             reply.status, reply.headers = message["status"], dict(message["headers"])
         else:
+            if taken is not None:
+                await taken()
             reply.content += message.get("body", b"")
 
     raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
@@ -78,7 +84,7 @@ async def ask(
         "headers": raw,
         "scheme": "http",
         "server": server,
-        "client": (client, 1),
+        "client": (client, 1) if client else None,
         "http_version": "1.1",
     }
     await app(scope, receive, send)
@@ -285,3 +291,32 @@ async def test_a_machine_leaves_the_boot_image_for_its_disk_alone(
     assert (await ask(app, f"/boot/{NODE}/disk")).text.startswith("#!ipxe")
     assert (await ask(app, f"/boot/{NODE}/disk", client="192.0.2.99")).status == 404
     assert authority.left == [NODE]
+
+
+async def test_a_machine_behind_a_relay_has_few_files_sent_at_a_time(
+    authority: ToldAuthority, profile: ServedProfile
+) -> None:
+    """It may take none, and all machines there share the relay's connections."""
+    other = UUID(int=7)
+    for each in (NODE, other):
+        authority.answers[each] = BootAnswer(each, BootDevice.NETWORK, profile, secret=each)
+    app = create_app(authority, PEERS, ready=lambda: True)
+    going, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def taken() -> None:
+        begun.release()
+        await going.wait()
+
+    async def got(machine: UUID, taken: Taken | None = None) -> int:
+        path = f"/files/{machine}/vm linuz"
+        return (await ask(app, path, client="", taken=taken)).status
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        first = [tasks.create_task(got(NODE, taken)) for _ in range(MOST_SENT)]
+        for _ in first:
+            await begun.acquire()
+        assert await got(NODE) == 503
+        assert await got(other) == 200
+        going.set()
+    assert [each.result() for each in first] == [200] * MOST_SENT
+    assert await got(NODE) == 200

@@ -15,7 +15,10 @@ store yet, everything is 503 with Retry-After, and the scripts try again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
@@ -45,6 +48,10 @@ from nospoon.services.netboot.ports import BootAnswer, BootAuthority, ServedFile
 log = RateLimitedLog()
 
 RETRY_SECONDS = 2
+MOST_SENT = 8
+"""Files that are sent to one machine behind a relay at a time: all of a relay's machines are one
+client, whose connections it would have otherwise.
+"""
 SLIRP_HOST = "10.0.2.2"
 """This machine as guests with user-mode networking see it (QEMU's -netdev user)."""
 
@@ -123,9 +130,25 @@ THROUGH = "nospoon.relay"
 RENDERERS: dict[str, Callable[[Offer], str]] = {"ipxe": script.answer, "grub": grub.answer}
 
 
+class _File(FileResponse):
+    """`counted`: while it is sent."""
+
+    def __init__(
+        self, path: str, counted: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        super().__init__(path, media_type="application/octet-stream")
+        self._sent = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._sent():
+            await super().__call__(scope, receive, send)
+
+
 class _Service:
     def __init__(self, authority: BootAuthority, peers: Peers, ready: Callable[[], bool]) -> None:
         self._authority, self._peers, self._ready = authority, peers, ready
+        self._sending = Counter[UUID]()
+        """Files that are sent to machines behind relays."""
 
     async def boot(self, request: Request) -> Response:
         """The script or configuration for a machine named by UUID or MAC."""
@@ -172,7 +195,21 @@ class _Service:
         found = [each for each in served if each.name == request.path_params["name"]]
         if not found or not Path(found[0].path).is_file():
             return _unknown()
-        return FileResponse(found[0].path, media_type="application/octet-stream")
+        if request.client is not None or answer is None:
+            return _File(found[0].path)
+        if self._sending[answer.uuid] >= MOST_SENT:
+            return _later("other files are being sent to this machine")
+        return _File(found[0].path, partial(self._counted, answer.uuid))
+
+    @contextmanager
+    def _counted(self, machine: UUID) -> Iterator[None]:
+        self._sending[machine] += 1
+        try:
+            yield
+        finally:
+            self._sending[machine] -= 1
+            if not self._sending[machine]:
+                del self._sending[machine]
 
     async def report(self, request: Request) -> Response:
         """Take the probe's record, if it is one and of this machine. Only this boot's probe knows
