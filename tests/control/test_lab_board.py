@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -22,10 +24,12 @@ from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
+from nospoon.lab.placing import Placing
 from nospoon.lab.work import Again, Asked, Cause, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Distro, Lab, Limits, Registered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.neighbors import Neighbor, Way
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters
@@ -235,6 +239,26 @@ async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place
         places = await board.places()
         assert places == {"1.1": 1, "1.2": 3, "1.3": 1, "1.4": 2, "1.5": 3}
         assert {each: await board.place(each) for each in places} == places
+
+
+async def test_places_of_sets_of_one_user_are_found_one_at_a_time(place: Place) -> None:
+    """Each has a list of all queues, of which there may be thousands."""
+    async with place.daemon() as board:
+        board.scheduler.drained.update(board.known)
+        made = await board.submit([wanted(board) for _ in range(8)], "")
+        board.slices = Slices(seconds=0)
+        async with Tasks("test") as tasks, asyncio.timeout(PATIENCE):
+            found, most = [tasks.start(board.place(each.id), name="place") for each in made], 0
+            while not all(each.done() for each in found):
+                going = filter(_is_place, gc.get_objects())
+                most = max(most, sum(1 for _ in going))
+                await asyncio.sleep(0)
+        assert [each.result() for each in found] == [1, 2, 3, 4, 5, 6, 7, 8]
+        assert most == 1
+
+
+def _is_place(found: object) -> bool:
+    return isinstance(found, GeneratorType) and found.gi_code is Placing.place.__code__
 
 
 async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> None:

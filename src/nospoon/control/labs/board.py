@@ -32,6 +32,7 @@ from nospoon.model.principal import OwnerId
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
@@ -77,7 +78,7 @@ class Board:
         self._database, self._tasks = database, tasks
         self._records = records.Records(cipher)
         self._racks, self._workers, self._clock = racks, workers, clock
-        self.slices = Slices()
+        self.slices, self._placing = Slices(), Turns()
         self.scheduler = Scheduler(at_once=False)
         self.labs = KnownLabs(self.scheduler, self._labs_changed)
         self.known = self.labs.known
@@ -469,15 +470,19 @@ class Board:
 
     async def place(self, set_id: str) -> int | None:
         """That of one set, None for one that does not wait. It costs the same whatever waits."""
-        turn, place = self.slices.begin("places"), 0
-        await turn.rest()
-        waiting = self.scheduler.sets.get(set_id)
-        if waiting is None or waiting.state is not SetState.QUEUED:
+        known = self.scheduler.sets.get(set_id)
+        if known is None:
             return None
-        for each in self.scheduler.place(waiting):
-            place = each
+        async with self._placing.of(str(known.submitter)):  # each has a list of all queues
+            turn, place = self.slices.begin("places"), 0
             await turn.rest()
-        return place
+            waiting = self.scheduler.sets.get(set_id)
+            if waiting is None or waiting.state is not SetState.QUEUED:
+                return None
+            for each in self.scheduler.place(waiting):
+                place = each
+                await turn.rest()
+            return place
 
     async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Noted]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""
