@@ -30,6 +30,9 @@ from nospoon.protocols.relayed import (
     head_of,
     opening,
 )
+from nospoon.runtime import slices
+from nospoon.runtime.clock import monotonic
+from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
 from nospoon.services.relayed import bmcs
 from nospoon.services.relayed.bmcs import (
@@ -282,3 +285,41 @@ async def test_one_client_leaves_connections_to_others(tmp_path: Path) -> None:
         reader, writer = await stack.enter_async_context(connected(path))
         writer.write(asking("10.0.0.10") + b"GET")
         assert await ended(reader) == said(b"GET")
+
+
+async def test_connections_that_come_at_once_are_looked_at_in_slices(tmp_path: Path) -> None:
+    """Whose BMCs are at an address and port takes milliseconds where they are ten thousand."""
+    turn, looked, over = 0, list[int](), asyncio.Event()
+
+    def answers(cluster: UUID, address: str, port: int) -> bool:
+        del cluster, address, port
+        looked.append(turn)
+        end = monotonic() + slices.SECONDS
+        while monotonic() < end:
+            pass
+        return False
+
+    relayed = RelayedBmcs(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await relayed.serve(ONE, reader, writer)
+
+    async def count() -> None:
+        nonlocal turn
+        while not over.is_set():
+            turn += 1
+            await asyncio.sleep(0)
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "bmcs")
+    async with AsyncExitStack() as stack, Tasks("test") as tasks:
+        stack.callback(server.close)
+        made = [
+            await stack.enter_async_context(connected(str(tmp_path / "bmcs"))) for _ in "12345678"
+        ]
+        tasks.start(count(), name="turns of the loop")
+        for number, (_, writer) in enumerate(made):
+            writer.write(asking(f"10.0.1.{number}"))
+        for reader, _ in made:
+            assert await ended(reader) == b""
+        over.set()
+    assert len(set(looked)) == len(made)

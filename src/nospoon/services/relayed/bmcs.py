@@ -99,6 +99,7 @@ class RelayedBmcs:
                 await self._take(cluster, reader, writer)
             case Stream(client, bmc, port):
                 of = cluster, client
+                await self._slices.begin(cluster).rest()  # thousands of BMCs may be at one place
                 if self._clients[of] < MOST_OF_CLIENT and self._answers(cluster, str(bmc), port):
                     with _counted(self._clients, of):
                         await _pipe(reader, writer, str(bmc), port)
