@@ -267,6 +267,48 @@ def test_a_bios_domain_obeys_its_bmc_and_is_given_back_as_it_was(
 
 
 @pytest.mark.libvirt
+@pytest.mark.boots
+@pytest.mark.parametrize(
+    ("xml", "firmware", "loads"),
+    [
+        (BY_CLASS, Firmware.BIOS, b"initialising devices"),
+        (BY_DEVICE, Firmware.UEFI, b"PXE over IPv4"),
+    ],
+    ids=["bios, order by class", "uefi, order by device"],
+)
+def test_a_persistent_override_boots_each_time_from_the_network_until_the_machine_is_given_back(
+    rack: Rack, domain: Domain, tmp_path: Path, xml: str, firmware: Firmware, loads: bytes
+) -> None:
+    is_bios = firmware is Firmware.BIOS
+    disk = guests.speaking_disk() if is_bios else asyncio.run(guests.speaking_uefi_disk(tmp_path))
+    domain.define(xml, disk)
+    before = domain.xml
+    name, file = cluster(rack, f"nodes: [{{adopt: {domain.name}, name: vm}}]\n", rack.names[0])
+    rack.run("up", "--yes", file)
+    bmc, serial = rack.bmcs(name)["vm"], Serial(domain.serial)
+    how = "options=persistent" if is_bios else "options=persistent,efiboot"
+    rack.ipmitool(bmc, "chassis", "bootdev", "pxe", how)
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    assert serial.hears(loads, guests.BOOTED) == loads
+    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    virsh("reset", domain.name)
+    serial.skip()
+    assert serial.hears(loads, guests.BOOTED) == loads, "without a daemon, too"
+    assert rack.json("node", "show", "vm")["boot"] == "network (Continuous)"
+    rack.ipmitool(bmc, "chassis", "power", "off")
+    until(lambda: domain.state == "shut off")
+    serial.skip()
+    rack.ipmitool(bmc, "chassis", "power", "on")
+    assert serial.hears(loads, guests.BOOTED) == loads
+    rack.run("down", "--yes", name)
+    assert domain.xml == before
+    virsh("destroy", domain.name)
+    serial.skip()
+    virsh("start", domain.name)
+    assert serial.hears(loads, guests.BOOTED) == guests.BOOTED, "by its owner's order again"
+
+
+@pytest.mark.libvirt
 def test_snapshots_of_a_domain_stay_its_owners(rack: Rack, domain: Domain, tmp_path: Path) -> None:
     domain.define(BY_CLASS.replace("name='qemu' type='raw'", "name='qemu' type='qcow2'"), b"")
     image = domain.directory / f"{domain.name}.img"

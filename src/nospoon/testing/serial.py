@@ -31,6 +31,10 @@ class Serial:
             time.sleep(LOOK_SECONDS)
         raise AssertionError(f"heard none of {words} in {seconds} s; instead: {self.unheard()!r}")
 
+    def skip(self) -> None:
+        """What was said until now is not heard any more."""
+        self.offset = len(self.all())
+
     def unheard(self) -> bytes:
         """What was said since."""
         return self.all()[self.offset :]
