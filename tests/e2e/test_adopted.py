@@ -628,6 +628,12 @@ def test_the_commands_of_virtualbmc_do_what_scripts_expect(rack: Rack, domain: D
     vbmc("stop", domain.name)
     assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "down"
     assert domain.xml == before
+    broken = rack.directory / ".vbmc" / "broken" / "config"
+    broken.parent.mkdir()
+    broken.write_text("[VirtualBMC]\nport = abc\n")
+    for argv in (["list"], ["start", domain.name], ["stop", domain.name]):
+        assert vbmc(*argv).stderr.count("broken/config: port: expected") == 1, argv
+    vbmc("delete", "broken")
     assert "no domain nobody" in vbmc("start", domain.name, "nobody", status=1).stderr
     assert vbmc("list", "-f", "value", "-c", "Status").stdout.strip() == "running"
     second = Domain(domain.directory, f"{domain.name}-2")
