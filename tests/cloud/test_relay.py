@@ -30,7 +30,7 @@ hosts:
       cloud: nospoon-cloud
       flavors: [metal.tiny]
       relay: {{network: lab, image: {image}, flavor: {flavor}, floating_ip: public, bmcs: true}}
-networks: {{lab: {{nat: true, cidr: 10.78.0.0/24}}, pxe: {{}}}}
+networks: {{lab: {{nat: true, cidr: 10.78.0.0/24, netboot: builtin}}, pxe: {{}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [{{network: lab}}, {{network: pxe}}]}}
@@ -88,8 +88,12 @@ def stands_in(cloud: OwnCloud, member: Connection, name: str) -> Iterator[None]:
 
 
 def nodes_boot_through_it(cloud: OwnCloud, rack: Rack, name: str, file: str) -> None:
-    """From the network, whose probe reports, then from the disk, as the BMC says."""
+    """From the network, whose probe reports, then from the disk, as the BMC says. Its address is of
+    the relay's DHCP: Neutron has none there.
+    """
     member = connection(cloud)
+    (subnet,) = member.network.subnets(cidr="10.78.0.0/24")
+    assert not subnet.is_dhcp_enabled
     assert "Nothing to do" in rack.run("plan", file).stdout
     (verdict,) = rack.json("verify", file)
     assert (verdict["verdict"], verdict["nics"]) == ("as declared", 2)
@@ -146,6 +150,10 @@ def an_undercloud_boots_it(cloud: OwnCloud, rack: Rack, name: str) -> None:
             said = "booted by the undercloud"
             until(lambda: said in rack.run("node", "console", "n", "--log").stdout)
             serving.kill()
+    first = rack.run("node", "console", "n", "--log").stdout.partition(said)[0]
+    asked = first.rpartition("boot the network")[2]
+    assert "tftp://10.78.0.127/boot.ipxe... ok" in asked, "PXE of the relay"
+    assert "nothing to boot from the network" in asked, "the next NIC has its turn"
 
 
 @pytest.mark.timeout(900, func_only=True)
@@ -183,10 +191,11 @@ def test_a_server_of_a_cloud_image_becomes_a_relay_by_its_user_data(
     metadata service.
     """
     member, name = connection(cloud), rack.name()
-    built = "debian-for-relays"
+    built = "debian-with-dnsmasq"
     disk = CACHE / f"{built}.qcow2"
     if not disk.exists():
         options = ["--name", built, "--as", "qcow2", "--run", WITH_CHECKSUMS]
+        options += ["--include", "dnsmasq-base"]  # this cloud leads to no mirror
         rack.run("image", "build", str(CACHE), *options, seconds=2400)
     before = everything(member)
     image = member.image.create_image(

@@ -7,9 +7,12 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +131,7 @@ async def test_changes_of_a_relay_follow_their_rules(relayed: Relayed) -> None:
     await relayed.run("up", relayed.file(), "--yes")
     replaced = {"relay relay": "replace"}
     assert await relayed.plan() == {}
+    assert await relayed.plan(", nameservers: [192.0.2.1]") == {}, "where Neutron serves DHCP"
     assert await relayed.plan(image="debian-13") == replaced
     assert await relayed.plan(flavor="metal.2048") == replaced
     assert await relayed.plan(port=relayed.port + 1) == replaced
@@ -135,7 +139,7 @@ async def test_changes_of_a_relay_follow_their_rules(relayed: Relayed) -> None:
     assert (await relayed.plan(", bmcs: true"))["relay relay"] == "replace"
     relayed.bmc = usual
     assert await relayed.plan(address="127.0.0.9") == {
-        "port relay": "replace", "relay relay": "replace", "boot-image boot-bios": "replace",
+        "port relay": "change", "relay relay": "replace", "boot-image boot-bios": "replace",
     }  # fmt: skip
     assert await relayed.plan(network="other") == {"port relay": "replace"}
     assert await relayed.plan(", floating_ip: external") == {"floating-ip relay": "create"}
@@ -246,3 +250,141 @@ async def test_bmcs_answer_on_the_network_of_the_relay_each_at_its_address() -> 
                 assert "curl: (" in await asyncio.to_thread(said, client, *silent)
                 await relayed.run("down", "relayed", "--yes")
                 assert "Unable to establish" in await ipmi("power", "status")
+
+
+SERVED = """
+cluster: served
+hosts:
+  cloud:
+    openstack:
+      cloud: {settings}
+      flavors: [metal.512]
+      relay: {{network: lab, image: debian-12, flavor: metal.512, floating_ip: n0,
+        address: 10.78.0.254, nameservers: [192.0.2.53]}}
+networks: {{lab: {{nat: true, cidr: 10.78.0.0/24, netboot: builtin}}}}
+nodes: [{nodes}]
+"""
+NODE = "{{name: {}, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB], nics: [lab]}}"
+LEASED = '#!/bin/sh\n[ "$1" = bound ] && env\nexit 0\n'
+
+
+@dataclass
+class Lab:
+    """A network of a cloud on which a relay serves DHCP. `client`: a namespace on it."""
+
+    cloud: FakeCloud
+    rack: Rack
+    client: str
+    script: Path
+
+    async def up(self, *nodes: str) -> str:
+        settings = json.dumps({"name": "mine", **self.cloud.settings})
+        listed = ", ".join(NODE.format(each) for each in nodes)
+        file = self.rack.file(SERVED.format(settings=settings, nodes=listed) + self.rack.bmc())
+        await asyncio.to_thread(self.rack.run, "up", file, "--yes")
+        return file
+
+    async def plan(self, file: str) -> dict[str, str]:
+        told = await asyncio.to_thread(self.rack.json, "plan", file)
+        return {f"{each['kind']} {each['name']}": each["why"] for each in told["steps"]}
+
+    def port(self, node: str) -> dict[str, Any]:
+        """Of a node's only NIC."""
+        (found,) = (e for e in self.cloud.ports.values() if e.get("name") == f"served-{node}-0")
+        return found
+
+    async def leased(self, mac: str, *, tries: int = 10) -> dict[str, str]:
+        """What DHCP gives a NIC with this MAC, {} where nothing answers."""
+        link = ["link", "set", "lan", "down", "address", mac]
+        await asyncio.to_thread(said, self.client, "ip", *link)
+        await asyncio.to_thread(said, self.client, "ip", "link", "set", "lan", "up")
+        client = ["busybox", "udhcpc", "-i", "lan", "-n", "-q", "-f", "-t", str(tries), "-T", "1"]
+        options = ["-s", str(self.script), "-O", "bootfile", "-x", "0x5d:0000"]
+        answer = await asyncio.to_thread(said, self.client, *client, *options)
+        return dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
+
+    async def fetched(self, url: str) -> str:
+        return await asyncio.to_thread(said, self.client, "curl", "-s", "-S", url)
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    script = tmp_path / "leased"
+    script.write_text(LEASED)
+    script.chmod(0o755)
+    with networks() as (relay, client):
+        async with fake_cloud() as cloud:
+            cloud.images["i"] = {"id": "i", "name": "debian-12", "status": "active"}
+            inside = ["ip", "netns", "exec", relay]
+            with relay_machines(*inside) as machines, private_rack() as rack:
+                cloud.boots, cloud.ends = machines.boot, machines.end
+                yield Lab(cloud, rack, client, script)
+
+
+async def until_served(lab: Lab, mac: str, address: str) -> None:
+    async with asyncio.timeout(120):
+        while (await lab.leased(mac)).get("ip") != address:
+            pass  # its client waits
+
+
+async def test_a_relay_serves_dhcp_and_tftp_to_the_nodes_of_its_network(lab: Lab) -> None:
+    before = lab.cloud.everything()
+    file = await lab.up("n")
+    assert await lab.plan(file) == {}
+    changed = Path(file).read_text().replace("[192.0.2.53]", "[192.0.2.54]")
+    assert set(await lab.plan(lab.rack.file(changed))) == {"network lab"}
+    (subnet,) = (each for each in lab.cloud.subnets.values() if each["cidr"] == "10.78.0.0/24")
+    assert (subnet["enable_dhcp"], subnet["dns_nameservers"]) == (False, ["192.0.2.53"])
+    port = lab.port("n")
+    assert [each["ip_address"] for each in port["fixed_ips"]] == ["10.78.0.2"]
+
+    told = await lab.leased(port["mac_address"])
+    assert (told["ip"], told["router"], told["dns"]) == ("10.78.0.2", "10.78.0.1", "10.78.0.254")
+    assert (told["siaddr"], told["bootfile"]) == ("10.78.0.254", "undionly.kpxe")
+    assert await lab.leased("02:66:00:00:00:66", tries=3) == {}, (
+        "others have addresses of the cloud's"
+    )
+    said(lab.client, "ip", "address", "add", "10.78.0.10/24", "dev", "lan")
+    script = await lab.fetched("tftp://10.78.0.254/boot.ipxe")
+    assert "http://10.78.0.254:8069/boot/${uuid}/network" in script
+    node = next(id_ for id_, each in lab.cloud.servers.items() if each["name"] == "served-n")
+    asked = await lab.fetched(f"http://10.78.0.254:8069/boot/{node}/network")
+    assert "nothing to boot from the network" in asked
+
+    await lab.up("n", "m")
+    other = lab.port("m")
+    assert (await lab.leased(other["mac_address"]))["ip"] == "10.78.0.3"
+    await lab.up("m")
+    assert await lab.leased(port["mac_address"], tries=3) == {}
+    assert (await lab.leased(other["mac_address"]))["ip"] == "10.78.0.3", "it keeps its own"
+    await asyncio.to_thread(lab.rack.run, "down", "served", "--yes")
+    assert lab.cloud.everything() == before
+    assert await lab.leased(other["mac_address"], tries=3) == {}
+
+
+async def test_what_a_relay_serves_begins_again_by_itself(lab: Lab) -> None:
+    """When dnsmasq ends, and without the daemon."""
+    file = await lab.up("n")
+    mac = lab.port("n")["mac_address"]
+    (pid,) = dnsmasqs(lab)
+    os.kill(pid, signal.SIGKILL)
+    await until_served(lab, mac, "10.78.0.2")
+    await asyncio.to_thread(lab.rack.run, "daemon", "stop")
+    assert (await lab.leased(mac))["ip"] == "10.78.0.2", "while the daemon is away"
+    assert await lab.plan(file) == {}
+    (server,) = (i for i, each in lab.cloud.servers.items() if each["name"] == "served-relay")
+    lab.cloud.remove(server)
+    assert "relay relay" in await lab.plan(file)
+    await asyncio.to_thread(lab.rack.run, "up", file, "--yes")
+    await until_served(lab, mac, "10.78.0.2")
+    await asyncio.to_thread(lab.rack.run, "down", "served", "--yes")
+
+
+def dnsmasqs(lab: Lab) -> list[int]:
+    """Those that run beside its client."""
+    relay = lab.client.replace("client", "relay")
+    listed = subprocess.run(
+        ["ip", "netns", "pids", relay], check=True, capture_output=True, text=True
+    ).stdout.split()
+    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in listed}
+    return [int(pid) for pid, name in names.items() if name == "dnsmasq"]

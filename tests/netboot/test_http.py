@@ -50,10 +50,10 @@ async def ask(
     content: bytes = b"",
     headers: dict[str, str] | None = None,
     server: tuple[str, int] = ("172.31.0.1", 8069),
-    client: str = "172.31.0.20",
+    client: str | None = "172.31.0.20",
     taken: Taken | None = None,
 ) -> Reply:
-    """`taken`: before each piece of the answer; `client`: "" for one behind a relay."""
+    """`taken`: before each piece of the answer; `client`: none for one behind a relay."""
     reply = Reply()
     pieces = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
     waiting: list[Message] = [
@@ -125,6 +125,28 @@ async def test_macs_may_have_dashes(app: ASGIApp) -> None:
 async def test_grub_gets_places_of_its_own_kind(app: ASGIApp) -> None:
     reply = await ask(app, f"/boot/{NODE}/grub")
     assert f"'(http,172.31.0.1:8069)/files/{NODE}/vm%20linuz'" in reply.text
+
+
+SECRET = UUID("77777777-2222-3333-4444-555555555555")
+
+
+async def test_what_starts_from_the_network_of_a_relay_gets_its_profile_or_nothing(
+    app: ASGIApp, authority: ToldAuthority, profile: ServedProfile
+) -> None:
+    """Never the network again, where it comes from; and that it asks uses up no boot."""
+    disk = BootAnswer(NODE, BootDevice.DISK, profile, secret=SECRET, boot_image=True)
+    authority.answers[SECRET] = replace(disk, after=(replace(disk, device=BootDevice.NETWORK),))
+    reply = await ask(app, f"/boot/{SECRET}/network", client=None)
+    assert f"${{base}}/files/{SECRET}/vm%20linuz" in reply.text
+    for device in BootDevice:
+        authority.answers[SECRET] = replace(disk, device=device, profile=None)
+        reply = await ask(app, f"/boot/{SECRET}/network", client=None)
+        assert "echo nospoon: nothing to boot from the network" in reply.text
+        assert "autoboot" not in reply.text
+    assert authority.boots == []
+    for path in (f"/boot/{NODE}/network", f"/boot/mac/{MAC}/network"):
+        assert (await ask(app, path)).status == 404, "it has no boot image"
+        assert (await ask(app, path, client=None)).status == 404
 
 
 @pytest.mark.parametrize(("user_mode", "ours"), [(True, "10.0.2.2"), (False, "127.0.0.1")])

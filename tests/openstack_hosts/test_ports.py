@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.errors import Conflict
 from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
@@ -70,3 +71,54 @@ async def test_pairs_that_others_added_are_seen(
     shape = (await only(connection)).shape
     assert isinstance(shape, Port)
     assert shape.virtual_ips == ("10.9.0.8 from 02:66:66:66:66:66", "10.9.0.9")
+
+
+LINK = Link("wire", "10.9.0.1/24", nat=True)
+RELAYED = replace(LINK, relayed=True, nameservers=("192.0.2.53", "192.0.2.54"))
+
+
+async def test_a_network_changes_to_addresses_of_a_relay_and_back(
+    cloud: FakeCloud, connection: OpenStackConnection, tag: OwnerTag
+) -> None:
+    driver = connection.drivers[Kind.NETWORK]
+    key = Key(Kind.NETWORK, "cloud", "wire")
+    for link, serves in ((LINK, True), (RELAYED, False), (LINK, True)):
+        (seen,) = await driver.observe(None)
+        await driver.change(seen, Resource(key, link), tag)
+        (seen,) = await driver.observe(None)
+        assert seen.shape == link
+        (subnet,) = (each for each in cloud.subnets.values() if each["cidr"] == "10.9.0.0/24")
+        assert subnet["enable_dhcp"] is serves
+    assert subnet["dns_nameservers"] == ["192.0.2.53", "192.0.2.54"]
+    other = Resource(replace(key, name="other"), replace(RELAYED, bridge="other"))
+    await driver.create(other, tag)
+    made = next(each for each in cloud.subnets.values() if each["name"] == "other")
+    assert (made["enable_dhcp"], made["dns_nameservers"]) == (False, ["192.0.2.53", "192.0.2.54"])
+
+
+async def test_a_port_gets_an_address_that_its_cluster_does_not_need(
+    cloud: FakeCloud, connection: OpenStackConnection, tag: OwnerTag
+) -> None:
+    """Ports had those of Neutron's choice before, and change one after the other."""
+    networks, driver = connection.drivers[Kind.NETWORK], connection.drivers[Kind.PORT]
+    await networks.create(Resource(Key(Kind.NETWORK, "cloud", "wire"), LINK), tag)
+    usual = replace(PLAIN, guarded=False, range="10.9.0.0/24")
+    macs = (MAC, "02:00:00:00:00:02")
+    keys = [Key(Kind.PORT, "cloud", f"n-{number}") for number in range(2)]
+    for key, mac in zip(keys, macs, strict=True):
+        await driver.create(Resource(key, replace(usual, mac=mac)), tag)
+    first, second = cloud.ports.values()
+    for port, address in ((first, "10.9.0.3"), (second, "10.9.0.2")):
+        port["fixed_ips"] = [{**port["fixed_ips"][0], "ip_address": address}]
+    wanted = [replace(usual, mac=mac, address=f"10.9.0.{2 + n}") for n, mac in enumerate(macs)]
+    for key, shape in zip(keys, wanted, strict=True):
+        seen = next(each for each in await driver.observe(None) if each.key == key)
+        await driver.change(seen, Resource(key, shape), tag)
+    assert [each.shape for each in await driver.observe(None)] == wanted
+
+    stranger = {**second, "id": "x", "mac_address": "02:66:00:00:00:66", "description": ""}
+    cloud.ports["x"] = {**stranger, "fixed_ips": [{"ip_address": "10.9.0.9"}]}
+    (seen, _) = await driver.observe(None)
+    with pytest.raises(Conflict, match="already allocated"):
+        await driver.change(seen, Resource(keys[0], replace(wanted[0], address="10.9.0.9")), tag)
+    assert cloud.ports["x"]["fixed_ips"] == [{"ip_address": "10.9.0.9"}]

@@ -44,6 +44,7 @@ from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
 from nospoon.providers.tunnels import READY, RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.relayed import RelayNetbootDriver
 from nospoon.services.netboot.relays import MEMORY, Pauses, RelayTunnels, command
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
@@ -53,6 +54,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:opens
 CLUSTER = UUID(int=7)
 TAG = OwnerTag("kit", CLUSTER, token="t", name="rack")
 MAC = "02:00:00:00:00:99"
+SOCKETS = ("boot", "bmcs", "netboot")
 
 
 @pytest.fixture
@@ -289,7 +291,15 @@ ONE = RelayId(CLUSTER, "cloud")
 @contextlib.asynccontextmanager
 async def kept_in(directory: Path) -> AsyncIterator[RelayTunnels]:
     bmcs = RelayedBmcs(lambda *_: False).serve
-    tunnels = RelayTunnels(PlainTextResponse("x"), directory, b"secret", bmcs=bmcs, shortest=0.05)
+    netboot = RelayNetbootDriver(state=directory / "netboot", deployment="kit").serve
+    tunnels = RelayTunnels(
+        PlainTextResponse("x"),
+        directory,
+        b"secret",
+        bmcs=bmcs,
+        netboot=netboot,
+        shortest=0.05,
+    )
     try:
         yield tunnels
     finally:
@@ -405,7 +415,7 @@ async def test_ssh_has_little_memory_and_ends_with_a_daemon_that_is_killed(
     )
     await make(connection, port, relay)
     (key,) = tmp_path.glob("relays/*/key")
-    files = shutil.copytree(key.parent, tmp_path / "files", ignore=lambda *_: ("boot", "bmcs"))
+    files = shutil.copytree(key.parent, tmp_path / "files", ignore=lambda *_: SOCKETS)
     await connection.close()
     async with asyncio.timeout(60):
         while await answer_of(relay):  # noqa: ASYNC110

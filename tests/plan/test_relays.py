@@ -12,7 +12,8 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
-from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.boot import BOOT_URL
+from nospoon.model.cluster import Arch, Cluster, Firmware, Netboot
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources import (
     RELAY,
@@ -22,6 +23,7 @@ from nospoon.model.resources import (
     Key,
     Kind,
     Link,
+    NetbootService,
     Observed,
     OwnerTag,
     Port,
@@ -31,11 +33,14 @@ from nospoon.model.resources import (
     relay_of,
 )
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.found_numbers import found_nics
+from nospoon.plan.addresses.numbers import HostNumbers
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.order.order import Half, moves
 from nospoon.plan.order.steps import Action
 from nospoon.plan.relays import address_of, url_of
 from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.seeds import against_boot_urls
 from nospoon.plan.words import describe
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
@@ -171,6 +176,153 @@ def test_a_network_without_an_address_for_it_is_refused() -> None:
     assert "has no address left" not in refused(read(network=small))
     for cluster in (read(network=virtual), of_bmcs("10.1.0.0/24")):
         assert "has no address left for the relay of host cloud" in refused(cluster)
+
+
+SERVED = CIDR.replace("nat: true", "nat: true, netboot: builtin")
+NETBOOT = Key(Kind.NETBOOT, "cloud", "lan")
+
+
+def served(resources: dict[Key, Resource]) -> NetbootService:
+    shape = resources[NETBOOT].shape
+    assert isinstance(shape, NetbootService)
+    return shape
+
+
+def test_it_serves_dhcp_on_its_network_to_the_nodes_of_that() -> None:
+    resources = wanted(read(f"{RELAYED}, nameservers: [192.0.2.53]", SERVED))
+    relay, link, port, own = (
+        resources[each].shape
+        for each in (
+            relay_of("cloud"),
+            Key(Kind.NETWORK, "cloud", "lan"),
+            Key(Kind.PORT, "cloud", "a-0"),
+            Key(Kind.PORT, "cloud", RELAY),
+        )
+    )
+    assert isinstance(relay, Relay)
+    assert isinstance(link, Link)
+    assert isinstance(port, Port)
+    assert isinstance(own, Port)
+    service = served(resources)
+    (given,) = service.reservations
+    assert (service.address, service.router) == ("10.1.0.254/24", "10.1.0.1")
+    assert service.range == ("", ""), "others there have addresses of the cloud's"
+    assert (given.mac, given.address) == (port.mac, "10.1.0.2")
+    assert (port.address, own.address) == ("10.1.0.2", "10.1.0.254"), "Neutron knows them, too"
+    assert relay.netboot
+    assert (link.relayed, link.nameservers) == (True, ("192.0.2.53",))
+    assert resources[NETBOOT].needs == (Key(Kind.NETWORK, "cloud", "lan"), relay_of("cloud"))
+    assert NETBOOT in resources[Key(Kind.MACHINE, "cloud", "a")].needs
+    assert describe(service) == "DHCP, TFTP and HTTP by the relay for 1 NIC"
+    without = wanted(read(f"{RELAYED}, nameservers: [192.0.2.53]"))
+    assert NETBOOT not in without
+    link, relay, port = (
+        without[each].shape
+        for each in (
+            Key(Kind.NETWORK, "cloud", "lan"), relay_of("cloud"), Key(Kind.PORT, "cloud", "a-0"),
+        )
+    )  # fmt: skip
+    assert isinstance(link, Link)
+    assert isinstance(relay, Relay)
+    assert isinstance(port, Port)
+    assert (link.relayed, link.nameservers, relay.netboot, port.address) == (False, (), False, "")
+
+
+def test_no_node_gets_its_address() -> None:
+    """Which the file may have among the first ones."""
+    resources = wanted(read(f"{RELAYED}, address: 10.1.0.2", SERVED))
+    assert served(resources).address == "10.1.0.2/24"
+    assert [each.address for each in served(resources).reservations] == ["10.1.0.3"]
+    small = SERVED.replace("10.1.0.0/24", "10.1.0.0/30")
+    assert "10.1.0.0/30 has no address left for node a" in refused(read(network=small))
+
+
+def test_numbers_of_nodes_are_found_by_what_it_serves() -> None:
+    resources = wanted(read(f"{RELAYED}, address: 10.1.0.2", SERVED))
+    assert found_nics(found(resources), HostNumbers()) == {"lan/a/0": 1}
+
+
+def test_vms_alone_get_addresses_from_it_too() -> None:
+    text = FILE.format(relay=RELAYED, network=SERVED, nics="[lan]", more="")
+    of_vm = "{name: a, kind: vm, image: /i.raw, firmware: bios,"
+    cluster = load(text.replace("{name: a,", of_vm).replace(" disks: [1GiB],", ""), file="x")
+    made = {"/i.raw": ImageFacts("ab" * 32, "raw", 1 << 30)}
+    resources = wanted(cluster, images=made)
+    assert relay_of("cloud") in resources
+    assert [each.hostname for each in served(resources).reservations] == ["a"]
+
+
+def test_user_data_names_no_boot_server_behind_it() -> None:
+    """The router of the network is none."""
+    text = FILE.format(relay=RELAYED, network=SERVED, nics="[lan]", more="")
+    of_vm = f'{{name: a, kind: vm, image: /i.raw, user_data: "#!{BOOT_URL}",'
+    cluster = load(text.replace("{name: a,", of_vm).replace(" disks: [1GiB],", ""), file="x")
+    allocations, _ = allocate(cluster, Allocations(), Occupied(), facts={"cloud": FACTS})
+    assert "it is not known where it reaches nospoon" in " ".join(
+        against_boot_urls(cluster, allocations)
+    )
+
+
+def test_what_it_serves_goes_before_it_and_comes_after_it() -> None:
+    resources = wanted(read(network=SERVED))
+    removed = moves(removal(cluster="dev", cluster_id=ID, observed=found(resources)))
+    kinds = [key.kind for key, _ in removed]
+    assert kinds.index(Kind.NETBOOT) < kinds.index(Kind.RELAY)
+    made = moves(diff(cluster="dev", cluster_id=ID, desired=resources, observed=[], rules={}))
+    kinds = [key.kind for key, _ in made]
+    assert kinds.index(Kind.RELAY) < kinds.index(Kind.NETBOOT) < kinds.index(Kind.MACHINE)
+
+
+def test_a_network_of_a_cloud_without_a_relay_on_it_is_refused_with_its_place() -> None:
+    text = FILE.format(relay=RELAYED, network=SERVED, nics="[lan]", more="")
+    relay = next(line for line in text.splitlines() if "relay:" in line)
+    with pytest.raises(SpecError) as caught:
+        load(text.replace(relay, "      boot_address: 192.0.2.9"), file="x")
+    (problem,) = map(str, caught.value.problems)
+    assert problem.startswith("x:10:")
+    assert "networks.lan.netboot: in a cloud, a relay on the network serves DHCP" in problem
+    assert "Write `relay: {network: lan, image: IMAGE, flavor: FLAVOR}`" in problem
+    assert "or leave `netboot` out" in problem
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (
+            SERVED + ", other: {netboot: builtin}",
+            "network other: host cloud is a cloud, where a relay on the network serves DHCP",
+        ),
+        (
+            SERVED.replace("nat: true", "nat: true, anti_spoofing: true"),
+            "with `anti_spoofing` the cloud drops the answers of its relay's DHCP and TFTP.",
+        ),
+        (SERVED.replace("nat: true, ", ""), "Write `nat: true`"),
+    ],
+)
+def test_what_a_relay_cannot_serve_is_refused(network: str, said: str) -> None:
+    """Of files with other hosts, where each network is on any host, the plan refuses it."""
+    nics = "[lan, other]" if "other" in network else "[lan]"
+    text = FILE.format(relay=RELAYED, network=network, nics=nics, more="")
+    beside = text.replace("hosts:\n", 'hosts:\n  here: {libvirt: "qemu:///system"}\n')
+    cluster = load(beside.replace("{name: a,", "{name: a, host: cloud,"), file="x")
+    assert said in refused(cluster)
+
+
+@pytest.mark.parametrize(
+    "nameservers", ['["fd00::53"]', "[x]", "[192.0.2.1, 192.0.2.2, 192.0.2.3, 192.0.2.4]"]
+)
+def test_name_servers_that_are_none_are_refused(nameservers: str) -> None:
+    assert "nameservers" in problems(relay=f"{RELAYED}, nameservers: {nameservers}")
+
+
+def test_a_recovered_file_has_what_it_serves() -> None:
+    cluster = read(f"{RELAYED}, nameservers: [192.0.2.53]", SERVED)
+    text = cluster_file("dev", ID, cluster.hosts, found(wanted(cluster)), lambda _: SETTINGS)
+    again = load(text, file="x")
+    assert [each.connection.relay for each in again.hosts] == [
+        each.connection.relay for each in cluster.hosts
+    ]
+    assert [each.netboot for each in again.networks] == [Netboot.BUILTIN]
 
 
 POOL = "\nbmc: {pool: 10.1.0.128/25}"

@@ -123,7 +123,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     RelaySection: {
         **_all(Rule.REPLACE, "network", "image", "flavor", "address", "port", "bmcs"),
-        **_all(Rule.LIVE, "floating_ip", "floating_address"),
+        **_all(Rule.LIVE, "floating_ip", "floating_address", "nameservers"),
     },
     LxcSection: {"idmap": Rule.NEW_NODES},
     DockerSection: {"socket": Rule.REFUSED},

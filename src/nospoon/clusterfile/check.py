@@ -29,7 +29,7 @@ from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
-from nospoon.model.cluster import DHCP, Arch, BmcProtocol, Firmware, Node, Switch
+from nospoon.model.cluster import DHCP, Arch, BmcProtocol, Firmware, Netboot, Node, Switch
 from nospoon.model.connections import RELAY_PORT, ConnectionKind
 from nospoon.model.ironic import Standing
 from nospoon.model.node_kind import NodeKind
@@ -256,6 +256,7 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
         if connections_of(host) == [ConnectionKind.SIMULATED] and host.ssh:
             message = "a simulated host is in the daemon: expected no ssh"
             yield Complaint(("hosts", name, "ssh"), message, "Drop `ssh` or `simulated`")
+    yield from _unserved(sections)
     for name, network in sections.networks.items():
         real = {key: host for key, host in sections.hosts.items() if host.simulated is None}
         mapped = any(network.physnet in host.physnets for host in real.values())
@@ -264,6 +265,24 @@ def _hosts(sections: Sections) -> Iterator[Complaint]:
             hint = f"Add `physnets: {{{network.physnet}: BRIDGE}}` to host {first!r}"
             message = f"no host maps a bridge to {network.physnet!r}"
             yield Complaint(("networks", name, "physnet"), message, hint)
+
+
+def _unserved(sections: Sections) -> Iterator[Complaint]:
+    """Networks of clouds alone, on which a relay would have to serve DHCP, and none is."""
+    clouds = {name: each.openstack for name, each in sections.hosts.items() if each.openstack}
+    if not clouds or len(clouds) < len(sections.hosts):
+        return
+    relayed = {each.relay.network for each in clouds.values() if each.relay is not None}
+    for name, network in sections.networks.items():
+        existing = network.physnet or network.bridge  # refused as such
+        if network.netboot is Netboot.BUILTIN and not existing and name not in relayed:
+            message = "in a cloud, a relay on the network serves DHCP and TFTP, and there is none"
+            hint = (
+                f"Write `relay: {{network: {name}, image: IMAGE, flavor: FLAVOR}}` below "
+                f"`openstack` of host {next(iter(clouds))!r} and `nat: true` here, "
+                "or leave `netboot` out"
+            )
+            yield Complaint(("networks", name, "netboot"), message, hint)
 
 
 def _relayed_bmcs(name: str, host: HostSection, sections: Sections) -> Iterator[Complaint]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
@@ -60,6 +60,19 @@ class RelaySection(Section):
         description="BMCs answer IPMI and Redfish on its network, too, each at its address of "
         "`bmc.pool`. Default: on the daemon's machine alone.",
     )
+    nameservers: Annotated[list[Address], Field(max_length=3)] = Field(
+        [],
+        description="Name servers (IPv4) that it asks if its network has `netboot: builtin`, "
+        "for then the cloud names none there. An image without dnsmasq needs them.",
+    )
+
+    @field_validator("nameservers")
+    @classmethod
+    def _of_ipv4(cls, value: list[Address]) -> list[Address]:
+        for each in value:
+            if each.version != 4:
+                raise ValueError(f"expected IPv4 addresses, got {each}")
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -77,6 +90,7 @@ class RelaySection(Section):
             address=str(self.address or ""),
             port=self.port,
             bmcs=self.bmcs,
+            nameservers=tuple(map(str, self.nameservers)),
         )
 
 

@@ -202,6 +202,7 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -
 
 def _relay(spec: RelaySpec) -> dict[str, object]:
     said = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    said["nameservers"] = list(spec.nameservers)
     return {name: value for name, value in said.items() if value}
 
 
@@ -213,7 +214,8 @@ def _network(link: Link, *, routed: bool) -> dict[str, object]:
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
         said["cidr"] = given[0] if len(given) == 1 else given
-        said |= {"nat": True} if routed else {"netboot": "builtin"}
+        said |= {"nat": True} if routed else {}
+        said |= {"netboot": "builtin"} if link.relayed or not routed else {}
     return said
 
 

@@ -13,17 +13,19 @@ from nospoon.model.resources import Kind
 from nospoon.providers.base import Driver
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.relayed import RelayNetbootDriver
 
 
 @dataclass(frozen=True, slots=True)
 class HostDrivers:
-    """`remote`: what serves network boot on hosts over ssh. `require`: raises where the daemon has
-    lost its leadership.
+    """`remote`: what serves network boot on hosts over ssh, `relays`: in clouds. `require`:
+    raises where the daemon has lost its leadership.
     """
 
     hosts: Hosts
     bmcs: BmcDriver
     netboot: NetbootDriver
+    relays: RelayNetbootDriver
     remote: Callable[[Host], Remote]
     require: Require
     _fences: dict[Driver, Driver] = field(default_factory=dict)
@@ -34,6 +36,8 @@ class HostDrivers:
         drivers[Kind.BMC] = self._fenced(self.bmcs)
         if host.declares.has_bridges:
             drivers[Kind.NETBOOT] = self._fenced(self._netboot_of(host))
+        elif host.declares.has_ports:
+            drivers[Kind.NETBOOT] = self._fenced(self.relays)
         return drivers
 
     def _fenced(self, driver: Driver) -> Driver:

@@ -38,7 +38,7 @@ class Sockets:
         """Why sockets of these cannot be opened here; see `CheckSockets`."""
         bmcs = [each.shape for each in resources if isinstance(each.shape, Bmc)]
         found = self.bmcs.listeners.violations(bmcs, coming=coming)
-        boots = any(isinstance(each.shape, NetbootService) for each in resources)
+        boots = any(isinstance(e.shape, NetbootService) and not e.shape.router for e in resources)
         obstacle = dnsmasq.obstacle() if boots else None
         serving = ((each.name, each.connection.agents) for each in hosts)
         agents = (

@@ -108,6 +108,7 @@ from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app as create_boot_app
 from nospoon.services.netboot.peers import Peers
+from nospoon.services.netboot.relayed import RelayNetbootDriver
 from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.services.relayed.bmcs import RelayedBmcs
@@ -203,11 +204,15 @@ class Daemon:
             tasks=self._tasks,
         )
         self.seeds = Seeds()
+        self.relay_netboot = RelayNetbootDriver(
+            state=settings.state / "netboot-of-relays", deployment=database.deployment
+        )
         self.tunnels = RelayTunnels(
             self._answer_relays,
             settings.runtime / "relays",
             self.cipher.derived("relays"),
             bmcs=RelayedBmcs(self._answers_relayed).serve,
+            netboot=self.relay_netboot.serve,
         )
         self.connections = Connections(
             deployment=database.deployment,
@@ -315,7 +320,12 @@ class Daemon:
         self.bmc_records = StoredBmcs(database, self.cipher, self.fleet, self.pending)
         self.bmc_driver = BmcDriver(self.bmcs, self.bmc_records)
         self.drivers = HostDrivers(
-            self.hosts, self.bmc_driver, self.netboot, self._remote, self.lease.require
+            self.hosts,
+            self.bmc_driver,
+            self.netboot,
+            self.relay_netboot,
+            self._remote,
+            self.lease.require,
         )
         self.sockets = Sockets(self.bmcs, self.boot_http, self.agents)
         self.ironics = Ironics(

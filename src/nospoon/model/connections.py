@@ -343,7 +343,7 @@ class RelaySpec:
     the file, on which it is. `image`, `flavor`: of the cloud, by name or id. `floating_ip`: the
     external network of an address by which the daemon reaches it, and `floating_address` which one;
     "" for the one on `network`. `address`: there, "" for nospoon's choice. `port`: of its sshd.
-    `bmcs`: BMCs answer on its network, too.
+    `bmcs`: BMCs answer on its network, too. `nameservers`: of that, where it serves DHCP.
     """
 
     network: str
@@ -354,6 +354,7 @@ class RelaySpec:
     address: str = ""
     port: int = 22
     bmcs: bool = False
+    nameservers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,7 @@ class Link:
     that guests reach besides DHCP, TFTP and ICMP, and nothing else of the host; None: all of it.
     `provider`: the physical network of a cloud in which it is the VLAN `vlan`; "" and None for one
     that the cloud places. `spared`: a network (CIDR) of which the cloud gives no address.
+    `relayed`: a relay serves DHCP there, and the cloud none; `nameservers`: that it asks.
     """
 
     bridge: str
@@ -156,6 +157,8 @@ class Link:
     provider: str = ""
     vlan: int | None = None
     spared: str = ""
+    relayed: bool = False
+    nameservers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class Relay:
     name or id. `mac`: of its port; `address`: of that; `listens`: the TCP port there that leads to
     the boot server. `ssh`: the port of its sshd. `key`: changes with the keys by which it and the
     daemon know each other. `bmcs`: the network (CIDR) whose addresses BMCs have there, too, "" for
-    none, and the port of their Redfish, 0 for none.
+    none, and the port of their Redfish, 0 for none. `netboot`: it serves DHCP and TFTP there.
     """
 
     image: str
@@ -237,6 +240,7 @@ class Relay:
     zone: str = ""
     bmcs: str = ""
     redfish: int = 0
+    netboot: bool = False
 
 
 def relay_of(host: str) -> Key:
@@ -291,7 +295,8 @@ class NetbootService:
     ones: they get none.
 
     `routed`: `address` is also the default route and the name server of those on it. `address6`,
-    `range6`: the same in IPv6. Either address, and its range, may be "".
+    `range6`: the same in IPv6. Either address, and its range, may be "". `router`: the default
+    route where that is a cloud's; then the relay of its host serves, and `address` is the relay's.
     """
 
     bridge: str
@@ -301,6 +306,7 @@ class NetbootService:
     routed: bool = False
     address6: str = ""
     range6: tuple[str, str] = ("", "")
+    router: str = ""
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from uuid import UUID, uuid5
 
-from nospoon.model.cluster import Cluster, Host, Network
+from nospoon.model.cluster import Cluster, Host, Netboot, Network
 from nospoon.model.connections import RELAY_PORT, RelaySpec
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.identity import mac_address
@@ -63,11 +63,28 @@ def url_of(address: str) -> str:
     return f"http://{shown}:{RELAY_PORT}"
 
 
-def against_relay(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
-    """Why a host's relay cannot be on its network."""
+def serves(network: Network, host: Host) -> bool:
+    """Whether the relay of a cloud serves DHCP and TFTP on a network there."""
     spec = host.connection.relay
+    builtin = network.netboot is Netboot.BUILTIN and not network.existing
+    return builtin and spec is not None and spec.network == network.name
+
+
+def against_relay(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host's relay cannot be on its network, or serve it."""
+    spec = host.connection.relay
+    if network.netboot is Netboot.BUILTIN and not serves(network, host):
+        yield (
+            f"host {host.name} is a cloud, where a relay on the network serves DHCP and TFTP. "
+            f"Write `relay: {{network: {network.name}, ...}}` for the host, or leave `netboot` out."
+        )
     if spec is None or spec.network != network.name:
         return
+    if serves(network, host) and network.anti_spoofing:
+        yield (
+            f"host {host.name}: with `anti_spoofing` the cloud drops the answers of its relay's "
+            "DHCP and TFTP. Leave out `anti_spoofing`, or `netboot`."
+        )
     if not network.existing and not network.nat:
         yield (
             f"host {host.name}: its relay is on it, and nodes get no address there. Write "

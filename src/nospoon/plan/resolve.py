@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_interface
 from uuid import UUID
 
 from nospoon.model.cluster import (
@@ -60,7 +60,7 @@ from nospoon.plan.enrollment.enrol import in_ironic
 from nospoon.plan.enrollment.nova import in_nova
 from nospoon.plan.placement.flavors import chosen
 
-NOBODY = ("", "")
+NO_RANGE = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
 STRANGERS = 1024
 """Addresses of a network, of each family, for clients without a reservation, at most: a guest may
@@ -158,7 +158,7 @@ class _Resolver:
             asking = [node for node in self._nodes_on(host.name) if _has_image(node, host)]
             relay = host.connection.relay
             needs = (relay_of(host.name),) if relay is not None else ()
-            if relay is not None and asking:
+            if relay is not None and (asking or self._relay_serves(host)):
                 yield from self._relay(host, relay)
             for firmware in sorted({node.firmware for node in asking}):
                 image = BootImage(firmware, self._boot_url(host))
@@ -172,6 +172,7 @@ class _Resolver:
         address = self._relay_address(host, spec)
         pool = str(self.cluster.addressing.pool or "") if spec.bmcs else ""
         plug = replace(self._port(host, network, mac), address=address)
+        served = relays.serves(network, host)
         if plug.guarded and pool:
             plug = replace(plug, virtual_ips=(pool,))
         yield Resource(port, plug, made)
@@ -192,8 +193,32 @@ class _Resolver:
             zone=host.connection.zone,
             bmcs=pool,
             redfish=self.cluster.addressing.redfish_port if spec.bmcs else 0,
+            netboot=served,
         )
         yield Resource(relay_of(host.name), relay, tuple(needs))
+        if served:
+            yield self._relayed_netboot(host, network, address)
+
+    def _relay_serves(self, host: Host) -> bool:
+        """Whether nodes of a host are on a network where its relay serves DHCP."""
+        served = {each.name for each in self.cluster.networks if relays.serves(each, host)}
+        return any(nic.network in served for node in self._nodes_on(host.name) for nic in node.nics)
+
+    def _relayed_netboot(self, host: Host, network: Network, address: str) -> Resource:
+        """What its relay serves: to the nodes alone, for others on a network of a cloud have
+        addresses of that.
+        """
+        router = ip_interface(self._host_address(host, network))
+        shape = NetbootService(
+            bridge=identity.bridge_name(self.id, network.name),
+            address=f"{address}/{router.network.prefixlen}",
+            range=NO_RANGE,
+            reservations=tuple(self._reservations(host, network)),
+            routed=True,
+            router=str(router.ip),
+        )
+        needs = (Key(Kind.NETWORK, host.name, network.name), relay_of(host.name))
+        return Resource(Key(Kind.NETBOOT, host.name, network.name), shape, needs)
 
     def _relay_address(self, host: Host, spec: RelaySpec) -> str:
         if host.name not in self._relays:
@@ -289,6 +314,7 @@ class _Resolver:
         vlan = network.vlan if network.provider else None
         relay = host.connection.relay
         spared = relay is not None and relay.bmcs and relay.network == network.name
+        served = relays.serves(network, host)
         link = Link(
             bridge,
             address,
@@ -297,6 +323,8 @@ class _Resolver:
             provider=network.provider,
             vlan=vlan,
             spared=str(self.cluster.addressing.pool or "") if spared else "",
+            relayed=served,
+            nameservers=relay.nameservers if relay is not None and served else (),
         )
         yield Resource(key, link)
         if network.nat:
@@ -346,11 +374,11 @@ class _Resolver:
         shape = NetbootService(
             bridge=identity.bridge_name(self.id, network.name),
             address=self._host_address(host, network),
-            range=self._range(cidr, network) if cidr is not None and strangers else NOBODY,
+            range=self._range(cidr, network) if cidr is not None and strangers else NO_RANGE,
             reservations=tuple(self._reservations(host, network)),
             routed=network.nat,
             address6=self._host_address6(host, network),
-            range6=_range6(cidr6) if cidr6 is not None and strangers else NOBODY,
+            range6=_range6(cidr6) if cidr6 is not None and strangers else NO_RANGE,
         )
         key = Key(Kind.NETBOOT, host.name, network.name)
         return Resource(key, shape, (Key(Kind.NETWORK, host.name, network.name),))
@@ -429,7 +457,12 @@ class _Resolver:
         names = dict.fromkeys(nic.network for nic in node.nics)
         place = host.network_place
         return [
-            Key(Kind.NETWORK, place, name) for name in names if not self.networks[name].existing
+            *(Key(Kind.NETWORK, place, name) for name in names if not self.networks[name].existing),
+            *(
+                Key(Kind.NETBOOT, place, name)  # without which it starts with no address
+                for name in names
+                if relays.serves(self.networks[name], host)
+            ),
         ]
 
     def _ports(self, node: Node, host: Host) -> Iterator[Resource]:
@@ -445,6 +478,8 @@ class _Resolver:
             key = Key(Kind.PORT, host.name, f"{node.name}-{index}")
             port = self._port(host, network, mac)
             port = replace(port, virtual_ips=network.virtual_ips if port.guarded else ())
+            if relays.serves(network, host):
+                port = replace(port, address=self._given(network).get((node.name, index), ""))
             yield Resource(key, port, tuple(needs), node.name)
 
     def _port(self, host: Host, network: Network, mac: str) -> Port:
@@ -468,11 +503,10 @@ class _Resolver:
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
         """The services from which a node boots by the network."""
-        if not host.declares.has_bridges:
-            return
         for name in dict.fromkeys(nic.network for nic in node.nics):
             network = self.networks[name]
-            if network.netboot is Netboot.BUILTIN and not network.existing:
+            builtin = network.netboot is Netboot.BUILTIN and not network.existing
+            if (builtin and host.declares.has_bridges) or relays.serves(network, host):
                 yield Key(Kind.NETBOOT, host.name, name)
 
     def _note(self, node: Node, host: Host) -> str:
@@ -585,13 +619,17 @@ class _Resolver:
         ours = declares.has_bridges or declares.shares_networks
         if network.netboot is not Netboot.BUILTIN or not ours:
             return ""
+        return self._given(network).get((node.name, index), "")
+
+    def _given(self, network: Network) -> Mapping[tuple[str, int], str]:
+        """By node and number of its NIC, what nospoon's DHCP gives it."""
         if network.name not in self._senders:
             self._senders[network.name] = {
                 (node.name, index): address
                 for given in self._reserved_on(network).values()
                 for node, index, address, _ in given
             }
-        return self._senders[network.name].get((node.name, index), "")
+        return self._senders[network.name]
 
     def _bridge(self, host: Host, name: str) -> str:
         network = self.networks[name]

@@ -63,7 +63,7 @@ def _host_address(cluster: Cluster, node: Node, allocations: Allocations, host: 
     """Where the boot server is served by this machine, "" where a node has no such network."""
     networks = {network.name: network for network in cluster.networks}
     for network in (networks[nic.network] for nic in node.nics):
-        if network.existing or network.netboot is not Netboot.BUILTIN:
+        if network.existing or network.netboot is not Netboot.BUILTIN or host.declares.has_ports:
             continue
         place, ends = host.network_place, allocations.ends
         cidr = allocations.cidrs.get(network.name)

@@ -150,7 +150,8 @@ def describe(shape: Shape) -> str:
                 )
             )
         case NetbootService():
-            return f"DHCP, TFTP and HTTP for {counted(len(shape.reservations), 'NIC')}"
+            by = " by the relay" if shape.router else ""
+            return f"DHCP, TFTP and HTTP{by} for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
             return (
                 ("" if shape.kind is NodeKind.BAREMETAL else f"{shape.kind}, ")

@@ -35,7 +35,8 @@ class RelayKeys:
 @dataclass(frozen=True, slots=True)
 class RelayPlace:
     """Where a relay's ssh server is, and where it is to listen for boot images. `bmcs`: and, on its
-    own loopback, for its helper, which carries what BMCs are asked.
+    own loopback, for its helper, which carries what BMCs are asked. `netboot`: likewise, for
+    the one that serves DHCP there.
     """
 
     address: Address
@@ -43,6 +44,7 @@ class RelayPlace:
     on: Address
     listens: int
     bmcs: bool = False
+    netboot: bool = False
 
     @classmethod
     def parse(cls, address: str, port: int, on: str, listens: int) -> RelayPlace:
@@ -85,7 +87,7 @@ class Tunnels(Protocol):
     def is_kept(self, relay: RelayId) -> bool: ...
 
 
-BMCS_PORT = 8070
-"""Where a relay listens for its helper, TCP."""
+BMCS_PORT, NETBOOT_PORT = 8070, 8071
+"""Where a relay listens for its helpers, TCP."""
 READY = "nospoon: ready"
 """What a relay says once the daemon is let in."""

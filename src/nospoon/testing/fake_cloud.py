@@ -32,10 +32,13 @@ from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.relays import IsHome
 from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot.relayed import RelayNetbootDriver
 from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.relayed.bmcs import RelayedBmcs
 
 Json = dict[str, Any]
+USUAL_ADDRESS = "192.0.2.9"
+"""Of ports for which none is chosen."""
 PROJECT = "0" * 32
 NEUTRON = frozenset({"networks", "subnets", "ports", "floatingips", "routers"})
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
@@ -413,6 +416,9 @@ class FakeCloud:
         if path.strip("/") in {"", "v2.0"}:
             links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
             return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
+        if await self._is_taken(request, path):
+            message = "IP address is already allocated in subnet"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
             case "GET", [kind] if kind in NEUTRON:
                 found = list(getattr(self, kind).values())
@@ -425,7 +431,7 @@ class FakeCloud:
                 id_ = str(uuid4())
                 all_usual: dict[str, Json] = {
                     "networks": {"subnets": [], "mtu": 1500, "project_id": PROJECT},
-                    "ports": {"device_id": "", "fixed_ips": [{"ip_address": "192.0.2.9"}]},
+                    "ports": {"device_id": "", "fixed_ips": [{"ip_address": USUAL_ADDRESS}]},
                     "floatingips": {"floating_ip_address": "203.0.113.7"},
                 }
                 made = {"id": id_, **all_usual.get(kind, {}), **body}
@@ -445,6 +451,22 @@ class FakeCloud:
             case "DELETE", [kind, id_] if id_ in getattr(self, kind):
                 return self._delete(kind, id_)
         return _missing(path)
+
+    async def _is_taken(self, request: Request, path: str) -> bool:
+        """Whether an address is chosen for a port that another one of its network has."""
+        _, _, kind, *id_ = path.split("/")
+        if kind != "ports" or request.method not in {"POST", "PUT"}:
+            return False
+        before: Json = self.ports.get(id_[0], {}) if id_ else {}
+        port = {"id": "", "fixed_ips": [], **before, **(await request.json())["port"]}
+        chosen = {each.get("ip_address") for each in port["fixed_ips"]} - {None, USUAL_ADDRESS}
+        given = {
+            each.get("ip_address")
+            for other in self.ports.values()
+            if other["network_id"] == port["network_id"] and other["id"] != port["id"]
+            for each in other["fixed_ips"]
+        }
+        return not chosen.isdisjoint(given)
 
     def _lead(self, router: str, subnet: str) -> Response:
         if any(
@@ -557,9 +579,10 @@ async def connected(
     pause: float = 0.01,
     open_seed: OpenSeed = no_seeds,
     is_home: IsHome = everywhere,
+    netboot: RelayNetbootDriver | None = None,
 ) -> AsyncIterator[OpenStackConnection]:
     """A connection to it under the host name `cloud`; what it keeps is in `directory`. `pause`: as
-    the connection's. Through relays, everything is "answered".
+    the connection's. Through relays, everything is "answered". `netboot`: what they serve.
     """
     answer = PlainTextResponse("answered")
     tunnels = RelayTunnels(
@@ -567,6 +590,7 @@ async def connected(
         directory / "relays",
         b"secret",
         bmcs=RelayedBmcs(lambda *_: False).serve,
+        netboot=(netboot or RelayNetbootDriver(state=directory / "none", deployment="kit")).serve,
         shortest=0.1,
     )
     (directory / "image.iso").write_bytes(b"an image".ljust(4096))

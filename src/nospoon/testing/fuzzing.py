@@ -197,6 +197,12 @@ def relayed_frame(data: bytes) -> None:
         assert relayed.framed(flow, bytes(length))[: relayed.HEAD.size] == head
 
 
+def relayed_report(data: bytes) -> None:
+    """What a relay says of its files."""
+    with contextlib.suppress(relayed.Malformed):
+        relayed.report(data)
+
+
 TARGETS: Mapping[str, Target] = {
     "rmcp": Target(strangers_datagram, _PING),
     "rmcp-handshake": Target(handshake, b"\0" + Console(b"admin", b"").open_request()[16:]),
@@ -211,5 +217,6 @@ TARGETS: Mapping[str, Target] = {
     "router-solicitation": Target(router_solicitation, bytes(62)),
     "relayed-opening": Target(relayed_opening, b"PROXY TCP4 10.0.0.9 10.0.0.7 4000 443\r\n"),
     "relayed-frame": Target(relayed_frame, bytes(12)),
+    "relayed-report": Target(relayed_report, b"SERVES " + b"ab" * 32 + b"\n"),
 }
 """By the names that `scripts/fuzz` takes."""

@@ -11,6 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 from nospoon.model.cluster import DHCP, Cluster, Host, Netboot, Network, Node
+from nospoon.plan import relays
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.numbers import FIRST6, nics_on, numbers_on, of_machines
 from nospoon.plan.identity import bridge_name
@@ -52,7 +53,7 @@ def known_addresses(cluster: Cluster, allocations: Allocations) -> dict[tuple[st
         if network.netboot is Netboot.BUILTIN and not network.existing
         for node, index, address, address6 in reserved(cluster, network, allocations)
         if (address or address6)
-        if _serves(hosts, allocations.hosts.get(node.name, ""))
+        if _serves(network, hosts, allocations.hosts.get(node.name, ""))
     } | static
 
 
@@ -80,8 +81,9 @@ def looked_at(
     for (node, index), address in sorted(known_addresses(cluster, allocations).items()):
         network = networks[nics[node][index].network]
         inside = network.existing or (network.addressed and _holds(allocations, network, address))
-        if inside and _of_a_guest(address):
-            host = hosts.get(allocations.hosts.get(node, ""))
+        host = hosts.get(allocations.hosts.get(node, ""))
+        is_near = host is None or not host.declares.has_ports  # nothing of a cloud looks there
+        if inside and is_near and _of_a_guest(address):
             link = _link(network, host) if network.existing else ""
             link = link or bridge_name(cluster_id, network.name)
             found.setdefault(node, GuestAddress(address, link))
@@ -120,7 +122,7 @@ def _cidr(allocations: Allocations, network: Network) -> IPv4Network | None:
     return IPv4Network(text) if text else None
 
 
-def _serves(hosts: Mapping[str, Host], name: str) -> bool:
-    """Whether nospoon serves DHCP for nodes of a place."""
+def _serves(network: Network, hosts: Mapping[str, Host], name: str) -> bool:
+    """Whether nospoon serves DHCP for nodes of a place, on a network with `netboot: builtin`."""
     place = hosts.get(hosts[name].network_place) if name in hosts else None
-    return place is not None and place.declares.has_bridges
+    return place is not None and (place.declares.has_bridges or relays.serves(network, place))

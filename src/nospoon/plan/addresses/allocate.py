@@ -235,7 +235,11 @@ def _nics_left_out(
     placed: Mapping[str, Placed],
 ) -> Iterator[str]:
     """Only where DHCP of ours serves: ten thousand simulated machines ask for no address."""
-    serving = {host.name for host in cluster.hosts if host.declares.has_bridges}
+    serving = {
+        host.name
+        for host in cluster.hosts
+        if host.declares.has_bridges or host.connection.relay is not None
+    }
     served = {host.name for host in cluster.hosts if host.network_place in serving}
     names = {name for name, each in placed.items() if each.host in served}
     for key, number in given.items():

@@ -77,7 +77,7 @@ def _overlays(things: Iterable[Observed]) -> set[str]:
         match each.shape:
             case Link(tunnel=tunnel, address=address) if tunnel is not None and address:
                 found.add(each.key.name)
-            case NetbootService(address=address, range=("", "")) if address:
+            case NetbootService(address=address, range=("", ""), router="") if address:
                 found.add(each.key.name)
             case _:
                 pass

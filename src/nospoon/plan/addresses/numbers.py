@@ -20,6 +20,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from itertools import chain, count, islice, takewhile
 
 from nospoon.model.cluster import Cluster, Netboot, Network, Node
+from nospoon.plan import relays
 
 NumberOf = Mapping[str, int]
 """See `nic_key`."""
@@ -233,10 +234,22 @@ def _free_of_hosts(
     """Numbers of machines that stand for an address which no host has, and which is not virtual."""
     names = hosts.of if network.overlay is not None else ()
     taken = {of_host(cluster, network, cidr, hosts, name) for name in names}
-    taken |= {*virtual4(network)}
+    taken |= {*virtual4(network), *_of_relays(cluster, network, cidr, hosts)}
     for number, address in enumerate(of_machines(cluster, network, cidr, hosts)):
         if address not in taken:
             yield number
+
+
+def _of_relays(
+    cluster: Cluster, network: Network, cidr: IPv4Network, hosts: HostNumbers
+) -> Iterator[IPv4Address]:
+    """Addresses of relays that serve a network."""
+    for host in cluster.hosts:
+        if host.connection.relay is not None and relays.serves(network, host):
+            router = str(of_host(cluster, network, cidr, hosts, host.name) or "")
+            address = relays.address_of(host.connection.relay, cluster, str(cidr), router)
+            if address:
+                yield IPv4Address(address)
 
 
 def virtual4(network: Network) -> Iterator[IPv4Address]:

@@ -300,7 +300,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case Image(pool=pool):
                 needs = [Key(Kind.POOL, host, pool)]
             case NetbootService(bridge=bridge):
-                needs = _there(links, (host, bridge))
+                needs = [*_there(links, (host, bridge)), relay_of(host)]
             case BootImage() | Port() | FloatingIp() | Router() | Relay() | KeptRoot():
                 needs = clouds.needs(host, each.shape)
             case Bmc(uuid=uuid):

@@ -231,8 +231,6 @@ def _against_virtual(network: Network) -> Iterator[str]:
 
 def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
     """Why a cloud cannot have a network, or plug into an existing one."""
-    if network.netboot is Netboot.BUILTIN:
-        yield f"host {host.name} is a cloud, where nospoon serves no DHCP. Leave `netboot` out."
     yield from against_relay(network, host, facts)
     if network.nat:
         yield from _against_router(network, host, facts)

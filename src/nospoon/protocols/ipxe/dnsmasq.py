@@ -90,8 +90,8 @@ def _ipv4(service: NetbootService, http_port: int) -> Iterator[str]:
     interface = IPv4Interface(service.address)
     first = str(interface.network.network_address)
     yield f"dhcp-range={_range(first, service.range)},{interface.netmask},{LEASE}"
-    if not service.routed:  # it leads nowhere: no default route; else it is dnsmasq's own address
-        yield "dhcp-option=option:router"
+    if service.router or not service.routed:  # none where it leads nowhere; else its own address
+        yield f"dhcp-option=option:router{f',{service.router}' if service.router else ''}"
     for tag, number in ARCHITECTURES:
         yield f"dhcp-match=set:{tag},option:client-arch,{number}"
     yield "dhcp-match=set:ipxe,175"
@@ -119,7 +119,7 @@ def _ipv6(service: NetbootService) -> Iterator[str]:
 
 
 def _range(network: str, addresses: tuple[str, str]) -> str:
-    """Addresses for strangers, or none: then those who are known get theirs, and nobody else."""
+    """Addresses for strangers, or none: then those who are known get theirs, and no one else."""
     first, last = addresses
     return f"{first},{last}" if first else f"{network},static"
 

@@ -18,6 +18,8 @@ ISO_TRIES = 4
 ISO_PAUSE = 3
 MACHINE = "ipxe/${netX/mac:hexhyp}.ipxe"
 """Path of a machine's own script, in iPXE's words: netX is the NIC that was used last."""
+NETWORK = "network"
+"""End of the URL where a machine asks that started from the network of a relay."""
 LEAVE = ("echo nospoon: leaving to the next boot device", "exit 1")
 
 
@@ -33,6 +35,14 @@ def ask(base_url: str) -> str:
 def ask_files(address: str) -> str:
     """The same where the daemon is out of reach: looks for this machine's file by TFTP."""
     return written(*_chained(f"tftp://{address}/{MACHINE}", address), ":leave", *LEAVE)
+
+
+def ask_through(base_url: str) -> str:
+    """The same on a relay: what asks there is a boot image that looks for others on its networks,
+    or may be anyone's. Answers name the URL as the boot image does.
+    """
+    asking = _chained(f"{base_url}/boot/${{uuid}}/{NETWORK}", base_url)
+    return written(f"set base {base_url}", *asking, ":leave", *LEAVE)
 
 
 def machine_file(mac: str) -> str:

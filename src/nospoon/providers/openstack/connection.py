@@ -50,8 +50,10 @@ from nospoon.runtime.tasks import Tasks
 
 log = structlog.get_logger()
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
-    Kind.NETWORK: dict.fromkeys(("mtu", "nat", "address", "spared"), ChangeRule.LIVE),
-    Kind.PORT: dict.fromkeys(("virtual_ips", "range"), ChangeRule.LIVE),
+    Kind.NETWORK: dict.fromkeys(
+        ("mtu", "nat", "address", "spared", "relayed", "nameservers"), ChangeRule.LIVE
+    ),
+    Kind.PORT: dict.fromkeys(("virtual_ips", "range", "address"), ChangeRule.LIVE),
     Kind.ROUTER: {"external": ChangeRule.LIVE},
     Kind.FLOATING_IP: {"mac": ChangeRule.LIVE},
     Kind.MACHINE: dict.fromkeys(

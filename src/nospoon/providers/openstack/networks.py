@@ -1,5 +1,6 @@
 """Networks of Neutron: a wire for one cluster, on which Neutron gives no addresses; or, with NAT, a
-network with addresses, DHCP and a router (`nospoon.providers.openstack.routers`).
+network with addresses, DHCP and a router (`nospoon.providers.openstack.routers`). Where a relay
+serves DHCP, Neutron does not, and says who serves names to servers that read their config drive.
 
 https://docs.openstack.org/api-ref/network/v2/#networks
 """
@@ -32,7 +33,9 @@ USUAL_MTU = Link(bridge="").mtu
 
 
 NOWHERE: Segment = ("", None)
-PLACED = "placed"
+PLACED, RELAYED = "placed", "relayed"
+BETWEEN = "+"
+"""Name servers are noted so."""
 UNUSED = "192.0.2.0/24"
 """Range of the subnet that no port has an address of (TEST-NET-1, RFC 5737)."""
 
@@ -100,9 +103,12 @@ class NetworkDriver:
             gateway = str(ip_interface(link.address).ip)
             await self._add_subnet(network, link, range_of(link), gateway)
         for each in there:
-            serves = link.nat and each.cidr == range_of(link)
-            given = given_by(link) if serves else ()
+            is_its = link.nat and each.cidr == range_of(link)
+            serves = is_its and not link.relayed
+            given = given_by(link) if is_its else ()
             body: dict[str, object] = {"enable_dhcp": serves} if each.serves != serves else {}
+            if is_its and link.relayed:
+                body["dns_nameservers"] = list(link.nameservers)
             if given and each.given and set(given) != set(each.given):
                 body["allocation_pools"] = _pools(given)
             if body:
@@ -116,7 +122,8 @@ class NetworkDriver:
             "ip_version": 4,
             "cidr": cidr,
             "gateway_ip": gateway or None,
-            "enable_dhcp": bool(gateway),
+            "enable_dhcp": bool(gateway) and not link.relayed,
+            **({"dns_nameservers": list(link.nameservers)} if link.nameservers and gateway else {}),
             **({"allocation_pools": _pools(given_by(link))} if link.spared and gateway else {}),
         }
         await self._around.api.call(Service.NEUTRON, "POST", "/subnets", {"subnet": subnet})
@@ -162,20 +169,22 @@ def _pools(given: Sequence[Span]) -> list[dict[str, str]]:
 
 
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
-    """Noted with the tag: an MTU of the file's, the address of its router, and whether the file
-    says in which physical network it is.
+    """Noted with the tag: an MTU of the file's, the address of its router, whether the file says in
+    which physical network it is, what is spared, and whether a relay serves, by which name servers.
     """
     link = _link(resource)
     mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
     placed = PLACED if link.provider else ""
-    notes = (mtu, link.address if link.nat else "", placed, link.spared)
+    relayed = BETWEEN.join((RELAYED, *link.nameservers)) if link.relayed else ""
+    notes = (mtu, link.address if link.nat else "", placed, link.spared, relayed)
     more = ",".join(notes).rstrip(",")
     tagged = Tagged(tag, resource.key.name, more)
     return {"description": described(tagged)} | ({"mtu": link.mtu} if mtu else {})
 
 
 def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
-    mtu, address, placed, spared, *_ = (*tagged.more.split(","), "", "", "")
+    mtu, address, placed, spared, relayed, *_ = (*tagged.more.split(","), "", "", "", "")
+    by, *nameservers = relayed.split(BETWEEN)
     provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
     return Link(
         bridge=record.name,
@@ -185,6 +194,8 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
         provider=provider,
         vlan=vlan,
         spared=spared,
+        relayed=by == RELAYED,
+        nameservers=tuple(nameservers),
     )
 
 

@@ -5,10 +5,10 @@ https://docs.openstack.org/api-ref/network/v2/#ports
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from nospoon.errors import Gone
+from nospoon.errors import Conflict, Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort, port
@@ -58,7 +58,7 @@ class PortDriver:
             **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
             **await self._addressed(shape, network),
         }
-        await self._around.api.call(Service.NEUTRON, "POST", "/ports", {"port": body})
+        await self._send("POST", "/ports", body, shape, network, tag)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Its virtual IPs and its address; with any other change it is replaced."""
@@ -70,11 +70,11 @@ class PortDriver:
         for record in records:
             self._around.refuse_others(desired.key, record.tagged, tag)
             body: dict[str, object] = {PAIRS: _pairs(shape)} if shape.guarded else {}
-            if network.tagged is not None:
-                noted = Tagged(tag, desired.key.name, _noted(shape))
+            if network.tagged is not None or shape.address:
+                by_id = network.tagged is None and shape.network == network.id
+                noted = Tagged(tag, desired.key.name, _noted(shape, by_id=by_id))
                 body |= {"description": described(noted), **await self._addressed(shape, network)}
-            path = f"/ports/{record.id}"
-            await self._around.api.call(Service.NEUTRON, "PUT", path, {"port": body})
+            await self._send("PUT", f"/ports/{record.id}", body, shape, network, tag)
 
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
@@ -98,6 +98,38 @@ class PortDriver:
         subnets = await self._around.subnets(network.id) if shape.range else []
         own = [each.id for each in subnets if each.cidr == shape.range]
         return {"fixed_ips": [{"subnet_id": each, **chosen} for each in own]}
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object],
+        shape: Port,
+        network: NeutronNetwork,
+        tag: OwnerTag,
+    ) -> None:
+        call = self._around.api.call
+        try:
+            await call(Service.NEUTRON, method, path, {"port": body})
+        except Conflict:
+            if not await self._freed(shape, network, tag):
+                raise
+            await call(Service.NEUTRON, method, path, {"port": body})
+
+    async def _freed(self, shape: Port, network: NeutronNetwork, tag: OwnerTag) -> bool:
+        """Whether another port of its cluster had its address, and has another one now: a relay
+        gives addresses in an order of its own, and ports had those of the cloud's choice before.
+        """
+        query = {"network_id": network.id}
+        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
+        async for each in listed:
+            own = self._around.is_own(each.tagged, tag.cluster)
+            if own and each.mac != shape.mac and shape.address == each.address != "":
+                for addresses in ([], [{"subnet_id": each.subnet}]):  # it would keep the same one
+                    body = {"port": {"fixed_ips": addresses}}
+                    await self._around.api.call(Service.NEUTRON, "PUT", f"/ports/{each.id}", body)
+                return True
+        return False
 
     async def _with(self, mac: str, network: str) -> list[NeutronPort]:
         query = {"mac_address": mac, "network_id": network}

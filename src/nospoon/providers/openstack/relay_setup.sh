@@ -34,7 +34,7 @@ ClientAliveInterval 10
 ClientAliveCountMax 3
 UsePAM yes
 END
-{bmcs}
+{bmcs}{netboot}
 if [ -d /run/systemd/system ]; then
     cat >/etc/systemd/system/nospoon-relay.service <<'END'
 [Unit]
@@ -59,9 +59,15 @@ END
     if [ -e /etc/nospoon/bmcs.py ]; then
         systemctl enable --now nospoon-bmcs.service
     fi
+    if [ -e /etc/nospoon/netboot.py ]; then
+        systemctl enable --now nospoon-netboot.service
+    fi
 else
     if [ -e /etc/nospoon/bmcs.py ]; then
         /etc/nospoon/bmcs.sh &
+    fi
+    if [ -e /etc/nospoon/netboot.py ]; then
+        /etc/nospoon/netboot.sh &
     fi
     exec /usr/sbin/sshd -D -e -f /etc/nospoon/sshd_config
 fi

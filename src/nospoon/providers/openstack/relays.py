@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from uuid import UUID
 
@@ -30,13 +30,22 @@ from nospoon.providers.openstack.roster import GONE, LONGEST_NAME, LONGEST_TIME,
 from nospoon.providers.openstack.shown import Ref, ServerShown
 from nospoon.providers.openstack.tags import Tagged, in_pieces, of_properties, properties, whole
 from nospoon.providers.openstack.understood import understood
-from nospoon.providers.tunnels import BMCS_PORT, READY, Find, RelayId, RelayPlace, Tunnels
+from nospoon.providers.tunnels import (
+    BMCS_PORT,
+    NETBOOT_PORT,
+    READY,
+    Find,
+    RelayId,
+    RelayPlace,
+    Tunnels,
+)
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
 SCRIPT = Path(__file__).with_name("relay_setup.sh")
 BMCS, HELPER = (Path(__file__).with_name(f"relay_bmcs.{each}") for each in ("sh", "py"))
+NETBOOT, SERVER = (Path(__file__).with_name(f"relay_netboot.{each}") for each in ("sh", "py"))
 SHAPE = "relay"
 BUILD, BOOT, REMOVE = 1200, 1800, 240
 """Pauses within which Nova builds a server, its guest answers, and Nova removes it."""
@@ -149,7 +158,7 @@ class RelayDriver:
             place = RelayPlace.parse(address, shape.ssh, shape.address, shape.listens)
             if not self._around.api.reach.admits(address, shape.ssh):
                 raise ProviderError(f"its address {address} may not be connected to")
-            return replace(place, bmcs=bool(shape.bmcs))
+            return replace(place, bmcs=bool(shape.bmcs), netboot=shape.netboot)
 
         self._kept[self._id(tag)] = find
         self._tunnels.keep(self._id(tag), find)
@@ -168,9 +177,10 @@ class RelayDriver:
             host_key=keys.host.strip(),
             client_key=keys.client,
             port=shape.ssh,
-            permitted=_place(shape) + (f" 127.0.0.1:{BMCS_PORT}" if shape.bmcs else ""),
+            permitted=" ".join(_permitted(shape)),
             ready=READY,
             bmcs=_bmcs(shape),
+            netboot=_netboot(shape),
         )
         tagged = properties(Tagged(tag, resource.key.name))
         server = {
@@ -283,6 +293,23 @@ class RelayDriver:
 def _place(shape: Relay) -> str:
     host = f"[{shape.address}]" if ":" in shape.address else shape.address
     return f"{host}:{shape.listens}"
+
+
+def _permitted(shape: Relay) -> Iterator[str]:
+    """Where the daemon may listen there."""
+    yield _place(shape)
+    for wanted, number in ((shape.bmcs, BMCS_PORT), (shape.netboot, NETBOOT_PORT)):
+        if wanted:
+            yield f"127.0.0.1:{number}"
+
+
+def _netboot(shape: Relay) -> str:
+    """The part of its script that has it serve DHCP and TFTP."""
+    if not shape.netboot:
+        return ""
+    return NETBOOT.read_text().format(
+        address=ip_address(shape.address), tunnel=NETBOOT_PORT, helper=SERVER.read_text()
+    )
 
 
 def _bmcs(shape: Relay) -> str:

@@ -2,6 +2,8 @@
 
     GET  /boot/{uuid}/ipxe, /boot/mac/{mac}/ipxe    an iPXE script
     GET  /boot/{uuid}/disk                          its disk is started without the boot image
+    GET  /boot/{uuid}/network                       started from the network of its relay: its
+                                                    boot profile, or nothing
     GET  /boot/{uuid}/grub, /boot/mac/{mac}/grub    a GRUB configuration
     GET  /files/{uuid}/{name}                       a file of what it boots now; Range works
     POST /probe/{uuid}/{token}                      the probe's record, JSON
@@ -18,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -158,6 +161,8 @@ class _Service:
         answer = self._answer(request)
         if answer is not None and answer.starts_disk and loader == image.DISK:
             return self._leave(request, answer.uuid)
+        if answer is not None and answer.boot_image and loader == script.NETWORK:
+            return PlainTextResponse(script.answer(_of_network(answer)))
         if answer is None or loader not in RENDERERS:
             return _unknown()
         if request.client is None and not (answer.boot_image and loader == "ipxe"):
@@ -292,6 +297,16 @@ def offer(answer: BootAnswer, place: Place, *, base: str = "") -> Offer:
     cmdline = profile.cmdline.replace(BOOT_URL, base)
     kernel = Kernel(profile.name, place(profile.kernel), initrds, cmdline)
     return Offer(answer.device, kernel)
+
+
+def _of_network(answer: BootAnswer) -> Offer:
+    """For a machine that the boot image, or its firmware, had look for others on its networks. That
+    was observed when it asked for that: this uses up nothing.
+    """
+    profiles = (each.profile for each in (answer, *answer.after))
+    profile = next(filter(None, profiles), None)
+    found = replace(answer, device=BootDevice.NETWORK, profile=profile)
+    return offer(found, http_place(image.BASE, answer.secret or answer.uuid), base=image.BASE)
 
 
 def offers(answer: BootAnswer, place: Place, *, base: str = "") -> list[Offer]:

@@ -40,6 +40,7 @@ from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.visible import visible_line
 from nospoon.providers.tunnels import (
     BMCS_PORT,
+    NETBOOT_PORT,
     READY,
     Address,
     Find,
@@ -71,7 +72,7 @@ MOST_SHOWN = 1200
 """Characters of why a tunnel is not open: the relay may say what it likes."""
 LONGEST_SOCKET = 107
 """Bytes of a socket's path (unix(7))."""
-BOOT, BMCS = "boot", "bmcs"
+BOOT, BMCS, NETBOOT = "boot", "bmcs", "netboot"
 """Sockets, beside ssh's files."""
 AT_ONCE, BACKLOG = 4, 100
 """Connections of a helper that asyncio accepts in one turn of the loop, and that wait for it."""
@@ -79,6 +80,8 @@ LINES = 4096
 """Bytes of a line or frame of a helper that are read ahead."""
 ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves a connection of the helper on the relay of a cluster."""
+ServeNetboot = Callable[[RelayId, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Serves a connection of the helper on a relay that serves DHCP."""
 MEMORY = 1280 << 20
 """Bytes of address space of ssh, which keeps what a relay does not take: that of a real one, 2 MiB
 for each connection, fits in.
@@ -153,8 +156,8 @@ class _Kept:
 
 class RelayTunnels:
     """The `Tunnels` of a daemon. `app`: what is served, at sockets below `directory`; `secret`: of
-    which all keys are made. `bmcs`: takes connections of helpers. `shortest`: seconds from a break
-    to the next try.
+    which all keys are made. `bmcs`, `netboot`: take connections of helpers. `shortest`: seconds
+    from a break to the next try.
     """
 
     def __init__(
@@ -164,10 +167,11 @@ class RelayTunnels:
         secret: bytes,
         *,
         bmcs: ServeBmcs,
+        netboot: ServeNetboot,
         shortest: float = SHORTEST,
     ) -> None:
         self._app, self._directory, self._secret = app, directory, secret
-        self._bmcs, self._shortest = bmcs, shortest
+        self._bmcs, self._netboot, self._shortest = bmcs, netboot, shortest
         self._connections = Connections(RELAYED)
         self._kept: dict[RelayId, _Kept] = {}
         self._ending: dict[RelayId, asyncio.Task[None]] = {}
@@ -294,18 +298,18 @@ class RelayTunnels:
             ws="none",
             interface="asgi3",
         )
-        serve = partial(self._bmcs, relay.cluster)
+        serving = {BMCS: partial(self._bmcs, relay.cluster), NETBOOT: partial(self._netboot, relay)}
         try:
             await server.start()
-            bound = _bound(files / BMCS)
-            helpers = await asyncio.start_unix_server(
-                serve, sock=bound, limit=LINES, backlog=AT_ONCE
-            )
-            bound.listen(BACKLOG)
-            try:
+            with contextlib.ExitStack() as helpers:
+                for socket_name, serve in serving.items():
+                    bound = _bound(files / socket_name)
+                    made = await asyncio.start_unix_server(
+                        serve, sock=bound, limit=LINES, backlog=AT_ONCE
+                    )
+                    bound.listen(BACKLOG)
+                    helpers.callback(made.close)
                 yield
-            finally:
-                helpers.close()
         finally:
             await server.close()
 
@@ -335,6 +339,8 @@ def command(place: RelayPlace, files: Path) -> list[str]:
     leads = ["-R", f"{_shown(place.on)}:{place.listens}:{files / BOOT}"]
     if place.bmcs:
         leads += ["-R", f"127.0.0.1:{BMCS_PORT}:{files / BMCS}"]
+    if place.netboot:
+        leads += ["-R", f"127.0.0.1:{NETBOOT_PORT}:{files / NETBOOT}"]
     return [
         *WITH_US, "ssh", "-F", "none", "-T", "-a", "-x", "-i", str(files / "key"), *options,
         *leads,

@@ -102,11 +102,15 @@ class Tree:
         http_port: int,
         user: str,
         loaders: Mapping[str, Path],
+        usual: Collection[str] = LOADERS,
     ) -> None:
-        """Everything that dnsmasq reads but the reservations. `loaders`: more than `LOADERS`."""
+        """Everything that dnsmasq reads but the reservations. `loaders`: more than the `usual` of
+        `LOADERS`.
+        """
         for each in (self.hosts, self.tftp, self.machines, self.scripts, self.files):
             self._make(each)
-        for name, (source, package) in LOADERS.items():
+        for name in usual:
+            source, package = LOADERS[name]
             _copy_loader(source, self.tftp / name, package)
         for name, source in loaders.items():
             _copy(source, self.tftp / name)
@@ -119,6 +123,10 @@ class Tree:
     def write_entry_by_tftp(self, shape: NetbootService) -> None:
         """The entry script of a host from which guests do not reach the daemon."""
         write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_files(shape.host).encode())
+
+    def write_entry_through(self, base_url: str) -> None:
+        """The entry script of a relay, by which guests reach the daemon."""
+        write(self.tftp / dnsmasq.ENTRY_SCRIPT, script.ask_through(base_url).encode())
 
     def write_reservations(self, reservations: Collection[Reservation]) -> bool:
         """Make the files those of these reservations; True when dnsmasq must be told of it."""
