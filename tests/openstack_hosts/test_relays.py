@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -289,7 +289,9 @@ ONE = RelayId(CLUSTER, "cloud")
 
 
 @contextlib.asynccontextmanager
-async def kept_in(directory: Path) -> AsyncIterator[RelayTunnels]:
+async def kept_in(
+    directory: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[RelayTunnels]:
     bmcs = RelayedBmcs(lambda *_: False).serve
     netboot = RelayNetbootDriver(state=directory / "netboot", deployment="kit").serve
     tunnels = RelayTunnels(
@@ -299,6 +301,7 @@ async def kept_in(directory: Path) -> AsyncIterator[RelayTunnels]:
         bmcs=bmcs,
         netboot=netboot,
         shortest=0.05,
+        environment=environment,
     )
     try:
         yield tunnels
@@ -516,6 +519,15 @@ async def test_a_tunnel_for_which_there_is_no_process_is_tried_again(
         tunnels.keep(ONE, find)
         await until_said(tunnels, "Too many open files")
         await until_said(tunnels, "Connection refused")
+
+
+async def test_a_machine_without_ssh_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/setpriv").symlink_to(shutil.which("setpriv") or "")
+    bare = {"PATH": f"{tmp_path}/bin"}
+    async with kept_in(tmp_path / "relays", bare) as tunnels:
+        tunnels.keep(ONE, nowhere)
+        await until_said(tunnels, f"there is no ssh in {tmp_path}/bin. Install openssh-client.")
 
 
 async def test_a_tunnel_whose_task_ended_is_a_fault_until_it_is_kept_again(tmp_path: Path) -> None:

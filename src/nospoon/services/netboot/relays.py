@@ -19,7 +19,7 @@ import hashlib
 import hmac
 import shutil
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nospoon.errors import NospoonError, ProviderError
+from nospoon.errors import MissingTool, NospoonError, ProviderError
 from nospoon.model.visible import visible_line
 from nospoon.providers.tunnels import (
     BMCS_PORT,
@@ -157,7 +157,7 @@ class _Kept:
 class RelayTunnels:
     """The `Tunnels` of a daemon. `app`: what is served, at sockets below `directory`; `secret`: of
     which all keys are made. `bmcs`, `netboot`: take connections of helpers. `shortest`: seconds
-    from a break to the next try.
+    from a break to the next try; `environment`: of ssh.
     """
 
     def __init__(
@@ -169,10 +169,12 @@ class RelayTunnels:
         bmcs: ServeBmcs,
         netboot: ServeNetboot,
         shortest: float = SHORTEST,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._app, self._directory, self._secret = app, directory, secret
         self._bmcs, self._netboot, self._shortest = bmcs, netboot, shortest
         self._connections = Connections(RELAYED)
+        self._environment = ENVIRONMENT if environment is None else environment
         self._kept: dict[RelayId, _Kept] = {}
         self._ending: dict[RelayId, asyncio.Task[None]] = {}
         """Those that still have the sockets which the next one is to have."""
@@ -250,7 +252,10 @@ class RelayTunnels:
     async def _try(self, relay: RelayId, kept: _Kept, files: Path) -> str:
         """Open it, and why it ended. Raises `NospoonError` or `OSError`."""
         place = await kept.find()
-        ssh = await process.pipe(command(place, files), env=ENVIRONMENT, errors=True)
+        path = self._environment["PATH"]
+        if await asyncio.to_thread(shutil.which, "ssh", path=path) is None:
+            raise MissingTool(f"there is no ssh in {path}", hint="Install openssh-client.")
+        ssh = await process.pipe(command(place, files), env=self._environment, errors=True)
         ended = "it ended"
         try:
             async with asyncio.timeout(CONNECTING):
