@@ -184,6 +184,7 @@ ip -n {{relay}} link set wan up
 ip -n {{relay}} link set lo up
 ip -n {{relay}} link add lan type veth peer name lan netns {{client}}
 ip -n {{relay}} address add 10.78.0.254/24 dev lan
+ip -n {{relay}} link set lan mtu 1442
 ip -n {{relay}} link set lan up
 ip -n {{client}} address add 10.78.0.10/24 dev lan
 ip -n {{client}} link set lan up
@@ -299,7 +300,7 @@ class Lab:
         await asyncio.to_thread(said, self.client, "ip", *link)
         await asyncio.to_thread(said, self.client, "ip", "link", "set", "lan", "up")
         client = ["busybox", "udhcpc", "-i", "lan", "-n", "-q", "-f", "-t", str(tries), "-T", "1"]
-        options = ["-s", str(self.script), "-O", "bootfile", "-x", "0x5d:0000"]
+        options = ["-s", str(self.script), "-O", "bootfile", "-O", "mtu", "-x", "0x5d:0000"]
         answer = await asyncio.to_thread(said, self.client, *client, *options)
         return dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
 
@@ -341,6 +342,7 @@ async def test_a_relay_serves_dhcp_and_tftp_to_the_nodes_of_its_network(lab: Lab
     told = await lab.leased(port["mac_address"])
     assert (told["ip"], told["router"], told["dns"]) == ("10.78.0.2", "10.78.0.1", "10.78.0.254")
     assert (told["siaddr"], told["bootfile"]) == ("10.78.0.254", "undionly.kpxe")
+    assert told["mtu"] == "1442", "that of its own interface, which its config drive sets"
     assert await lab.leased("02:66:00:00:00:66", tries=3) == {}, (
         "others have addresses of the cloud's"
     )

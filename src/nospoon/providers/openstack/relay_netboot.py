@@ -130,7 +130,9 @@ class Netboot:
             for line in text.splitlines()
             for word, _, value in [line.partition("=")]
         )
-        write(STARTED, "\n".join((*lines, "")).encode())
+        # of the network, as the config drive has it: an overlay's is below 1500, and DHCP says so
+        mtu = Path(f"/sys/class/net/{interface}/mtu").read_text().strip()
+        write(STARTED, "\n".join((*lines, f"dhcp-option=option:mtu,{mtu}", "")).encode())
         for each in (PID, LEASES):  # its clients have addresses of their own, so none is lost
             with contextlib.suppress(FileNotFoundError):
                 each.unlink()
