@@ -296,7 +296,10 @@ def test_a_network_of_a_cloud_without_a_relay_on_it_is_refused_with_its_place() 
             SERVED.replace("nat: true", "nat: true, anti_spoofing: true"),
             "with `anti_spoofing` the cloud drops the answers of its relay's DHCP and TFTP.",
         ),
-        (SERVED.replace("nat: true, ", ""), "Write `nat: true`"),
+        (
+            SERVED.replace("nat: true, ", ""),
+            "network lan: host cloud: its relay is on it, which the daemon reaches by a router",
+        ),
     ],
 )
 def test_what_a_relay_cannot_serve_is_refused(network: str, said: str) -> None:

@@ -85,7 +85,12 @@ def against_relay(network: Network, host: Host, facts: HostFacts) -> Iterator[st
             f"host {host.name}: with `anti_spoofing` the cloud drops the answers of its relay's "
             "DHCP and TFTP. Leave out `anti_spoofing`, or `netboot`."
         )
-    if not network.existing and not network.nat:
+    if serves(network, host) and not network.nat:
+        yield (
+            f"host {host.name}: its relay is on it, which the daemon reaches by a router, and "
+            "which has its packages by that. Write `nat: true`."
+        )
+    elif not network.existing and not network.nat:
         yield (
             f"host {host.name}: its relay is on it, and nodes get no address there. Write "
             "`nat: true`, or take a network of the cloud (`physnet`) with DHCP."
