@@ -14,7 +14,16 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Shape, Volume
+from nospoon.model.resources import (
+    Key,
+    Kind,
+    Machine,
+    NetbootService,
+    Observed,
+    Resource,
+    Shape,
+    Volume,
+)
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.addresses.notes import described, read
 from nospoon.plan.diff.blank import deployed_anew, orphaned
@@ -247,7 +256,8 @@ def _unplugged(
     return [
         Step(Action.CHANGE, key, f"{need} changes", resource, found[key])
         for key, resource in desired.items()
-        if key.kind is Kind.NETBOOT and key in found and key not in known
+        if isinstance(resource.shape, NetbootService) and not resource.shape.router  # a relay's
+        if key in found and key not in known
         for need in resource.needs
         if need in again
     ]
