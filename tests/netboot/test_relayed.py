@@ -37,7 +37,7 @@ from nospoon.protocols.relayed import (
 )
 from nospoon.providers.tunnels import RelayId
 from nospoon.runtime.tasks import Tasks
-from nospoon.services.netboot.relayed import RelayNetbootDriver
+from nospoon.services.netboot.relayed import MOST_OPEN, RelayNetbootDriver
 
 pytestmark = pytest.mark.tools
 CLUSTER, NODE = UUID(int=7), UUID(int=9)
@@ -117,7 +117,10 @@ class Helper:
 
     async def ended(self) -> bool:
         async with asyncio.timeout(60):
-            return await self.reader.read(1) == b""
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:  # before it had read all
+                return True
 
 
 @dataclass
@@ -272,6 +275,22 @@ async def test_who_says_anything_else_first_is_not_heard(served: Served, line: s
     stranger = await served.helper(line)
     assert await stranger.ended()
     assert (await made(served)).files
+
+
+async def test_a_relay_has_few_connections_at_a_time(served: Served) -> None:
+    helper = await made(served)
+    silent = [await asyncio.open_unix_connection(served.socket) for _ in range(MOST_OPEN - 1)]
+    for _ in range(3):  # of those that are refused, none counts
+        refused = await served.helper("HAS -")
+        assert await refused.ended()
+    assert not helper.reader.at_eof(), "it goes on"
+    for _, writer in silent:
+        writer.close()
+    async with asyncio.timeout(60):
+        while served.driver._open[RELAY] > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    again = await served.helper("HAS -")
+    assert "dnsmasq.conf" in await again.take()
 
 
 async def test_one_that_says_garbage_later_is_lost_until_it_asks_again(served: Served) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ STOPPED = 10.0
 """Seconds until a relay that is connected has stopped."""
 OPENING, BETWEEN = 10.0, 1.0
 """Seconds for the first line, and from one archive to the next."""
+MOST_OPEN = 4
+"""Connections of one relay at a time: the one whose helper it is, and the next."""
 MOST_SHOWN = 500
 """Characters of what a relay says."""
 
@@ -74,6 +77,7 @@ class RelayNetbootDriver:
         self._state, self._deployment, self._patience = state, deployment, patience
         self._connected: dict[RelayId, _Connected] = {}
         self._lost: set[RelayId] = set()
+        self._open = Counter[RelayId]()
         self._writing = asyncio.Lock()
         self._said = asyncio.Condition()
 
@@ -127,6 +131,21 @@ class RelayNetbootDriver:
         self, relay: RelayId, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """One connection of a relay's helper, until it ends or another one takes its place."""
+        if self._open[relay] >= MOST_OPEN:
+            writer.transport.abort()
+            return
+        self._open[relay] += 1
+        try:
+            await self._serve(relay, reader, writer)
+        finally:
+            writer.transport.abort()  # `close` would wait until the relay takes what it was sent
+            self._open[relay] -= 1
+            if not self._open[relay]:
+                del self._open[relay]
+
+    async def _serve(
+        self, relay: RelayId, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         mine = _Connected(writer)
         try:
             async with asyncio.timeout(OPENING):
@@ -137,7 +156,7 @@ class RelayNetbootDriver:
             before = self._connected.get(relay)
             self._connected[relay] = mine
             if before is not None:
-                before.writer.close()
+                before.writer.transport.abort()
             async with asyncio.TaskGroup() as both:
                 sending = both.create_task(self._send(relay, mine), name="files of a relay")
                 await self._listen(relay, mine, reader)
@@ -147,7 +166,6 @@ class RelayNetbootDriver:
                 "a relay asks for no files any more", cluster=str(relay.cluster), why=repr(end)
             )
         finally:
-            writer.close()
             if self._connected.get(relay) is mine:
                 del self._connected[relay]
                 self._lost.add(relay)
