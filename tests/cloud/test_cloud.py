@@ -73,17 +73,26 @@ def test_a_member_boots_a_server_again_and_again_and_adopts_it(cloud: OwnCloud, 
 
     until(lambda: says(BOOTED.decode()))
     assert member.network.get_port(port).status == "ACTIVE"
+    assert is_up(cloud, port.id)
     member.compute.stop_server(server)
     member.compute.wait_for_server(server, status="SHUTOFF", wait=600)
     member.compute.start_server(server)
     member.compute.wait_for_server(server, wait=600)
     until(lambda: says(BOOTED.decode()))
+    assert is_up(cloud, port.id)
     adopted(rack, member, server.id)
     member.compute.delete_server(server)
     member.compute.wait_for_delete(server, wait=600)
     member.network.delete_port(port)
     member.network.delete_network(network)
     member.image.delete_image(image.id)
+
+
+def is_up(cloud: OwnCloud, port: str) -> bool:
+    """Whether the tap of a port of Neutron is up."""
+    enter = ["nsenter", "--mount", "--net", f"--target={cloud.first}", "--"]
+    show = [*enter, "ip", "-o", "link", "show", f"tap{port[:11]}", "up"]
+    return bool(subprocess.run(show, check=True, capture_output=True).stdout)
 
 
 def adopted(rack: Rack, member: Connection, id_: str) -> None:

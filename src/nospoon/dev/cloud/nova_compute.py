@@ -9,6 +9,10 @@ first one open, so that the other one has no network: its ports are plugged in a
 serial console is enabled, Nova gives the second domain no serial port, for the first one has one:
 it gets one here.
 
+libvirt makes the taps of guests and takes them up, while Open vSwitch, which waits for them, adds
+"promiscuous" to the flags that they had: on a busy machine it takes them down again by that. They
+are up for good once both have been at it.
+
 A further compute host shares the switch, and the agent of Neutron that serves it: its ports are
 bound at that agent's host, which a variable of the environment names.
 
@@ -19,18 +23,26 @@ objects, which cannot be serialised; `nova.privsep.idmapshift` wants tuples.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from nova.cmd.compute import main
-from nova.privsep import idmapshift
+from nova.privsep import idmapshift, linux_net
 from nova.virt.libvirt import config, utils
 from nova.virt.libvirt.driver import LibvirtDriver
 
 _format = config.LibvirtConfigGuest._format_os  # noqa: SLF001  (there is no other way in)
+_create = LibvirtDriver._create_guest  # noqa: SLF001
 _destroy = LibvirtDriver._destroy  # noqa: SLF001
 _has_serial = LibvirtDriver._serial_ports_already_defined  # noqa: SLF001
+PROMISCUOUS = 0x100
+"""Of an interface's flags (netdevice(7), IFF_PROMISC)."""
+SWITCHED = 10.0
+"""Seconds for the switch to find a tap."""
 _rescuing = set[str]()
 """Instances of which a rescue begins or ends."""
 
@@ -67,6 +79,25 @@ def _defined(driver: Any, instance: Any) -> Any:
     return instance.uuid not in _rescuing and _has_serial(driver, instance)
 
 
+def _created(driver: object, context: object, xml: str, *more: object, **named: object) -> object:
+    guest = _create(driver, context, xml, *more, **named)
+    for tap in re.findall(r"""<target dev=["'](tap[0-9a-f-]+)""", xml):
+        _take_up(tap)
+    return guest
+
+
+def _take_up(tap: str) -> None:
+    """A tap that is there, once the switch has it, or seems not to want it."""
+    flags = Path("/sys/class/net", tap, "flags")
+    end = time.monotonic() + SWITCHED
+    while flags.exists() and not int(flags.read_text(), 16) & PROMISCUOUS:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    if flags.exists():
+        linux_net.set_device_enabled(tap)
+
+
 def _bound_at(host: str) -> Callable[..., str]:
     def bound_at(driver: object, context: object, instance: object) -> str:
         del driver, context, instance
@@ -87,6 +118,7 @@ def _chowned(path: str, maps: Iterable[object]) -> None:
 
 if __name__ == "__main__":
     config.LibvirtConfigGuest._format_os = _formatted  # noqa: SLF001
+    LibvirtDriver._create_guest = _created  # noqa: SLF001
     LibvirtDriver._destroy = _destroyed  # noqa: SLF001
     LibvirtDriver._serial_ports_already_defined = _defined  # noqa: SLF001
     LibvirtDriver.rescue = _noted(LibvirtDriver.rescue)
