@@ -70,7 +70,7 @@ def test_nodes_are_servers_that_boot_what_their_bmcs_say(
     assert "asks at http://172.24.5.1:" in plan
     rack.run("up", file, "--yes")
     assert "Nothing to do" in rack.run("plan", file).stdout
-    servers = {each.name: each for each in member.compute.servers()}
+    servers = {each.name: each for each in member.compute.servers(name=f"{name}-")}
     assert {each.status for each in servers.values()} == {"SHUTOFF"}
     server = servers[f"{name}-b"]
     (port,) = [p for p in member.network.ports(device_id=server.id) if not p.fixed_ips]

@@ -47,11 +47,11 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
         rack.run("node", "power", f"{name}/v", command)
         until(lambda: [each["power"] for each in rack.json("status", name)] == [command])
 
-    (server,) = member.compute.servers()
+    (server,) = member.compute.servers(name=f"{name}-v")
     until(has_booted)
     typed_at(rack, name)
     rack.run("snapshot", "create", name, "first")
-    (server,) = member.compute.servers()
+    (server,) = member.compute.servers(name=f"{name}-v")
     assert server.status == "ACTIVE", "it was paused for that"
     (image,) = [each for each in member.image.images() if each.name == f"nospoon-{name}-v-first"]
     theirs = member.compute.create_server_image(server, "theirs", wait=True)
