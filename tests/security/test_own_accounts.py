@@ -28,6 +28,7 @@ from nospoon.services.bmcs.redfish.app import RESOURCES, find
 from nospoon.services.bmcs.rmcp import identity
 from nospoon.store import clusters, tables
 from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.encoded import as_json
 from nospoon.store.migrations.run import upgrade
 from nospoon.testing.bench import ORDER, Bench, bench, config, endpoint, with_disk
 from nospoon.testing.redfish_app import Login, Redfish, state
@@ -120,7 +121,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
     bob = User(3, "bob", "sealed", ADMINISTRATOR, enabled=True)
     volume = AddedVolume("0a0b0c0d", 1 << 30)
     cluster = ClusterRow(uuid4(), "dev", 1, 1, "c.yaml", "cluster: dev", {}, Allocations(), 0.0)
-    engine = create_engine(f"sqlite:///{tmp_path}/store.db")
+    engine = create_engine(f"sqlite:///{tmp_path}/store.db", json_serializer=as_json)
     rows = {}
     with engine.begin() as connection:
         upgrade(connection, "0009")
