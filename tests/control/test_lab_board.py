@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import GeneratorType
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -241,24 +239,31 @@ async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place
         assert {each: await board.place(each) for each in places} == places
 
 
-async def test_places_of_sets_of_one_user_are_found_one_at_a_time(place: Place) -> None:
+async def test_places_of_sets_of_one_user_are_found_one_at_a_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each has a list of all queues, of which there may be thousands."""
+    going, most, find = 0, 0, Placing.place
+
+    def counted(self: Placing, found: RecipeSet) -> Iterator[int]:
+        nonlocal going, most
+        going += 1
+        most = max(most, going)
+        try:
+            yield from find(self, found)
+        finally:
+            going -= 1
+
+    monkeypatch.setattr(Placing, "place", counted)
     async with place.daemon() as board:
         board.scheduler.drained.update(board.known)
         made = await board.submit([wanted(board) for _ in range(8)], "")
         board.slices = Slices(seconds=0)
         async with Tasks("test") as tasks, asyncio.timeout(PATIENCE):
-            found, most = [tasks.start(board.place(each.id), name="place") for each in made], 0
-            while not all(each.done() for each in found):
-                going = filter(_is_place, gc.get_objects())
-                most = max(most, sum(1 for _ in going))
-                await asyncio.sleep(0)
+            found = [tasks.start(board.place(each.id), name="place") for each in made]
+            await asyncio.gather(*found)
         assert [each.result() for each in found] == [1, 2, 3, 4, 5, 6, 7, 8]
         assert most == 1
-
-
-def _is_place(found: object) -> bool:
-    return isinstance(found, GeneratorType) and found.gi_code is Placing.place.__code__
 
 
 async def test_what_was_decided_is_found_by_the_next_daemon(place: Place) -> None:

@@ -434,9 +434,18 @@ def test_a_filter_that_somebody_took_away_is_drift_and_put_back_at_power_off(rac
 
 
 def ebtables() -> str:
-    return subprocess.run(
-        ["ebtables", "-t", "nat", "-L"], check=True, capture_output=True, text=True
-    ).stdout
+    """What it lists, once it can: it cannot while other tests change filters (4)."""
+    argv = ["ebtables", "-t", "nat", "-L"]
+    listed: list[str] = []
+
+    def lists() -> bool:
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert done.returncode in {0, 4}, done.stderr
+        listed[:] = [done.stdout] if done.returncode == 0 else []
+        return bool(listed)
+
+    until(lists)
+    return listed[0]
 
 
 @pytest.mark.libvirt
