@@ -70,7 +70,7 @@ class Wanted:
 
 
 KERNEL = "nofb vga=normal no_timer_check console=tty0 console=ttyS0,115200"
-"""What ramdisks are told: their console is the serial port, whose record nospoon keeps. Linux
+"""Of ramdisks: their console is the serial port, whose record nospoon keeps. Linux
 panics ("IO-APIC + timer doesn't work!") where a busy host delays a VM's first ticks. On KVM it does
 not check them (paravirt_ops_setup of arch/x86/kernel/kvm.c), and is not to do so on QEMU alone.
 """

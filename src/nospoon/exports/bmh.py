@@ -169,7 +169,7 @@ def _hint(name: str, value: object) -> tuple[str, object] | None:
 
 
 def _unsaid(place: Place, found: Registered, *, boot: bool) -> Iterator[str]:
-    """`boot`: its address tells how it boots."""
+    """`boot`: its address says how it boots."""
     hints = found.properties.get("root_device") or {}
     for name, said in _said(hints).items():
         hint, value = f"root device hint {name} of {place.name}", hints[name]
