@@ -21,7 +21,10 @@ from nospoon.testing.ironic import until
 from nospoon.testing.rack import CACHE, Rack
 from nospoon.testing.relay import relay_machines
 
-pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack"),
+    pytest.mark.usefixtures("port_623"),
+]
 FILE = """
 cluster: {name}
 hosts:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.contrib.conftest import CONTRIB, NOSPOON, OFFLINE
 
-from nospoon.testing.rack import Rack
+from nospoon.testing.own_network import own_network
+from nospoon.testing.rack import Rack, private_rack
 
 STUBS = """
 # What DevStack has for its plugins, and says of what it is asked to do outside of this test.
@@ -21,6 +23,13 @@ function sudo { "$@"; }
 function ovs-vsctl { echo "ovs-vsctl: $*"; }
 """
 STACK = ("stack pre-install", "stack install", "stack post-config", "stack extra")
+
+
+@pytest.fixture
+def rack() -> Iterator[Rack]:
+    """Where IPMI's own port is free on all addresses."""
+    with own_network(), private_rack() as made:
+        yield made
 
 
 class DevStack:
@@ -64,7 +73,6 @@ def bmc_of(rack: Rack) -> str:
     return "{" + ", ".join(f"{name}: {value}" for name, value in told.items()) + "}"
 
 
-@pytest.mark.usefixtures("port_623")
 @pytest.mark.parametrize(
     ("driver", "command"), [("ipmi", ""), ("redfish", NOSPOON)], ids=["ipmi", "redfish"]
 )
@@ -98,7 +106,6 @@ def test_ironic_gets_its_hardware_and_unstack_leaves_nothing(
     assert not (devstack.data / "nospoon").exists()
 
 
-@pytest.mark.usefixtures("port_623")
 def test_a_file_of_ones_own_is_taken_and_what_ironic_could_not_enrol_is_refused(
     rack: Rack,
 ) -> None:

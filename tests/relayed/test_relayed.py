@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -42,15 +42,19 @@ from nospoon.services.relayed.bmcs import (
     WAITING,
     RelayedBmcs,
 )
+from nospoon.testing.own_network import own_network
 
 ONE, OTHER = UUID(int=1), UUID(int=2)
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-BMC, OTHERS, CLIENT = (
-    IPv4Address(each) for each in (f"127.66.{WORKER}.7", f"127.66.{WORKER}.8", "10.0.0.9")
-)
-"""Those of BMCs are this process's alone."""
+BMC, OTHERS, CLIENT = (IPv4Address(each) for each in ("127.66.0.7", "127.66.0.8", "10.0.0.9"))
 FLOW = Flow(BMC, CLIENT, 4000)
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture(autouse=True)
+def network() -> Iterator[None]:
+    """IPMI's own port is free there, which another test may have on all addresses here."""
+    with own_network():
+        yield
 
 
 def test_a_line_says_what_a_connection_is_for() -> None:
