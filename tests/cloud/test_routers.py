@@ -6,7 +6,7 @@ import subprocess
 from contextlib import ExitStack
 
 import pytest
-from tests.cloud.test_virtual_ips import connection, plugged, ports_of
+from tests.cloud.test_virtual_ips import connection, plugged
 
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.ironic import until
@@ -26,15 +26,15 @@ cluster: {name}
 hosts:
   cloud:
     openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: 172.24.5.1}}
-networks: {{lan: {{nat: true, cidr: 10.77.0.0/24}}}}
+networks: {{lan: {{nat: true, cidr: 10.77.0.0/24}}, leaf: {{nat: true, cidr: 10.78.0.0/24}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
-     nics: [{{network: lan{floating}}}]}}
+     nics: [{{network: lan{floating}}}, {{network: leaf}}]}}
 """
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_nat_and_floating_ips_lead_out_and_in_and_go_with_their_lines(
+def test_nat_and_floating_ips_lead_out_and_in_and_networks_share_a_router(
     cloud: OwnCloud, rack: Rack
 ) -> None:
     member, name = connection(cloud), rack.name()
@@ -43,7 +43,10 @@ def test_nat_and_floating_ips_lead_out_and_in_and_go_with_their_lines(
         file = rack.file(text)
         rack.run("up", file, "--yes")
         assert "Nothing to do" in rack.run("plan", file).stdout
-        (port,) = ports_of(member, [f"{name}-n"])
+        port, leaf = sorted(
+            member.network.ports(device_id=next(member.compute.servers(name=f"{name}-n")).id),
+            key=lambda each: each.name,
+        )
         (floating,) = member.network.ips()
         assert floating.port_id == port.id
         (row,) = rack.json("status", name)
@@ -70,6 +73,17 @@ def test_nat_and_floating_ips_lead_out_and_in_and_go_with_their_lines(
         rack.run("up", file, "--yes")
         assert member.network.get_ip(reserved).port_id == port.id
         assert "Nothing to do" in rack.run("plan", file).stdout
+        until(lambda: pings(address))
+        other = stack.enter_context(plugged(cloud, "routed1", leaf))
+        other.run("ip", "route", "add", "default", "via", "10.78.0.1")
+        until(lambda: other.pings("172.24.5.1"))
+        assert not other.pings(guest.address)
+        shared = text.replace("nat: true", "nat: true, router: spine")
+        rack.file(shared.replace("ip: public", f"ip: public, floating_address: {address}"))
+        rack.run("up", file, "--yes")
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        assert len(list(member.network.routers())) == 1
+        until(lambda: other.pings(guest.address) and guest.pings(other.address))
         until(lambda: pings(address))
         rack.run("down", name, "--yes")
         (kept,) = member.network.ips()

@@ -107,6 +107,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
     (NetworkSection, "provider"): CLOUDS,
+    (NetworkSection, "router"): CLOUDS,
     (NicSection, "floating_ip"): CLOUDS,
     (NicSection, "floating_address"): CLOUDS,
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},

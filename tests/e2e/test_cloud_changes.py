@@ -95,6 +95,21 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
                 found: Any = await asyncio.to_thread(rack.json, "plan", named)
                 steps = [(each["kind"], each["action"]) for each in found["steps"]]
                 assert steps == [("network", "replace")]
+            leafs = vlan.replace("networks: {", "networks: {a: {nat: true}, b: {nat: true}, ")
+            leafs = leafs.replace("nics: [", "nics: [{network: a, floating_ip: external}, ")
+            file = rack.file(leafs + bmc)
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
+            spine = leafs.replace("nat: true", "nat: true, router: spine")
+            file = rack.file(spine + bmc)
+            found = await asyncio.to_thread(rack.json, "plan", file)
+            named_steps = [(each["name"], each["kind"], each["action"]) for each in found["steps"]]
+            assert sorted(named_steps) == [
+                ("a", "router", "delete"), ("b", "router", "delete"),
+                ("n-0", "floating-ip", "change"), ("spine", "router", "create"),
+            ]  # fmt: skip
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
+            assert "Nothing to do" in (await asyncio.to_thread(rack.run, "plan", file)).stdout
+            assert len(cloud.routers) == 1
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))

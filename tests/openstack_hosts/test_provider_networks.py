@@ -114,6 +114,12 @@ VLAN = "networks: {ext: {physnet: lab}, lan: {provider: racks, vlan: 101}}\n"
         ("hosts: {here: simulated}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
         ("hosts: {here: {}}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
         (
+            "hosts: {here: {}}\n",
+            "networks: {lan: {nat: true, router: a}}\n",
+            "lan",
+            "is not a cloud. Leave `router`",
+        ),
+        (
             CLOUD,
             "networks: {ext: {physnet: lab}, lan: {physnet: lab, vlan: 101, switch: ovs}}\n",
             "lan",

@@ -10,13 +10,14 @@ import yaml
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
-from nospoon.errors import Gone
+from nospoon.errors import Conflict, Gone
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources import (
     FloatingIp,
     Key,
     Kind,
+    Led,
     Link,
     Observed,
     OwnerTag,
@@ -35,7 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:opens
 MAC = "02:00:00:00:00:01"
 TAG = OwnerTag("kit", UUID(int=7))
 LINK = Resource(Key(Kind.NETWORK, "cloud", "lan"), Link("ns-lan", address="10.77.0.1/24", nat=True))
-ROUTER = Resource(Key(Kind.ROUTER, "cloud", "lan"), Router("ns-lan", "external"), (LINK.key,))
+LEADS = Router("ns-lan", (Led("ns-lan", "10.77.0.0/24"),), "external")
+ROUTER = Resource(Key(Kind.ROUTER, "cloud", "lan"), LEADS, (LINK.key,))
 PORT = Resource(Key(Kind.PORT, "cloud", "n-0"), Port("ns-lan", MAC, range="10.77.0.0/24"))
 
 
@@ -73,21 +75,82 @@ async def test_a_router_leads_out_of_a_network_and_goes(
         await connection.drivers[Kind.ROUTER].change(seen, ROUTER, TAG)
 
 
-async def test_a_router_that_lost_its_way_is_at_fault_and_mended(
+async def test_a_router_that_lost_its_way_is_mended(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:
     await make(connection, LINK, ROUTER)
     cloud.ports.clear()
     seen = await only(connection, Kind.ROUTER)
-    assert seen.fault == "it does not lead to its network"
+    assert seen.shape == replace(LEADS, networks=())
     await connection.drivers[Kind.ROUTER].change(seen, ROUTER, TAG)
-    assert (await only(connection, Kind.ROUTER)).fault == ""
+    assert (await only(connection, Kind.ROUTER)).shape == LEADS
     (record,) = cloud.routers.values()
     record["external_gateway_info"] = None
     seen = await only(connection, Kind.ROUTER)
-    assert seen.shape == Router("ns-lan", "")
+    assert seen.shape == replace(LEADS, external="")
     await connection.drivers[Kind.ROUTER].change(seen, ROUTER, TAG)
     assert (await only(connection, Kind.ROUTER)).shape == ROUTER.shape
+
+
+async def test_a_router_follows_the_range_of_its_network(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Whose former addresses are led as long as they are there."""
+    await make(connection, LINK, ROUTER)
+    moved = replace(LINK, shape=Link("ns-lan", address="10.78.0.1/24", nat=True))
+    await connection.drivers[Kind.NETWORK].change(await only(connection, Kind.NETWORK), moved, TAG)
+    seen = await only(connection, Kind.ROUTER)
+    assert seen.shape == LEADS
+    there = replace(ROUTER, shape=replace(LEADS, networks=(Led("ns-lan", "10.78.0.0/24"),)))
+    await connection.drivers[Kind.ROUTER].change(seen, there, TAG)
+    assert (await only(connection, Kind.ROUTER)).shape == there.shape
+    assert len(cloud.ports) == 2
+
+
+async def test_networks_share_a_router_leave_it_and_come_to_it_from_their_own(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    leaf = Resource(
+        Key(Kind.NETWORK, "cloud", "leaf"), Link("ns-leaf", address="10.78.0.1/24", nat=True)
+    )
+    shared = Router(
+        "ns-spine", (Led("ns-lan", "10.77.0.0/24"), Led("ns-leaf", "10.78.0.0/24")), "external"
+    )
+    spine = Resource(Key(Kind.ROUTER, "cloud", "spine"), shared)
+    await make(connection, LINK, ROUTER, leaf, spine)
+    driver = connection.drivers[Kind.ROUTER]
+    former, seen = sorted(await driver.observe(None), key=lambda each: each.key.name)
+    assert (seen.shape, former.shape) == (shared, replace(LEADS, networks=()))
+    await driver.delete(former)
+    assert describe(shared) == "from ns-lan, ns-leaf to external"
+    links = await connection.drivers[Kind.NETWORK].observe(None)
+    found = dependents([*links, seen])
+    assert found == {LINK.key: [spine.key], leaf.key: [spine.key]}
+    text = cluster_file("dev", TAG.cluster, (), [*links, seen], lambda _: {})
+    given = {"nat": True, "router": "spine"}
+    assert yaml.safe_load(text)["networks"] == {
+        "lan": {"cidr": "10.77.0.0/24", **given}, "leaf": {"cidr": "10.78.0.0/24", **given},
+    }  # fmt: skip
+    alone = replace(spine, shape=replace(shared, networks=shared.networks[1:]))
+    await driver.change(seen, alone, TAG)
+    assert (await only(connection, Kind.ROUTER)).shape == alone.shape
+    for each in links:
+        if each.key == LINK.key:
+            await connection.drivers[Kind.NETWORK].delete(each)
+    assert [each["name"] for each in cloud.networks.values() if each.get("description")] == [
+        "ns-leaf"
+    ]
+
+
+async def test_a_gateway_of_somebody_else_is_not_taken(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    await make(connection, LINK, ROUTER)
+    (record,) = cloud.routers.values()
+    record["description"] = "mine"
+    with pytest.raises(Conflict):
+        await make(connection, ROUTER)
+    assert len(cloud.ports) == 1
 
 
 async def test_a_router_goes_whose_way_goes_meanwhile(

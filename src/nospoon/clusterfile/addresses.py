@@ -38,6 +38,7 @@ def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     """Every complaint about networks, address pools and port ranges."""
     for name, network in sections.networks.items():
         yield from _network(name, network)
+    yield from _routers(sections)
     yield from _overlaps(sections)
     yield from _pool(sections)
     yield from _room_for_bmcs(sections, expansion)
@@ -88,6 +89,18 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
     yield from (Complaint((*path, "mtu"), *what) for what in _mtu(network, existing=bool(existing)))
     for each in network.cidr:
         yield from (Complaint((*path, "cidr"), *what) for what in _unusable(each, network))
+
+
+def _routers(sections: Sections) -> Iterator[Complaint]:
+    """That they lead out, and are not called as a network's own router."""
+    for name, network in sections.networks.items():
+        path = ("networks", name, "router")
+        if network.router and not network.nat:
+            yield Complaint(path, "a router leads out of a network with NAT", "Write `nat: true`")
+        other = sections.networks.get(network.router)
+        if other is not None and other.nat and network.router not in {name, other.router}:
+            message = f"the router of network {network.router} is called {network.router}"
+            yield Complaint(path, message, f"Write `router: {network.router}` there, too")
 
 
 def _unfiltered(network: NetworkSection) -> Iterator[tuple[str, str]]:

@@ -136,7 +136,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     AgentsSection: dict.fromkeys(AgentsSection.model_fields, Rule.LIVE),
     OvercommitSection: _all(Rule.NEW_NODES, "cpus", "memory", "disk"),
     NetworkSection: {
-        **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat", "host_ports"),
+        **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat", "host_ports", "router"),
         **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch", "anti_spoofing"),
         "virtual_ips": Rule.AT_POWER_OFF,
         "provider": Rule.REPLACE,

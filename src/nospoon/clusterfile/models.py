@@ -163,7 +163,11 @@ class NetworkSection(Section):
         default=False,
         description="Lead out: guests reach what the host reaches, from its address; default no.",
     )
-
+    router: Name | Literal[""] = Field(
+        "",
+        description="In a cloud: the router that leads out of it (with `nat`). Networks that name "
+        "the same one reach one another; default: each network has its own.",
+    )
     host_ports: Literal["all"] | list[Annotated[Whole, Field(ge=1, le=65535)]] | None = Field(
         None,
         description="Ports at the host's address that guests reach besides what nospoon serves "

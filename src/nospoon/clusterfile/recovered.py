@@ -51,9 +51,15 @@ def cluster_file(
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
     floating = {o.shape.mac: o.shape for o in found if isinstance(o.shape, FloatingIp)}
     by_bridge = {link.bridge: network for network, link in links.items()}
-    routed = {o.shape.network for o in found if isinstance(o.shape, Router)}
+    routers = {
+        led.network: o.key.name
+        for o in found
+        if isinstance(o.shape, Router)
+        for led in o.shape.networks
+    }
     networks: dict[str, Any] = {
-        network: _network(link, routed=link.bridge in routed) for network, link in links.items()
+        network: _network(network, link, routers.get(link.bridge, ""))
+        for network, link in links.items()
     }
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
         by_bridge[bridge] = name_of(bridge) if bridge else NETWORK
@@ -206,16 +212,17 @@ def _relay(spec: RelaySpec) -> dict[str, object]:
     return {name: value for name, value in said.items() if value}
 
 
-def _network(link: Link, *, routed: bool) -> dict[str, object]:
-    """`routed`: a router of a cloud leads out of it."""
+def _network(name: str, link: Link, router: str) -> dict[str, object]:
+    """`router`: that of a cloud which leads out of it, "" for none."""
     said: dict[str, object] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
     if link.provider:
         said |= {"provider": link.provider, "vlan": link.vlan}
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
         said["cidr"] = given[0] if len(given) == 1 else given
-        said |= {"nat": True} if routed else {}
-        said |= {"netboot": "builtin"} if link.relayed or not routed else {}
+        said |= {"nat": True} if router else {}
+        said |= {"router": router} if router not in {"", name} else {}
+        said |= {"netboot": "builtin"} if link.relayed or not router else {}
     return said
 
 

@@ -177,7 +177,8 @@ class Network:
     `cidr` None, and no `cidr6` either: a free network is chosen when the plan is made. With both
     its machines have addresses of both kinds. `mtu` in bytes.
     `nat`: its guests reach what the host reaches, from the host's address. `host_ports`: ports of
-    the host that they reach besides what nospoon serves; None: all.
+    the host that they reach besides what nospoon serves; None: all. `router`: which router of a
+    cloud leads out of it, one that networks may share; "" for one of its own.
     `anti_spoofing`: each NIC sends from its own MAC and IPv4 address alone, and from `virtual_ips`,
     which its nodes pass on to each other and which no node is given.
     """
@@ -197,6 +198,7 @@ class Network:
     overlay: Overlay | None = None
     virtual_ips: tuple[str, ...] = ()
     provider: str = ""
+    router: str = ""
 
     @property
     def addressed(self) -> bool:

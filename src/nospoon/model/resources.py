@@ -198,22 +198,36 @@ class Port:
 class FloatingIp:
     """An address of an external network of a cloud that leads to a port. `network`: by name or id;
     `mac`: of the port, "" where it leads nowhere. `address`: as it is; `chosen`: as the file has
-    it, "" for the cloud's choice.
+    it, "" for the cloud's choice. `router`: the cluster's by which it leads there, as the cloud has
+    it, "" for another's.
     """
 
     network: str
     mac: str
     address: str = field(default="", compare=False)
     chosen: str = ""
+    router: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Led:
+    """A network that a router leads out of: as its link's bridge is called, and the range of its
+    addresses ("10.77.0.0/24"), "" where the router has none of them.
+    """
+
+    network: str
+    range: str
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """What leads from a network that we made to an external one of a cloud, with the addresses of
-    that. `network`: as the link's bridge is called; `external`: by name or id.
+    """What leads from networks that we made to one another, and to an external one of a cloud with
+    the addresses of that. `name`: as the cloud has it; `networks`: sorted; `external`: by name or
+    id.
     """
 
-    network: str
+    name: str
+    networks: tuple[Led, ...]
     external: str
 
 

@@ -32,6 +32,7 @@ from nospoon.model.resources import (
     Image,
     Key,
     Kind,
+    Led,
     Link,
     Loader,
     Machine,
@@ -178,8 +179,9 @@ class _Resolver:
         yield Resource(port, plug, made)
         needs = [port]
         if spec.floating_ip:
-            router = [Key(Kind.ROUTER, host.name, network.name)] if network.nat else []
-            leads = FloatingIp(spec.floating_ip, mac, chosen=spec.floating_address)
+            router = [_router_key(host, network)] if network.nat else []
+            by = self._router_name(network)
+            leads = FloatingIp(spec.floating_ip, mac, chosen=spec.floating_address, router=by)
             yield Resource(floating, leads, (port, *router))
             needs.append(floating)
         relay = Relay(
@@ -289,7 +291,7 @@ class _Resolver:
             if network.existing:
                 continue
             if host.declares.has_ports:
-                yield from self._cloud_network(host, network)
+                yield self._cloud_network(host, network)
                 continue
             yield Resource(
                 Key(Kind.NETWORK, host.name, network.name),
@@ -305,9 +307,10 @@ class _Resolver:
             )
             if network.netboot is Netboot.BUILTIN and host.declares.has_bridges:
                 yield self._netboot(host, network)
+        if host.declares.has_ports:
+            yield from self._routers(host)
 
-    def _cloud_network(self, host: Host, network: Network) -> Iterator[Resource]:
-        """And the router that leads out of it."""
+    def _cloud_network(self, host: Host, network: Network) -> Resource:
         bridge = identity.bridge_name(self.id, network.name)
         key = Key(Kind.NETWORK, host.name, network.name)
         address = self._host_address(host, network) if network.nat else ""
@@ -326,10 +329,29 @@ class _Resolver:
             relayed=served,
             nameservers=relay.nameservers if relay is not None and served else (),
         )
-        yield Resource(key, link)
-        if network.nat:
-            router = Router(bridge, self._external(host))
-            yield Resource(Key(Kind.ROUTER, host.name, network.name), router, (key,))
+        return Resource(key, link)
+
+    def _routers(self, host: Host) -> Iterator[Resource]:
+        """Those that lead out of networks of a cloud, each with its network, or with those that
+        share it.
+        """
+        led: defaultdict[Key, list[Network]] = defaultdict(list)
+        for network in self.cluster.networks:
+            if network.nat:
+                led[_router_key(host, network)].append(network)
+        for key, networks in led.items():
+            ways = sorted(
+                Led(identity.bridge_name(self.id, each.name), str(self._cidr(each) or ""))
+                for each in networks
+            )
+            name = self._router_name(networks[0])
+            needs = tuple(Key(Kind.NETWORK, host.name, each.name) for each in networks)
+            yield Resource(key, Router(name, tuple(ways), self._external(host)), needs)
+
+    def _router_name(self, network: Network) -> str:
+        """As the cloud has the router that leads out of a network, "" for none."""
+        name = network.router or network.name
+        return identity.bridge_name(self.id, name) if network.nat else ""
 
     def _external(self, host: Host) -> str:
         """The external network that a host's routers lead to."""
@@ -497,8 +519,9 @@ class _Resolver:
                 name = f"{node.name}-{index}"
                 key, port = (Key(each, host.name, name) for each in (Kind.FLOATING_IP, Kind.PORT))
                 network = self.networks[nic.network]
-                router = [Key(Kind.ROUTER, host.name, network.name)] if network.nat else []
-                shape = FloatingIp(nic.floating_ip, mac, chosen=nic.floating_address)
+                router = [_router_key(host, network)] if network.nat else []
+                by = self._router_name(network)
+                shape = FloatingIp(nic.floating_ip, mac, chosen=nic.floating_address, router=by)
                 yield Resource(key, shape, (port, *router), node.name)
 
     def _boots(self, node: Node, host: Host) -> Iterator[Key]:
@@ -681,6 +704,10 @@ def _scheduled(node: Node) -> str:
     QEMU's, too (`img_hv_type`, nova.conf's ImagePropertiesFilter); "" for any.
     """
     return str(HypervisorType.QEMU) if node.image_types else ""
+
+
+def _router_key(host: Host, network: Network) -> Key:
+    return Key(Kind.ROUTER, host.name, network.router or network.name)
 
 
 def _whole_kibibytes(size: int) -> int:

@@ -173,7 +173,7 @@ def describe(shape: Shape) -> str:
 def _in_cloud(shape: InCloud | Enrolled) -> str:
     match shape:
         case Router():
-            return f"from {shape.network} to {shape.external}"
+            return f"from {listed([each.network for each in shape.networks])} to {shape.external}"
         case Relay():
             answers = f"answers at {shape.address}, TCP port {shape.listens}"
             return f"flavor {shape.flavor} from {shape.image}, {answers}"

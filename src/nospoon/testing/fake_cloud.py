@@ -421,11 +421,7 @@ class FakeCloud:
             return JSONResponse({"NeutronError": {"message": message}}, 409)
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
             case "GET", [kind] if kind in NEUTRON:
-                found = list(getattr(self, kind).values())
-                for name in ("mac_address", "network_id", "device_id"):
-                    if (wanted := request.query_params.get(name)) is not None:
-                        found = [each for each in found if each[name] == wanted]
-                return JSONResponse({kind: found})
+                return JSONResponse({kind: self._listed(kind, request)})
             case "POST", [kind]:
                 ((name, body),) = (await request.json()).items()
                 id_ = str(uuid4())
@@ -442,8 +438,7 @@ class FakeCloud:
             case "PUT", ["routers", id_, "add_router_interface"]:
                 return self._lead(id_, (await request.json())["subnet_id"])
             case "PUT", ["routers", id_, "remove_router_interface"]:
-                port = (await request.json())["port_id"]
-                return self._delete("ports", port) if port in self.ports else _missing(path)
+                return self._unlead(id_, (await request.json())["port_id"])
             case "PUT", [kind, id_] if id_ in getattr(self, kind):
                 ((name, body),) = (await request.json()).items()
                 getattr(self, kind)[id_] |= body
@@ -468,6 +463,33 @@ class FakeCloud:
         }
         return not chosen.isdisjoint(given)
 
+    def _listed(self, kind: str, request: Request) -> list[Json]:
+        found: list[Json] = list(getattr(self, kind).values())
+        for name in ("mac_address", "network_id", "device_id"):
+            if (wanted := request.query_params.get(name)) is not None:
+                found = [each for each in found if each[name] == wanted]
+        if kind == "floatingips":
+            return [each | {"router_id": self._router_of(each)} for each in found]
+        return found
+
+    def _unlead(self, router: str, port: str) -> Response:
+        if router in {self._router_of(each) for each in self.floatingips.values()}:
+            message = "it is required by one or more floating IPs"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
+        return self._delete("ports", port) if port in self.ports else _missing(port)
+
+    def _router_of(self, floating_ip: Json) -> str | None:
+        """By which it leads to its port."""
+        port = self.ports.get(floating_ip.get("port_id") or "", {"network_id": ""})
+        return next(
+            (
+                each["device_id"]
+                for each in self.ports.values()
+                if each["device_id"] in self.routers and each["network_id"] == port["network_id"]
+            ),
+            None,
+        )
+
     def _lead(self, router: str, subnet: str) -> Response:
         if any(
             each["device_id"] == router and each["fixed_ips"][0]["subnet_id"] == subnet
@@ -475,6 +497,12 @@ class FakeCloud:
         ):
             message = f"Router already has a port on subnet {subnet}"
             return JSONResponse({"NeutronError": {"message": message}}, 400)
+        if any(
+            each["device_id"] in self.routers and each["fixed_ips"][0]["subnet_id"] == subnet
+            for each in self.ports.values()
+        ):
+            message = "IP address already allocated in subnet"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
         port = str(uuid4())
         self.ports[port] = {
             "id": port, "network_id": self.subnets[subnet]["network_id"], "device_id": router,

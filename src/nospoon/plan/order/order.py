@@ -277,9 +277,10 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         if isinstance(each.shape, Port)
     }
     routers = {
-        (each.key.host, each.shape.network): each.key
+        (each.key.host, led.network): each.key
         for each in observed
         if isinstance(each.shape, Router)
+        for led in each.shape.networks
     }
     clouds = _Clouds(links, ports, on, routers)
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
@@ -329,8 +330,12 @@ class _Clouds:
 
     def needs(self, host: str, shape: InCloud) -> list[Key]:
         match shape:
-            case Port(network=network) | Router(network=network):
+            case Port(network=network):
                 return _there(self.links, (host, network))
+            case Router(networks=networks):
+                return [
+                    key for each in networks for key in _there(self.links, (host, each.network))
+                ]
             case FloatingIp(mac=mac):
                 network = self.on.get((host, mac), "")
                 routers = _there(self.routers, (host, network))

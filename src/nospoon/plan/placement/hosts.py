@@ -195,6 +195,8 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
         return
     if network.provider:
         yield f"host {host.name} is not a cloud. Write `physnet` in place of `provider` there."
+    if network.router:
+        yield f"host {host.name} is not a cloud. Leave `router` out."
     unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
     if not facts.managed_networks:
         if network.existing:

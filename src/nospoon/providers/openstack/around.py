@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from nospoon.errors import NotOurs, ProviderError
+from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cloud import URLS
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
@@ -88,6 +88,16 @@ class NeutronSubnet:
     given: tuple[Span, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NeutronRouter:
+    """What is kept of a router. `external`: id of a network, "" for none."""
+
+    id: str
+    name: str
+    external: str
+    tagged: Tagged | None
+
+
 def everywhere(machine: UUID) -> bool:  # noqa: ARG001  (any)
     return True
 
@@ -160,11 +170,31 @@ class Around:
             hint="See `openstack network list`.",
         )
 
+    async def routers(self) -> list[NeutronRouter]:
+        """All of the project. None in a cloud that has no routers."""
+        listed = self.api.listed(Service.NEUTRON, "/routers", read=_router)
+        try:
+            return [each async for each in listed]
+        except Gone:
+            return []
+
     async def subnets(self, network: str) -> list[NeutronSubnet]:
         """Those of a network, by its id."""
         query = {"network_id": network}
         listed = self.api.listed(Service.NEUTRON, "/subnets", query, read=_subnet)
         return [each async for each in listed]
+
+
+def _router(record: Mapping[str, object]) -> NeutronRouter:
+    gateway = record.get("external_gateway_info") or {}
+    if not isinstance(gateway, dict):
+        raise TypeError("a gateway is not a mapping")
+    return NeutronRouter(
+        id=short(record["id"]),
+        name=short(record["name"]),
+        external=short(gateway.get("network_id", "")),
+        tagged=of_description(record.get("description")),
+    )
 
 
 def _subnet(record: Mapping[str, object]) -> NeutronSubnet:

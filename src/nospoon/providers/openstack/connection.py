@@ -54,8 +54,8 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         ("mtu", "nat", "address", "spared", "relayed", "nameservers"), ChangeRule.LIVE
     ),
     Kind.PORT: dict.fromkeys(("virtual_ips", "range", "address"), ChangeRule.LIVE),
-    Kind.ROUTER: {"external": ChangeRule.LIVE},
-    Kind.FLOATING_IP: {"mac": ChangeRule.LIVE},
+    Kind.ROUTER: dict.fromkeys(("networks", "external"), ChangeRule.LIVE),
+    Kind.FLOATING_IP: dict.fromkeys(("mac", "router"), ChangeRule.LIVE),
     Kind.MACHINE: dict.fromkeys(
         ("boot_iso", "boot_order", "ipv6", "nics", "shelved"), ChangeRule.LIVE
     ),
@@ -116,7 +116,7 @@ class OpenStackConnection:
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
             Kind.FLOATING_IP: floating_ips,
-            Kind.ROUTER: RouterDriver(self._around),
+            Kind.ROUTER: RouterDriver(self._around, floating_ips),
             Kind.RELAY: self._relays,
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,

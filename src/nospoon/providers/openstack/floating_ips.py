@@ -26,14 +26,15 @@ CHOSEN, KEPT = "chosen", "kept"
 
 @dataclass(frozen=True, slots=True)
 class _FloatingIp:
-    """What is kept of one. `network`, `port`, `project`: ids, "" for none. `is_described`: by
-    anyone.
+    """What is kept of one. `network`, `port`, `router`, `project`: ids, "" for none.
+    `is_described`: by anyone.
     """
 
     id: str
     network: str
     address: str
     port: str
+    router: str
     project: str
     tagged: Tagged | None
     is_described: bool
@@ -56,13 +57,19 @@ class FloatingIpDriver:
             return []
         names = {each.id: each.name for each in await self._around.networks()}
         macs = {each.id: each.mac for each in await self._ports()}
+        routers = {
+            each.id: each.name
+            for each in await self._around.routers()
+            if self._around.is_own(each.tagged, cluster)
+        }
         found = []
         async for record, tagged in paced(own):
             id_ = record.network
             notes = tagged.more.split(MARK)
             network = id_ if BY_ID in notes else names.get(id_, id_)
             chosen = record.address if CHOSEN in notes else ""
-            shape = FloatingIp(network, macs.get(record.port, ""), record.address, chosen)
+            mac, router = macs.get(record.port, ""), routers.get(record.router, "")
+            shape = FloatingIp(network, mac, record.address, chosen, router)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
@@ -103,6 +110,16 @@ class FloatingIpDriver:
         if there is None:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         await self._lead(there, await self._port_of(_floating_ip(desired), tag))
+
+    async def let_go(self, router: str, cluster: UUID) -> None:
+        """Have those of a cluster lead nowhere that lead by a router, by its id, which has to go: a
+        plan in which it goes has a step for each of them.
+        """
+        for each in await self._all():
+            if each.router == router and self._around.is_own(each.tagged, cluster):
+                body = {"floatingip": {"port_id": None}}
+                with suppress(Gone):
+                    await self._around.api.call(Service.NEUTRON, "PUT", f"{PATH}/{each.id}", body)
 
     async def delete(self, observed: Observed) -> None:
         there = await self._own(observed.key, observed.tag)
@@ -179,6 +196,7 @@ def _record(record: Mapping[str, object]) -> _FloatingIp:
         network=short(record["floating_network_id"]),
         address=short(record["floating_ip_address"]),
         port=short(record.get("port_id") or ""),
+        router=short(record.get("router_id") or ""),
         project=short(record.get("project_id") or ""),
         tagged=of_description(record.get("description")),
         is_described=bool(record.get("description")),

@@ -149,6 +149,12 @@ def range_of(link: Link) -> str:
     return str(ip_interface(link.address).network)
 
 
+def range_noted(record: NeutronNetwork) -> str:
+    """Of the addresses on a network of nospoon's; "" without NAT."""
+    link = _shape(record, record.tagged) if record.tagged is not None else None
+    return range_of(link) if link is not None and link.nat else ""
+
+
 def given_by(link: Link) -> tuple[Span, ...]:
     """First and last of the addresses that Neutron gives: all but the router's and those spared."""
     here, spared = ip_interface(link.address), link.spared

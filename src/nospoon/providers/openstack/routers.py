@@ -1,4 +1,4 @@
-"""Routers of Neutron: each leads from a network of a cluster to an external one.
+"""Routers of Neutron: each leads from networks of a cluster to an external one.
 
 https://docs.openstack.org/api-ref/network/v2/#routers-routers
 """
@@ -7,78 +7,74 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
-from nospoon.errors import Gone
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Router
+from nospoon.errors import Conflict, Gone
+from nospoon.model.resources import Key, Kind, Led, Observed, OwnerTag, Resource, Router
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.around import (
+    Around,
+    NeutronNetwork,
+    NeutronPort,
+    NeutronRouter,
+    port,
+)
+from nospoon.providers.openstack.floating_ips import FloatingIpDriver
+from nospoon.providers.openstack.networks import range_noted
 from nospoon.providers.openstack.ports import BY_ID
 from nospoon.providers.openstack.shown import Ref
-from nospoon.providers.openstack.tags import Tagged, described, of_description, short
+from nospoon.providers.openstack.tags import Tagged, described, short
 from nospoon.providers.openstack.understood import understood
 from nospoon.runtime.paced import paced
 
 PATH = "/routers"
-LEADS_NOWHERE = "it does not lead to its network"
-
-
-@dataclass(frozen=True, slots=True)
-class _Router:
-    """What is kept of one. `external`: id, "" for none."""
-
-    id: str
-    name: str
-    external: str
-    tagged: Tagged | None
 
 
 @understood
 class RouterDriver:
-    """A router is called as its network."""
-
     kind = Kind.ROUTER
 
-    def __init__(self, around: Around) -> None:
-        self._around = around
+    def __init__(self, around: Around, floating_ips: FloatingIpDriver) -> None:
+        self._around, self._floating_ips = around, floating_ips
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         own = [
             (each, tagged)
-            async for each in paced(await self._all())
+            async for each in paced(await self._around.routers())
             if (tagged := each.tagged) is not None and self._around.is_own(tagged, cluster)
         ]
         if not own:
             return []
-        names = {each.id: each.name for each in await self._around.networks()}
+        networks = {each.id: each for each in await self._around.networks()}
         found = []
         for record, tagged in own:
             id_ = record.external
-            external = id_ if tagged.more == BY_ID else names.get(id_, id_)
-            fault = "" if await self._led(record) else LEADS_NOWHERE
-            shape = Router(record.name, external)
-            found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
+            known = networks.get(id_)
+            external = id_ if tagged.more == BY_ID or known is None else known.name
+            led = {each.network for each in await self._led(record)} & set(networks)
+            ways = [await self._way(record, networks[each]) for each in led]
+            shape = Router(record.name, tuple(sorted(ways)), external)
+            found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _router(resource)
         there = await self._own(resource.key, tag)
-        made = there.id if there is not None else None
         external = await self._around.network(shape.external)
         body = {
-            "name": shape.network,
+            "name": shape.name,
             "description": described(
                 Tagged(tag, resource.key.name, BY_ID if shape.external == external.id else "")
             ),
             "external_gateway_info": {"network_id": external.id},
         }
         call = self._around.api.call
-        if made is None:
+        if there is None:
             made = await call(Service.NEUTRON, "POST", PATH, {"router": body}, read=_id)
         else:
+            made = there.id
             await call(Service.NEUTRON, "PUT", f"{PATH}/{made}", {"router": body})
-        await self._lead(made, shape.network)
+        await self._lead(NeutronRouter(made, shape.name, external.id, None), shape, tag)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         if await self._own(observed.key, tag) is None:
@@ -90,22 +86,60 @@ class RouterDriver:
         if there is None:
             return
         for each in await self._led(there):
-            path = f"{PATH}/{there.id}/remove_router_interface"
-            with contextlib.suppress(Gone):  # it went meanwhile
-                await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": each.id})
+            await self._unlead(there.id, each, observed.tag)
         with contextlib.suppress(Gone):
             await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
 
-    async def _lead(self, router: str, network: str) -> None:
-        """To each subnet of a network whose gateway it is to be."""
-        found = await self._around.network(network)
-        there = {each.subnet for each in await self._ports(router)}
-        for each in await self._around.subnets(found.id):
-            if each.led and each.id not in there:
-                path, body = f"{PATH}/{router}/add_router_interface", {"subnet_id": each.id}
-                await self._around.api.call(Service.NEUTRON, "PUT", path, body)
+    async def _way(self, router: NeutronRouter, network: NeutronNetwork) -> Led:
+        """Of the addresses that the network has now, where it leads there."""
+        there = {each.subnet for each in await self._led(router)}
+        subnets = await self._around.subnets(network.id)
+        ranges = [each.cidr for each in subnets if each.id in there]
+        noted = range_noted(network)
+        return Led(network.name, noted if noted in ranges else next(iter(ranges), ""))
 
-    async def _led(self, router: _Router) -> list[NeutronPort]:
+    async def _lead(self, router: NeutronRouter, shape: Router, tag: OwnerTag) -> None:
+        """To each subnet of its networks whose gateway it is to be, and to no other network."""
+        networks = [await self._around.network(each.network) for each in shape.networks]
+        led = await self._led(router)
+        for way in led:
+            if way.network not in {each.id for each in networks}:
+                await self._unlead(router.id, way, tag)
+        there = {each.subnet for each in led}
+        path = f"{PATH}/{router.id}/add_router_interface"
+        for network in networks:
+            for each in await self._around.subnets(network.id):
+                if not each.led or each.id in there:
+                    continue
+                body = {"subnet_id": each.id}
+                try:
+                    await self._around.api.call(Service.NEUTRON, "PUT", path, body)
+                except Conflict:
+                    if not await self._given_up(each.id, router, tag):
+                        raise
+                    await self._around.api.call(Service.NEUTRON, "PUT", path, body)
+
+    async def _given_up(self, subnet: str, router: NeutronRouter, tag: OwnerTag) -> bool:
+        """Whether another router of its cluster was the gateway of a subnet, and is no more."""
+        for other in await self._around.routers():
+            if other.id == router.id or not self._around.is_own(other.tagged, tag.cluster):
+                continue
+            for each in await self._led(other):
+                if each.subnet == subnet:
+                    await self._unlead(other.id, each, tag)
+                    return True
+        return False
+
+    async def _unlead(self, router: str, port: NeutronPort, tag: OwnerTag) -> None:
+        path = f"{PATH}/{router}/remove_router_interface"
+        with contextlib.suppress(Gone):  # it went meanwhile
+            try:
+                await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
+            except Conflict:  # floating IPs lead by it
+                await self._floating_ips.let_go(router, tag.cluster)
+                await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
+
+    async def _led(self, router: NeutronRouter) -> list[NeutronPort]:
         """Its ports in networks that nospoon made."""
         return [each for each in await self._ports(router.id) if each.network != router.external]
 
@@ -114,33 +148,13 @@ class RouterDriver:
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]
 
-    async def _all(self) -> list[_Router]:
-        """None in a cloud that has no routers."""
-        listed = self._around.api.listed(Service.NEUTRON, PATH, read=_record)
-        try:
-            return [each async for each in listed]
-        except Gone:
-            return []
-
-    async def _own(self, key: Key, tag: OwnerTag) -> _Router | None:
-        for each in await self._all():
+    async def _own(self, key: Key, tag: OwnerTag) -> NeutronRouter | None:
+        for each in await self._around.routers():
             tagged = each.tagged
             is_own = self._around.is_own(tagged, tag.cluster)
             if is_own and tagged is not None and tagged.name == key.name:
                 return each
         return None
-
-
-def _record(record: Mapping[str, object]) -> _Router:
-    gateway = record.get("external_gateway_info") or {}
-    if not isinstance(gateway, dict):
-        raise TypeError("a gateway is not a mapping")
-    return _Router(
-        id=short(record["id"]),
-        name=short(record["name"]),
-        external=short(gateway.get("network_id", "")),
-        tagged=of_description(record.get("description")),
-    )
 
 
 def _id(answer: Mapping[str, Ref]) -> str:
