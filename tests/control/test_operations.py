@@ -150,5 +150,27 @@ async def test_operations_undo_what_they_do_before_the_daemon_ends(
     await operations.end()
 
 
+async def test_calls_to_hosts_that_hang_are_broken_off_when_the_daemon_ends(
+    database: SlowAtTheEnd,
+) -> None:
+    """A cloud that answers no more would keep the daemon for minutes."""
+    database.go.set()
+
+    async def hears_out(running: Running) -> Ended:
+        call = running.calls.start(asyncio.Event().wait(), name="call")
+        try:
+            await asyncio.shield(call)
+        finally:
+            await asyncio.wait([call])
+        raise AssertionError("it was cancelled")
+
+    async with Tasks("test") as tasks:
+        operations = Operations(database, tasks, lambda: 0.0, after=lambda: None)
+        row = await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=hears_out)
+        async with asyncio.timeout(60):
+            await operations.end(patience=0.1)
+        assert (await operations.get(row.id)).state is OperationState.CANCELLED
+
+
 async def _all(events: AsyncIterator[list[Any]]) -> list[Any]:
     return [event async for some in events for event in some]

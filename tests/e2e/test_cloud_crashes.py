@@ -91,7 +91,7 @@ async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> boo
     return left <= 0
 
 
-@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.timeout(800, func_only=True)
 async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text: str) -> None:
     before = cloud.everything()
     with private_rack() as rack:

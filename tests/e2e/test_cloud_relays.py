@@ -71,6 +71,13 @@ class Relayed:
         return f"{head.split()[1]} {body}"
 
 
+@pytest.fixture(autouse=True)
+def network() -> Iterator[None]:
+    """IPMI's own port is free there, which another test may have on all addresses here."""
+    with own_network():
+        yield
+
+
 @pytest.fixture
 async def relayed() -> AsyncIterator[Relayed]:
     async with fake_cloud() as cloud:

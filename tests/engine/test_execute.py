@@ -106,7 +106,7 @@ class Bench:
             cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={self.host: {}}
         )
 
-    async def run(self, plan: Plan) -> Outcome:
+    async def run(self, plan: Plan, calls: Tasks | None = None) -> Outcome:
         return await execute(
             plan,
             drivers=self.drivers,
@@ -114,6 +114,7 @@ class Bench:
             journal=self.journal,
             emit=self.told.append,
             limits=self.limits,
+            calls=calls,
         )
 
 
@@ -311,6 +312,21 @@ async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> Non
             await run
     assert slow.ended == 1
     assert Kind.VOLUME not in {key.kind for key, _ in bench.journal.entries}
+
+
+async def test_calls_of_a_host_that_hangs_are_broken_off_by_who_has_no_more_time() -> None:
+    bench = Bench()
+    slow = bench.drivers["sim", Kind.POOL] = Slow(bench.drivers["sim", Kind.POOL])
+    plan, calls = await bench.plan(), Tasks("calls")
+    async with Tasks("test") as tasks:
+        run = tasks.start(bench.run(plan, calls), name="run")
+        await slow.begun.wait()
+        run.cancel()
+        await calls.close()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(run, timeout=60)
+    assert slow.ended == 0
+    assert (await bench.plan()).steps == plan.steps, "the next run does it"
 
 
 @pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.waits])

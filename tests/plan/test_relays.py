@@ -105,7 +105,7 @@ def test_boot_images_ask_it_and_it_is_there_before_them() -> None:
     assert isinstance(port.shape, Port)
     assert relay.shape == Relay("debian-12", "m1.tiny", port.shape.mac, "10.1.0.254", 8069, key="k")
     assert (port.shape.address, port.shape.range) == ("10.1.0.254", "10.1.0.0/24")
-    assert floating.shape == FloatingIp("public", port.shape.mac)
+    assert floating.shape == FloatingIp("public", port.shape.mac, router=port.shape.network)
     assert image.shape == BootImage(Firmware.UEFI, "http://10.1.0.254:8069")
     assert relay.needs == (port.key, floating.key)
     assert image.needs == (relay.key,)

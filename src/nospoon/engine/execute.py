@@ -69,10 +69,14 @@ async def execute(
     journal: Journal,
     emit: Emit,
     limits: Limits | None = None,
+    calls: Tasks | None = None,
 ) -> Outcome:
-    """Carry out every move. Cancelling lets no driver call begin any more."""
+    """Carry out every move. Cancelling lets no driver call begin any more, and hears out those that
+    were begun; to break them off, close their tasks, `calls`.
+    """
+    of_calls = calls or Tasks("engine")
     run = await asyncio.to_thread(  # ten thousand nodes have forty thousand moves
-        lambda: _Run(moves(plan), drivers, tag, journal, emit, limits or Limits())
+        lambda: _Run(moves(plan), drivers, tag, journal, emit, limits or Limits(), of_calls)
     )
     return await run.all()
 
@@ -88,12 +92,13 @@ class _Run:
         journal: Journal,
         emit: Emit,
         limits: Limits,
+        calls: Tasks,
     ) -> None:
         self.moves = moves
         self.drivers, self.tag, self.journal = drivers, tag, journal
         self.emit, self.limits = emit, limits
         self.outcome = Outcome(total=len(self.moves))
-        self.calls = Tasks("engine")
+        self.calls = calls
         self.left = len(moves)
         self.ironic_away = False
         self.blocked = {id_: len(move.waits) for id_, move in moves.items()}

@@ -116,6 +116,7 @@ class Orphans:
             tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
             journal=Journal(self._database, running.row.id, cluster, self._clock),
             emit=running.emit,
+            calls=running.calls,
         )
 
 

@@ -79,7 +79,8 @@ class _End:
 class Running:
     """An operation at work: what it has told so far, how many of these are stored, who listens.
 
-    `worked`: its work is over, and its end is being stored; nobody can cancel that.
+    `worked`: its work is over, and its end is being stored; nobody can cancel that. `calls`: to
+    hosts, as its engine makes them.
     """
 
     row: OperationRow
@@ -89,6 +90,7 @@ class Running:
     worked: bool = False
     ended: Ended | None = None
     wakers: set[asyncio.Event] = field(default_factory=set)
+    calls: Tasks = field(default_factory=lambda: Tasks("engine"))
 
     def emit(self, progress: Progress) -> None:
         """Tell a fact to everybody who follows."""
@@ -308,14 +310,20 @@ class Operations:
 
     async def end(self, *, patience: float = ENDING) -> None:
         """The daemon ends: cancel all, and wait until they have undone what they undo, for so many
-        seconds. Hosts and BMCs must answer meanwhile.
+        seconds. Hosts and BMCs must answer meanwhile: calls of those that do not are broken off.
         """
         tasks = [each.task for each in self._running.values() if each.task is not None]
         for running in self._running.values():
             if running.task is not None and not running.worked:
                 running.task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=patience)
+        if not tasks:
+            return
+        await asyncio.wait(tasks, timeout=patience)
+        late = [each for each in self._running.values() if each.task in tasks and not each.worked]
+        for each in late:
+            log.warning("calls to hosts are broken off", operation=str(each.row.id))
+            await each.calls.close()
+        await asyncio.wait(tasks, timeout=patience if late else 0)
 
 
 def _save(

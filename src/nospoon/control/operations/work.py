@@ -235,6 +235,7 @@ class Work:
                 journal=kept,
                 emit=running.emit,
                 limits=replace(limits, patience=self._patience),
+                calls=running.calls,
             )
 
     async def _add_consoles(self, outcome: Outcome, row: ClusterRow) -> None:
