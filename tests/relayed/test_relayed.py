@@ -7,11 +7,12 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import socket
 import struct
 import termios
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import cast
@@ -32,6 +33,7 @@ from nospoon.protocols.relayed import (
 )
 from nospoon.runtime import slices
 from nospoon.runtime.clock import monotonic
+from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import ports_in_use
 from nospoon.services.relayed import bmcs
@@ -258,6 +260,79 @@ async def test_a_relay_that_reads_no_answers_keeps_no_connection(tmp_path: Path)
                     await asyncio.sleep(0.02)  # the daemon's ends are closed
 
 
+async def test_clients_are_bounded_whichever_connection_ends_first(tmp_path: Path) -> None:
+    async with served(tmp_path, flows=4) as path, AsyncExitStack() as stack:
+        for _ in range(4):
+            reader, writer = await stack.enter_async_context(connected(path))
+            writer.write(DATAGRAMS)
+            async with connected(path) as (other, ending):  # while the first one has no client
+                ending.write(DATAGRAMS + b"\xff" * HEAD.size)
+                assert await ended(other) == b""
+            for port in range(1, 5):
+                await exchange(reader, writer, Flow(BMC, CLIENT, port))
+        there = [port for address, port in ports_in_use("udp") if address == str(BMC)]
+        assert len(there) == 4 + 1, "sockets of clients, and the BMC's own"
+
+
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
+    writer.write(framed(flow, b"x"))
+    async with asyncio.timeout(60):
+        came, length = head_of(await reader.readexactly(HEAD.size))
+        assert (came, await reader.readexactly(length)) == (flow, said(b"x"))
+
+
+@contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """For relays: only the last ones are free, which are for others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        for _ in range(4 * LIMITS.reserve):  # of few, fewer would be kept
+            stack.callback(os.close, os.dup(0))
+        probe = stack.enter_context(socket.socket())
+        free = probe.fileno()
+        probe.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + LIMITS.reserve, hard))
+        try:
+            assert LIMITS.highest_descriptor == free - 1
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_relay_takes_none_of_the_last_descriptors_for_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bmcs, "OPENING", 3600.0)
+    async with served(tmp_path) as path:
+        with no_descriptors_left():
+            async with connected(path) as (reader, _):
+                assert await ended(reader) == b""
+        async with connected(path) as (reader, writer):
+            writer.write(asking() + b"GET")
+            assert await ended(reader) == said(b"GET")
+
+
+async def test_a_relay_takes_none_of_the_last_descriptors_for_clients(tmp_path: Path) -> None:
+    async with served(tmp_path) as path, connected(path) as (reader, writer):
+        writer.write(DATAGRAMS)
+        await exchange(reader, writer, FLOW)
+        with no_descriptors_left():
+            await exchange(reader, writer, FLOW)
+            writer.write(framed(Flow(BMC, CLIENT, 4001), b"x"))
+            assert await ended(reader) == b""
+
+
+async def test_a_relay_takes_none_of_the_last_descriptors_towards_bmcs(tmp_path: Path) -> None:
+    async with served(tmp_path) as path:
+        before = _descriptors()
+        async with connected(path) as (reader, writer):
+            while _descriptors() < before + 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # the daemon's end is not open yet
+            with no_descriptors_left():
+                writer.write(asking() + b"GET")
+                assert await ended(reader) == b""
+
+
 def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  (a count)
 
@@ -291,39 +366,62 @@ async def test_one_client_leaves_connections_to_others(tmp_path: Path) -> None:
         assert await ended(reader) == said(b"GET")
 
 
-async def test_connections_that_come_at_once_are_looked_at_in_slices(tmp_path: Path) -> None:
-    """Whose BMCs are at an address and port takes milliseconds where they are ten thousand."""
-    turn, looked, over = 0, list[int](), asyncio.Event()
+class _Turns:
+    """Turns of the loop, and in which of them BMCs were looked for: each look takes a slice."""
 
-    def answers(cluster: UUID, address: str, port: int) -> bool:
+    def __init__(self) -> None:
+        self._turn, self.looked, self.over = 0, list[int](), asyncio.Event()
+
+    def answers(self, cluster: UUID, address: str, port: int) -> bool:
         del cluster, address, port
-        looked.append(turn)
+        self.looked.append(self._turn)
         end = monotonic() + slices.SECONDS
         while monotonic() < end:
             pass
         return False
 
-    relayed = RelayedBmcs(answers)
+    async def count(self) -> None:
+        while not self.over.is_set():
+            self._turn += 1
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def looked_at(place: Path) -> AsyncIterator[tuple[str, _Turns]]:
+    """The socket of a relay whose cluster has no BMCs."""
+    turns = _Turns()
+    relayed = RelayedBmcs(turns.answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await relayed.serve(ONE, reader, writer)
 
-    async def count() -> None:
-        nonlocal turn
-        while not over.is_set():
-            turn += 1
-            await asyncio.sleep(0)
+    server = await asyncio.start_unix_server(serve, place / "bmcs")
+    async with Tasks("test") as tasks:
+        tasks.start(turns.count(), name="turns of the loop")
+        try:
+            yield str(place / "bmcs"), turns
+        finally:
+            turns.over.set()
+            server.close()
 
-    server = await asyncio.start_unix_server(serve, tmp_path / "bmcs")
-    async with AsyncExitStack() as stack, Tasks("test") as tasks:
-        stack.callback(server.close)
-        made = [
-            await stack.enter_async_context(connected(str(tmp_path / "bmcs"))) for _ in "12345678"
-        ]
-        tasks.start(count(), name="turns of the loop")
+
+async def test_connections_that_come_at_once_are_looked_at_in_slices(tmp_path: Path) -> None:
+    """Whose BMCs are at an address and port takes milliseconds where they are ten thousand."""
+    async with looked_at(tmp_path) as (path, turns), AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(connected(path)) for _ in "12345678"]
         for number, (_, writer) in enumerate(made):
             writer.write(asking(f"10.0.1.{number}"))
         for reader, _ in made:
             assert await ended(reader) == b""
-        over.set()
-    assert len(set(looked)) == len(made)
+    assert len(set(turns.looked)) == len(made)
+
+
+async def test_frames_that_come_at_once_are_looked_at_in_slices(tmp_path: Path) -> None:
+    async with looked_at(tmp_path) as (path, turns), AsyncExitStack() as stack:
+        made = [await stack.enter_async_context(connected(path)) for _ in "12"]
+        for _, writer in made:
+            writer.write(DATAGRAMS + framed(FLOW, b"x") * 8)
+            writer.write_eof()
+        for reader, _ in made:
+            assert await ended(reader) == b""
+    assert len(turns.looked) == len(set(turns.looked)) == 8 * len(made)

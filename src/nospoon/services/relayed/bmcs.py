@@ -78,14 +78,16 @@ class RelayedBmcs:
         if self._open[cluster] >= MOST_STREAMS or number > LIMITS.highest_descriptor:
             writer.transport.abort()
             return
-        with _counted(self._open, cluster):
-            try:
+        try:
+            with _counted(self._open, cluster):
                 await self._serve(cluster, reader, writer)
                 await _taken(writer)
-            except ENDS as end:
-                log.debug("a relay's connection ended", cluster=str(cluster), why=repr(end))
-            finally:
-                writer.transport.abort()  # else one that reads nothing would keep it
+        except ENDS as end:
+            log.debug("a relay's connection ended", cluster=str(cluster), why=repr(end))
+        finally:
+            writer.transport.abort()  # else one that reads nothing would keep it
+            if cluster not in self._open:  # others that are open count on the same flows
+                self._flows.pop(cluster, None)
 
     async def _serve(
         self, cluster: UUID, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -120,8 +122,6 @@ class RelayedBmcs:
                     await datagrams.send(flow, payload)
         finally:
             datagrams.close()
-            if not flows and self._flows.get(cluster) is flows:
-                del self._flows[cluster]
 
 
 K = TypeVar("K", bound=Hashable)
@@ -150,12 +150,20 @@ async def _pipe(
 ) -> None:
     """Until the BMC ends: it takes nothing more then, whatever its client goes on to send."""
     there, back = await asyncio.open_connection(address, port, local_addr=(address, 0))
+    _leave_reserve(back.transport)
     async with Tasks("relayed") as tasks:
         try:
             tasks.start(_copy(reader, back), name="to a BMC")
             await _copy(there, writer, seconds=STALLED)
         finally:
             back.transport.abort()
+
+
+def _leave_reserve(made: asyncio.DatagramTransport | asyncio.WriteTransport) -> None:
+    """Raises `OSError` where it took one of the last descriptors, which are for others."""
+    if made.get_extra_info("socket").fileno() > LIMITS.highest_descriptor:
+        made.abort()
+        raise OSError(errno.EMFILE, "the last descriptors are for others")
 
 
 async def _copy(
@@ -202,9 +210,7 @@ class _Datagrams:
             local_addr=(str(flow.bmc), 0),
             remote_addr=(str(flow.bmc), IPMI_PORT),
         )
-        if made.get_extra_info("socket").fileno() > LIMITS.highest_descriptor:
-            made.close()
-            raise OSError(errno.EMFILE, "the last descriptors are for others")
+        _leave_reserve(made)
         self._flows[self, flow] = made
         if len(self._flows) > self._most:
             _, oldest = self._flows.popitem(last=False)
