@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ async def request(
 
 
 def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:
-    return client_context(verify=verify) if url.startswith("https:") else None
+    return client_context(verify=verify) if urlsplit(url).scheme == "https" else None
 
 
 async def _connected(url: str, context: ssl.SSLContext | None, reach: Reach) -> Streams:
@@ -146,9 +145,8 @@ async def _exchange(connection: Streams, asked: bytes, most: int) -> Answer:
         await writer.drain()
         return await _Reading(most).answer(reader)
     finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        # to close would wait for who takes nothing more, and for 30 s for who ends no TLS
+        writer.transport.abort()
 
 
 class _Reading:
