@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import tarfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,9 @@ from nospoon.protocols.relayed import (
 )
 from nospoon.providers.tunnels import RelayId
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot import relayed
 from nospoon.services.netboot.relayed import MOST_OPEN, RelayNetbootDriver
+from nospoon.services.netboot.tree import Tree
 
 pytestmark = pytest.mark.tools
 CLUSTER, NODE = UUID(int=7), UUID(int=9)
@@ -291,6 +294,33 @@ async def test_a_relay_has_few_connections_at_a_time(served: Served) -> None:
             await asyncio.sleep(0.01)
     again = await served.helper("HAS -")
     assert "dnsmasq.conf" in await again.take()
+
+
+async def test_files_are_looked_at_in_threads_and_now_and_then_however_often_a_relay_asks(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All services of relays are read for that, and of 10,000 nodes as many files."""
+    monkeypatch.setattr(relayed, "BETWEEN", 3600.0)
+    driver, looked = served.driver, list[int]()
+    find = driver._served
+
+    def noted(relay: RelayId) -> Tree | None:
+        looked.append(threading.get_ident())
+        return find(relay)
+
+    monkeypatch.setattr(driver, "_served", noted)
+    helper = await made(served)
+    for _ in range(MOST_OPEN):
+        before, helper = helper, await served.helper("HAS -")
+        assert await before.ended()
+        helper.say("WAITS for files")
+        async with asyncio.timeout(60):
+            while driver._connected[RELAY].said != Waits("for files"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # until it is heard
+    async with driver._writing:  # each look has it, in the order of asking
+        assert len(looked) == 1
+    await driver._wanted(RELAY)
+    assert threading.get_ident() not in looked
 
 
 async def test_one_that_says_garbage_later_is_lost_until_it_asks_again(served: Served) -> None:

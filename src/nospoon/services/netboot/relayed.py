@@ -50,7 +50,11 @@ SERVED = 1200.0
 STOPPED = 10.0
 """Seconds until a relay that is connected has stopped."""
 OPENING, BETWEEN = 10.0, 1.0
-"""Seconds for the first line, and from one archive to the next."""
+"""Seconds for the first line, and from one look at a relay's files to the next, at least."""
+RESTS = 3
+"""Times as long as a look took there is none at the files of that relay, however often it begins
+again: of 10,000 nodes one takes a second of a processor.
+"""
 MOST_OPEN = 4
 """Connections of one relay at a time: the one whose helper it is, and the next."""
 MOST_SHOWN = 500
@@ -77,6 +81,8 @@ class RelayNetbootDriver:
         self._state, self._deployment, self._patience = state, deployment, patience
         self._connected: dict[RelayId, _Connected] = {}
         self._lost: set[RelayId] = set()
+        self._next: dict[RelayId, float] = {}
+        """When the files of a relay are looked at again, at the earliest."""
         self._open = Counter[RelayId]()
         self._writing = asyncio.Lock()
         self._said = asyncio.Condition()
@@ -121,6 +127,7 @@ class RelayNetbootDriver:
         relay = RelayId(observed.tag.cluster, observed.key.host)
         self._lost.discard(relay)
         self._notify(relay)
+        self._next = {each: when for each, when in self._next.items() if when > clock.monotonic()}
         if relay in self._connected:
             try:
                 await self._until(relay, _revision(await self._wanted(relay)), STOPPED)
@@ -186,22 +193,30 @@ class RelayNetbootDriver:
     async def _send(self, relay: RelayId, mine: _Connected) -> None:
         """The files, each time that they change."""
         while True:
+            while (left := self._next.get(relay, 0.0) - clock.monotonic()) > 0:
+                await asyncio.sleep(left)
             mine.changed.clear()
             async with self._writing:
-                tree = self._served(relay)
-                files = await asyncio.to_thread(_files, tree)
-                revision = _revision(files)
-                packed = b""
-                if revision != mine.has:
-                    changed = {n for n, digest in files.items() if mine.sent.get(n) != digest}
-                    packed = await asyncio.to_thread(_packed, tree, changed, files)
+                begun = clock.monotonic()
+                files, revision, packed = await asyncio.to_thread(self._look, relay, mine)
+                took = clock.monotonic() - begun
+                self._next[relay] = begun + took + max(BETWEEN, took * RESTS)
             mine.has, mine.sent = revision, files
             if packed:
                 mine.said = None  # that was of the others
                 mine.writer.write(LENGTH.pack(len(packed)) + packed)
                 await mine.writer.drain()
-                await asyncio.sleep(BETWEEN)
             await mine.changed.wait()
+
+    def _look(self, relay: RelayId, mine: _Connected) -> tuple[Mapping[str, str], str, bytes]:
+        """What it gets, the revision of that, and an archive of what it lacks, b"" for nothing."""
+        tree = self._served(relay)
+        files = _files(tree)
+        revision = _revision(files)
+        if revision == mine.has:
+            return files, revision, b""
+        changed = {name for name, digest in files.items() if mine.sent.get(name) != digest}
+        return files, revision, _packed(tree, changed, files)
 
     async def _until(self, relay: RelayId, revision: str, seconds: float) -> None:
         """It serves these files. Raises `ProviderError` with its words where it does not."""
@@ -232,7 +247,7 @@ class RelayNetbootDriver:
 
     async def _wanted(self, relay: RelayId) -> Mapping[str, str]:
         async with self._writing:
-            return await asyncio.to_thread(_files, self._served(relay))
+            return await asyncio.to_thread(lambda: _files(self._served(relay)))
 
     def _notify(self, relay: RelayId) -> None:
         mine = self._connected.get(relay)
