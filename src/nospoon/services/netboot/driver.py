@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -80,7 +80,7 @@ class NetbootDriver:
 
     async def start(self) -> None:
         """Serve again what an earlier daemon left. What cannot be served is logged and observed."""
-        for tree, saved in self._ours():
+        for tree, saved in await asyncio.to_thread(self._ours):
             try:
                 await self._run(tree, saved)
             except NospoonError as error:
@@ -99,22 +99,13 @@ class NetbootDriver:
         """The services of this cluster, or of all; `fault` when one doesn't serve. One whose files
         are lost is known by its dnsmasq, which still runs.
         """
-        left = await asyncio.to_thread(self._left)
-        return [
-            Observed(
-                key=saved.key,
-                shape=saved.shape,
-                tag=saved.tag,
-                fault=_fault(tree, saved),
-            )
-            for tree, saved in self._ours()
-            if cluster in (None, saved.tag.cluster)
-        ] + [each for each in left if cluster in (None, each.tag.cluster)]
+        found = await asyncio.to_thread(lambda: [*map(_observed, self._ours()), *self._left()])
+        return [each for each in found if cluster in (None, each.tag.cluster)]
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         """Make it and start it; undone when it does not start."""
         tree = self._tree(tag.cluster, resource.key)
-        earlier = self._earlier(tree)
+        earlier = await asyncio.to_thread(self._earlier, tree)
         saved = _taking_over(Saved(resource.key, _shape(resource), tag), earlier)
         try:
             await self._run(tree, saved)
@@ -127,7 +118,7 @@ class NetbootDriver:
         """Reservations change under the running dnsmasq; for another range it starts again."""
         tree = self._tree(observed.tag.cluster, observed.key)
         saved = Saved(desired.key, _shape(desired), tag)
-        earlier = self._earlier(tree)
+        earlier = await asyncio.to_thread(self._earlier, tree)
         await self._run(tree, _taking_over(saved, earlier))
         served = earlier.shape.addresses if earlier is not None else ()
         for address in set(served) - set(saved.shape.addresses):
@@ -136,7 +127,7 @@ class NetbootDriver:
     async def delete(self, observed: Observed) -> None:
         """Stop what runs and remove the files; what is gone already is fine."""
         tree = self._tree(observed.tag.cluster, observed.key)
-        saved = self._earlier(tree)
+        saved = await asyncio.to_thread(self._earlier, tree)
         if saved is not None:
             await self._remove(tree, saved)
         else:
@@ -147,7 +138,7 @@ class NetbootDriver:
 
         To be called whenever the authority's answer for a machine has changed.
         """
-        for tree, saved in self._ours():
+        for tree, saved in await asyncio.to_thread(self._ours, naming=uuid):
             if any(
                 each.uuid == uuid and instructions.by_file(each)
                 for each in saved.shape.reservations
@@ -166,8 +157,8 @@ class NetbootDriver:
             tree.write, saved.shape, http_port=self._http.port, user=user, loaders=loaders
         )
         self._peers.serve(saved.tag.cluster, saved.key, saved.shape)
-        before = tree.reserved()
-        told = tree.write_reservations(saved.shape.reservations)
+        before = await asyncio.to_thread(tree.reserved)
+        told = await asyncio.to_thread(tree.write_reservations, saved.shape.reservations)
         await self._publish(tree, saved)
         await self._serve_http(tree, saved)
         await self._run_dnsmasq(tree, saved, reload=told, before=before)
@@ -198,13 +189,13 @@ class NetbootDriver:
         """
         running = await _running(tree)
         goes_on = running is not None and _is_saved(running, saved) and not _moved(saved)
-        if running is not None and goes_on and not tree.has_left(before):
+        if running is not None and goes_on and not await asyncio.to_thread(tree.has_left, before):
             if reload:
                 dnsmasq.reload(running)
             return
         if running is not None:
             await dnsmasq.stop(running)
-        tree.drop_left(before)
+        await asyncio.to_thread(tree.drop_left, before)
         index = _bridge_index(saved.shape.bridge)
         group = (await asyncio.to_thread(self._group)).name if os.geteuid() == 0 else ""
         running = await dnsmasq.start(
@@ -256,12 +247,20 @@ class NetbootDriver:
             )
         return saved
 
-    def _ours(self) -> Iterator[tuple[Tree, Saved]]:
-        for path in sorted(self._state.glob(f"*/*/{SAVED}")):
-            tree = Tree(path.parent, group=self._group)
-            saved = tree.load()
-            if saved is not None and saved.tag.deployment == self._deployment:
-                yield tree, saved
+    def _ours(self, *, naming: UUID | None = None) -> list[tuple[Tree, Saved]]:
+        """Run it in a thread: records may be of ten thousand nodes. `naming`: those alone that have
+        this machine.
+        """
+        trees = (
+            Tree(path.parent, group=self._group)
+            for path in sorted(self._state.glob(f"*/*/{SAVED}"))
+        )
+        pairs = ((tree, tree.load(naming=naming)) for tree in trees)
+        return [
+            (tree, saved)
+            for tree, saved in pairs
+            if saved is not None and saved.tag.deployment == self._deployment
+        ]
 
     def _left(self) -> list[Observed]:
         """Services of a lost state directory: of their owner tags only the path is left."""
@@ -330,6 +329,11 @@ def _bridge_index(bridge: str) -> int:
             f"there is no bridge {bridge} on this machine",
             hint="Its network may have been removed or stopped: run `nospoon up` again.",
         ) from error
+
+
+def _observed(ours: tuple[Tree, Saved]) -> Observed:
+    tree, saved = ours
+    return Observed(saved.key, saved.shape, saved.tag, fault=_fault(tree, saved))
 
 
 def _fault(tree: Tree, saved: Saved) -> str:

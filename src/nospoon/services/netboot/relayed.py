@@ -193,8 +193,7 @@ class RelayNetbootDriver:
     async def _send(self, relay: RelayId, mine: _Connected) -> None:
         """The files, each time that they change."""
         while True:
-            while (left := self._next.get(relay, 0.0) - clock.monotonic()) > 0:
-                await asyncio.sleep(left)
+            await asyncio.sleep(max(0.0, self._next.get(relay, 0.0) - clock.monotonic()))
             mine.changed.clear()
             async with self._writing:
                 begun = clock.monotonic()
@@ -278,7 +277,7 @@ class RelayNetbootDriver:
         """What a relay serves: what came last, where its network changes."""
         found = [
             (tree.saved_file.stat().st_mtime_ns, number, tree)
-            for number, (tree, saved) in enumerate(self._kept())
+            for number, (tree, saved) in enumerate(self._kept(str(relay.cluster)))
             if _relay_of(saved) == relay
         ]
         return max(found)[2] if found else None
@@ -287,8 +286,8 @@ class RelayNetbootDriver:
         name = f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # of one directory
         return Tree(self._state / str(cluster) / name, there=THERE)
 
-    def _kept(self) -> Iterator[tuple[Tree, Saved]]:
-        for path in sorted(self._state.glob(f"*/*/{SAVED}")):
+    def _kept(self, clusters: str = "*") -> Iterator[tuple[Tree, Saved]]:
+        for path in sorted(self._state.glob(f"{clusters}/*/{SAVED}")):
             saved = Tree(path.parent).load()
             if saved is not None and saved.tag.deployment == self._deployment:
                 yield self._tree(saved.tag.cluster, saved.key), saved

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
@@ -155,7 +155,7 @@ class RemoteNetbootDriver:
 
     async def start(self) -> None:
         """Bring up to date what an earlier daemon left; a host that is away is told of."""
-        for tree, saved in list(self._prepared()):
+        for tree, saved in await asyncio.to_thread(self._prepared):
             try:
                 async with self._copying:
                     served = await self._served(tree, saved)
@@ -201,7 +201,7 @@ class RemoteNetbootDriver:
         if str(self._tree(saved.tag.cluster, saved.key).there) != place:
             return self._broken(place, "its record is of another place")
         tree = self._tree(saved.tag.cluster, saved.key)
-        if tree.load() is None:
+        if await asyncio.to_thread(tree.load) is None:
             async with self._copying:  # another look may be at it
                 await asyncio.to_thread(tree.save, saved)
         fault = ""
@@ -270,7 +270,7 @@ class RemoteNetbootDriver:
         """Copy again what this machine boots, if it is here. Raises `HostUnreachable`."""
         if not self._is_there(uuid):
             return
-        for tree, saved in list(self._prepared()):
+        for tree, saved in await asyncio.to_thread(self._prepared, naming=uuid):
             if all(each.uuid != uuid for each in saved.shape.reservations):
                 continue
             async with self._copying:
@@ -291,8 +291,8 @@ class RemoteNetbootDriver:
             tree.write, saved.shape, http_port=NOBODY_ANSWERS, user="nobody", loaders=loaders
         )
         tree.write_entry_by_tftp(saved.shape)
-        before = tree.reserved()
-        tree.write_reservations(saved.shape.reservations)
+        before = await asyncio.to_thread(tree.reserved)
+        await asyncio.to_thread(tree.write_reservations, saved.shape.reservations)
         await asyncio.to_thread(self._instruct, tree, saved)
         await self._copy(tree)
         await self._drop_leases(tree, before)
@@ -313,8 +313,9 @@ class RemoteNetbootDriver:
             there = await self._sh(f"d=$1\n{first}\n{look}", str(tree.there))
             if not is_short(there):
                 raise self._unexpected(tree, "leases")
-            now = tree.reserved()
-            return there, await asyncio.to_thread(without_left, there, before, now)
+            return there, await asyncio.to_thread(
+                lambda: without_left(there, before, tree.reserved())
+            )
 
         there, wanted = await left("")
         if there == wanted:
@@ -370,8 +371,16 @@ class RemoteNetbootDriver:
         there = self._place.there / str(cluster) / name
         return Tree(here, there=there, group=self._group)
 
-    def _prepared(self) -> Iterator[tuple[Tree, Saved]]:
-        for path in sorted(self._place.here.glob("*/*/service.json")):
-            saved = Tree(path.parent).load()
-            if saved is not None:
-                yield self._tree(saved.tag.cluster, saved.key), saved
+    def _prepared(self, *, naming: UUID | None = None) -> list[tuple[Tree, Saved]]:
+        """Run it in a thread: records may be of ten thousand nodes. `naming`: those alone that have
+        this machine.
+        """
+        found = (
+            Tree(path.parent).load(naming=naming)
+            for path in sorted(self._place.here.glob("*/*/service.json"))
+        )
+        return [
+            (self._tree(saved.tag.cluster, saved.key), saved)
+            for saved in found
+            if saved is not None
+        ]

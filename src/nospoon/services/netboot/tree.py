@@ -19,6 +19,7 @@ import shutil
 import stat
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from uuid import UUID
 
 import msgspec
 
@@ -79,10 +80,15 @@ class Tree:
         self.machines, self.files = self.tftp / "grub/machines", self.tftp / "files"
         self.scripts = self.tftp / "ipxe"
 
-    def load(self) -> Saved | None:
-        """What was saved; None where nothing was, or not to its end."""
+    def load(self, *, naming: UUID | None = None) -> Saved | None:
+        """What was saved; None where nothing was, or not to its end. `naming`: None also where it
+        does not have this machine.
+        """
         try:
-            return msgspec.json.decode(self.saved_file.read_bytes(), type=Saved)
+            text = self.saved_file.read_bytes()
+            if naming is not None and str(naming).encode() not in text:
+                return None
+            return msgspec.json.decode(text, type=Saved)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

@@ -1,0 +1,72 @@
+"""Services of ten thousand machines: their files are read and written in threads, because the event
+loop answers all users' BMCs meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from nospoon.model.resources import NetbootService, Reservation, Resource
+from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.tree import Tree
+from tests.netboot.conftest import TAG, Bridge
+
+pytestmark = pytest.mark.tools
+LONG = ("load", "reserved", "write_reservations", "has_left", "drop_left")
+
+
+@pytest.fixture
+def in_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What takes long with many machines and was done in this thread."""
+    here, found = threading.get_ident(), list[str]()
+
+    def noted(name: str) -> None:
+        real = getattr(Tree, name)
+
+        def call(self: Tree, *given: object, **more: object) -> object:
+            if threading.get_ident() == here:
+                found.append(name)
+            return real(self, *given, **more)
+
+        monkeypatch.setattr(Tree, name, call)
+
+    for each in LONG:
+        noted(each)
+    return found
+
+
+async def test_they_are_made_changed_published_and_removed_off_the_event_loop(
+    driver: NetbootDriver, service: Resource, bridge: Bridge, in_loop: list[str]
+) -> None:
+    assert isinstance(service.shape, NetbootService)
+    for count in (2, 1):
+        given = tuple(
+            Reservation(f"02:00:00:aa:00:0{n}", bridge.host(20 + n), f"n-{n}", UUID(int=n))
+            for n in range(1, count + 1)
+        )
+        wanted = replace(service, shape=replace(service.shape, reservations=given))
+        await driver.create(wanted, TAG)
+        await driver.publish(UUID(int=1))
+    (observed,) = await driver.observe(TAG.cluster)
+    await driver.change(observed, service, TAG)
+    await driver.start()
+    await driver.delete(observed)
+    assert in_loop == []
+
+
+async def test_a_record_is_read_for_a_machine_that_it_has_alone(
+    driver: NetbootDriver, service: Resource, bridge: Bridge
+) -> None:
+    """What a machine boots changes as often as its BMC's clients like."""
+    assert isinstance(service.shape, NetbootService)
+    given = Reservation("02:00:00:aa:00:01", bridge.host(20), "n", UUID(int=1))
+    await driver.create(replace(service, shape=replace(service.shape, reservations=(given,))), TAG)
+    ((tree, saved),) = driver._ours(naming=UUID(int=1))
+    assert saved.shape.reservations == (given,)
+    assert tree.load() == saved
+    assert driver._ours(naming=UUID(int=2)) == []
