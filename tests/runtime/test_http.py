@@ -60,7 +60,12 @@ async def test_an_answer_is_read_however_its_end_is_told(answer: bytes) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"],
+    [
+        b"",
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhello",
+    ],
 )
 async def test_what_is_no_whole_answer_is_none(answer: bytes) -> None:
     async with saying(answer) as url:

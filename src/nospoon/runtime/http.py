@@ -164,7 +164,10 @@ class _Reading:
             # a header that comes in pieces is copied with each of them
             if self._head > LONGEST_HEAD + _PIECE:
                 raise _Unusable(f"its headers are longer than {LONGEST_HEAD} bytes")
-            self._parser.feed_data(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade:  # no kind of HttpParserError
+                raise _Unusable("it goes on with another protocol than HTTP") from None
             await asyncio.sleep(0)  # of many servers, each has a little of a turn of the loop
         if not self._whole and not (self._headed and self._until_end):
             raise _Unusable("it hung up before the end of its answer")
