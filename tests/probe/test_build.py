@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+import threading
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from nospoon.model.cluster import Arch
+from nospoon.probe import build
 from nospoon.probe.build import APPLETS, command_line, compress, contents
+from nospoon.probe.packages import Apt, Package, Sources
 
 INIT = (resources.files("nospoon.probe") / "init").read_text()
 
@@ -19,6 +22,36 @@ def test_compression_is_gzip_and_reproducible() -> None:
     data = b"cpio" * 1000
     assert gzip.decompress(compress(data)) == data
     assert compress(data) == compress(data)
+
+
+async def test_it_is_packed_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gzip takes seconds of a processor for a kernel's modules; others' BMCs answer meanwhile."""
+    packed: list[int] = []
+
+    class Unpacked(Apt):
+        async def download(self, package: Package, directory: Path) -> Path:
+            del directory
+            return Path(package.name)
+
+    async def unpack(package: Path, target: Path) -> None:
+        (target / "boot").mkdir(parents=True, exist_ok=True)
+        (target / "boot/vmlinuz-1").write_bytes(package.name.encode())
+
+    def noted(data: bytes) -> bytes:
+        packed.append(threading.get_ident())
+        return data
+
+    monkeypatch.setattr(build, "unpack", unpack)
+    monkeypatch.setattr(build, "contents", lambda _root, release: [])
+    monkeypatch.setattr(build, "compress", noted)
+    sources = Sources(Unpacked(Arch.X86_64), Package("kernel", "1"), Package("busybox", "1"))
+    await build._make(sources, place=tmp_path / "probe")
+    assert (tmp_path / "probe/vmlinuz").read_bytes() == b"busybox"
+    assert (tmp_path / "probe/initrd").exists()
+    (where,) = packed
+    assert where != threading.get_ident()
 
 
 def test_the_command_line_names_console_report_and_what_comes_after() -> None:

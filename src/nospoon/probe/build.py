@@ -7,6 +7,7 @@ modules, which a locked-down kernel checks. What is built is kept in a cache by 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shutil
 import tempfile
@@ -108,14 +109,19 @@ async def _make(sources: Sources, *, place: Path) -> None:
         for package in sources.packages:
             await unpack(await sources.apt.download(package, work), work / "root")
         tell("building the probe")
-        kernel = next((work / "root/boot").glob("vmlinuz-*"))
-        ramdisk = compress(cpio.archive(contents(work / "root", kernel.name.split("-", 1)[1])))
-        shutil.copyfile(kernel, result / "vmlinuz")
-        (result / "initrd").write_bytes(ramdisk)
+        await asyncio.to_thread(_pack, work / "root", result)
         if not place.exists():
             result.rename(place)
     built_from = [f"{package.name}={package.version}" for package in sources.packages]
     log.info("probe built", packages=built_from, at=str(place))
+
+
+def _pack(root: Path, result: Path) -> None:
+    """Kernel and ramdisk of unpacked packages; takes a second or more of a processor."""
+    kernel = next((root / "boot").glob("vmlinuz-*"))
+    ramdisk = compress(cpio.archive(contents(root, kernel.name.split("-", 1)[1])))
+    shutil.copyfile(kernel, result / "vmlinuz")
+    (result / "initrd").write_bytes(ramdisk)
 
 
 def contents(root: Path, release: str) -> list[cpio.Entry]:
