@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.netboot.conftest import TAG, Bridge
 
 from nospoon.model.resources import NetbootService, Reservation, Resource
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.tree import Tree
-from tests.netboot.conftest import TAG, Bridge
 
 pytestmark = pytest.mark.tools
 LONG = ("load", "reserved", "write_reservations", "has_left", "drop_left")

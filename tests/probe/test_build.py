@@ -44,7 +44,7 @@ async def test_it_is_packed_off_the_event_loop(
         return data
 
     monkeypatch.setattr(build, "unpack", unpack)
-    monkeypatch.setattr(build, "contents", lambda _root, release: [])
+    monkeypatch.setattr(build, "contents", lambda *_: [])
     monkeypatch.setattr(build, "compress", noted)
     sources = Sources(Unpacked(Arch.X86_64), Package("kernel", "1"), Package("busybox", "1"))
     await build._make(sources, place=tmp_path / "probe")

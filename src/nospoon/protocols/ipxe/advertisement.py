@@ -17,6 +17,23 @@ ALL_NODES = IPv6Address("ff02::1")
 _IP_AT, _ICMP_AT = 14, 54
 _HOP_LIMIT = 255  # §6.1.1: proof that the packet crossed no router
 
+_LOAD_LENGTH, _LOAD_BYTE, _NOT_LESS, _EQUAL, _RETURN = 0x80, 0x30, 0x35, 0x15, 0x06
+FILTER = (
+    (_LOAD_LENGTH, 0, 0, 0),
+    (_NOT_LESS, 0, 7, _ICMP_AT + 8),
+    (_LOAD_BYTE, 0, 0, _IP_AT + 6),
+    (_EQUAL, 0, 5, ICMPV6),
+    (_LOAD_BYTE, 0, 0, _IP_AT + 7),
+    (_EQUAL, 0, 3, _HOP_LIMIT),
+    (_LOAD_BYTE, 0, 0, _ICMP_AT),
+    (_EQUAL, 0, 1, SOLICITATION),
+    (_RETURN, 0, 0, 0xFFFF),
+    (_RETURN, 0, 0, 0),
+)
+"""Of frames of IPv6, those that `is_solicitation` takes: code, jumps if true and false, and operand
+of each line (bpf(4); linux/filter.h).
+"""
+
 
 def is_solicitation(frame: bytes) -> bool:
     """Whether this Ethernet frame is a router solicitation (§4.1, checked as in §6.1.1)."""

@@ -6,6 +6,7 @@ Listening on one address at a time keeps boot files off every other network of t
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import socket
 import struct
@@ -36,7 +37,9 @@ RELAYED = replace(LIMITS, per_peer=512, per_listener=512)
 log = structlog.get_logger()
 
 _SOL_PACKET, _ADD_MEMBERSHIP, _ALL_MULTICAST = 263, 1, 2  # packet(7)
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER (asm-generic/socket.h)
 _FRAME = 2048
+PAUSE = 0.1
 
 
 class BootHttp(LimitedHttp):
@@ -141,11 +144,17 @@ _IP_FREEBIND, _IPV6_FREEBIND = 15, 78  # linux/in.h, linux/in6.h
 
 
 class Advertiser:
-    """Answers router solicitations on one bridge with "nothing here"; see the protocol's module."""
+    """Answers router solicitations on one bridge with "nothing here"; see the protocol's module.
 
-    def __init__(self, bridge: str) -> None:
-        self._bridge = bridge
+    All nodes hear an answer, so one now and then is enough, however many ask. The kernel drops what
+    is no solicitation: guests may send each other IPv6 as fast as they can. `pause`: seconds from
+    one answer to the next.
+    """
+
+    def __init__(self, bridge: str, *, pause: float = PAUSE) -> None:
+        self._bridge, self._pause = bridge, pause
         self._socket: socket.socket | None = None
+        self._waiting: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin; without the right to raw sockets network boot works too, 13 s slower."""
@@ -154,9 +163,14 @@ class Advertiser:
         except OSError as error:
             log.warning("no router advertisements", bridge=self._bridge, why=str(error))
             return
-        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+        self._listen()
 
     async def close(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._end()
+
+    def _end(self) -> None:
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -169,6 +183,7 @@ class Advertiser:
                 "iHH8s", socket.if_nametoindex(self._bridge), _ALL_MULTICAST, 0, b""
             )
             opened.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, membership)
+            _take_solicitations_alone(opened)
             opened.bind((self._bridge, advertisement.ETHERTYPE))
             opened.setblocking(False)  # noqa: FBT003  (socket's own signature)
         except OSError:
@@ -180,13 +195,29 @@ class Advertiser:
         assert self._socket is not None, "the reader is removed before the socket is closed"
         try:
             frame = self._socket.recv(_FRAME)
-            if advertisement.is_solicitation(frame):
-                mac = self._socket.getsockname()[4]
-                self._socket.send(advertisement.nothing_here(mac))
+            if not advertisement.is_solicitation(frame):
+                return
+            mac = self._socket.getsockname()[4]
+            self._socket.send(advertisement.nothing_here(mac))
         except BlockingIOError:
             return
         except OSError as error:
-            log.info("router advertisements end", bridge=self._bridge, why=str(error))
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+            if error.errno != errno.ENOBUFS:  # else guests have filled the bridge's queue
+                log.info("router advertisements end", bridge=self._bridge, why=str(error))
+                self._end()
+                return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        self._waiting = loop.call_later(self._pause, self._listen)
+
+    def _listen(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+
+def _take_solicitations_alone(opened: socket.socket) -> None:
+    """What else comes is not kept for this socket (linux/filter.h, classic BPF)."""
+    lines = b"".join(struct.pack("=HBBI", *each) for each in advertisement.FILTER)
+    program = ctypes.create_string_buffer(lines, len(lines))
+    pointer = struct.pack("@HP", len(advertisement.FILTER), ctypes.addressof(program))
+    opened.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
