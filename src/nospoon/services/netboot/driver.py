@@ -331,8 +331,8 @@ def _bridge_index(bridge: str) -> int:
         ) from error
 
 
-def _observed(ours: tuple[Tree, Saved]) -> Observed:
-    tree, saved = ours
+def _observed(pair: tuple[Tree, Saved]) -> Observed:
+    tree, saved = pair
     return Observed(saved.key, saved.shape, saved.tag, fault=_fault(tree, saved))
 
 
