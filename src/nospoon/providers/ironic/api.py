@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.answers import Answered, How, answered, judged, refusal
@@ -44,6 +46,10 @@ MAX_LISTED = 256 << 20
 MAX_LISTED_VALUES = 8_000_000
 """Values of all pages: a node in full has some 200."""
 MAX_PAGES = 2000
+MOST_RECORDS = 200_000
+"""Of a list: ten ports of each of 20,000 nodes."""
+LONGEST_RECORD, LONGEST_ANSWER = 1 << 20, 4 << 20
+"""Bytes of JSON of one record of a list; of an answer about one thing, as a node's history."""
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 R = TypeVar("R")
 
@@ -87,19 +93,42 @@ class Api:
                 break
             answer = self._object(path, self._judged(answered, "GET", path))
             page = answer.get(what.rpartition("/")[2])
-            if not isinstance(page, list) or not all(map(_is_record, page)):
+            if not isinstance(page, list) or not all(map(_is_record, page[: PAGE + 1])):
                 raise self._somebody_else(f"/{what}", answer)
+            await self._require_short(what, page)
             found += page
+            if len(found) > MOST_RECORDS:
+                break
             if not page or not answer.get("next"):
                 return found
             marker = f"&marker={page[-1]['uuid']}"
         raise ProviderError(
             f"Ironic at {self.place}: expected a list of /{what} of at most {MAX_LISTED} bytes, "
-            f"{MAX_LISTED_VALUES} values and {MAX_PAGES} pages, got more"
+            f"{MAX_LISTED_VALUES} values, {MAX_PAGES} pages and {MOST_RECORDS} records, got more"
         )
 
+    async def _require_short(self, what: str, page: Sequence[Record]) -> None:
+        """Raises `ProviderError` for a page of more than was asked for, or with a record that is
+        longer than Ironic's: those who look through them do so on the event loop.
+        """
+        if len(page) > PAGE:
+            raise ProviderError(
+                f"Ironic at {self.place}: a page of /{what} has {len(page)} records: {PAGE} were "
+                "asked for"
+            )
+        if await self._calls.run(lambda: max(map(_size, page), default=0)) > LONGEST_RECORD:
+            raise ProviderError(
+                f"Ironic at {self.place}: expected records of /{what} of at most {LONGEST_RECORD} "
+                "bytes, got more"
+            )
+
     async def get(self, path: str) -> Record:
-        return self._object(path, await self._call("GET", path, None))
+        answered = await self._answer("GET", path, None)
+        if answered.size > LONGEST_ANSWER:
+            raise ProviderError(
+                f"Ironic's GET {path}: expected at most {LONGEST_ANSWER} bytes, got {answered.size}"
+            )
+        return self._object(path, self._judged(answered, "GET", path))
 
     def _object(self, path: str, answer: object) -> Record:
         if not isinstance(answer, dict):
@@ -222,6 +251,10 @@ class Api:
 
 def _is_record(entry: object) -> bool:
     return isinstance(entry, dict) and "uuid" in entry
+
+
+def _size(record: Record) -> int:
+    return len(msgspec.json.encode(record))
 
 
 def _busy(answer: Answered) -> bool:

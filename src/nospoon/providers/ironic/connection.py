@@ -24,9 +24,12 @@ from nospoon.providers.ironic.drivers import (
 )
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.ironic.standing import StandingDriver
+from nospoon.providers.understood import understood
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 
 
+@understood
 class Ironics:
     """Every Ironic in use, by its place; connected when first asked."""
 
@@ -60,23 +63,27 @@ class Ironics:
     async def nodes(self, place: IronicPlace, user: int) -> list[tuple[OwnerTag, Record]]:
         """All nodes with a tag of nospoon's, of any deployment; passwords are masked by Ironic."""
         listed = await self._api(place, user).listed("nodes", query="&detail=true")
-        tagged = [(records.tag_of(record), record) for record in listed]
+        tagged = [(records.tag_of(record), record) async for record in paced(listed)]
         return [(tag, record) for tag, record in tagged if tag is not None]
 
     async def addresses(self, place: IronicPlace, user: int) -> set[str]:
         """The MACs of all ports, whosever."""
         listed = await self._api(place, user).listed("ports", query="&fields=uuid,address")
-        return {str(port["address"]).lower() for port in listed}
+        return {str(port["address"]).lower() async for port in paced(listed)}
 
     async def held(self, place: IronicPlace, user: int) -> Held:
         """Names and MACs that another node cannot have."""
         nodes = await self._api(place, user).listed("nodes", query="&fields=uuid,name")
         ports = await self._api(place, user).listed("ports", query="&fields=uuid,address,node_uuid")
         return Held(
-            {str(each["name"]): UUID(each["uuid"]) for each in nodes if each.get("name")},
+            {
+                str(each["name"]): UUID(each["uuid"])
+                async for each in paced(nodes)
+                if each.get("name")
+            },
             {
                 str(each["address"]).lower(): (UUID(each["uuid"]), UUID(each["node_uuid"]))
-                for each in ports
+                async for each in paced(ports)
             },
         )
 

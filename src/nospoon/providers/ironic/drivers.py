@@ -32,7 +32,9 @@ from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
 from nospoon.providers.looking import LEAST
+from nospoon.providers.understood import understood
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 
 FAILED = " failed"
 """How the states end in which a node stays when something failed."""
@@ -73,6 +75,7 @@ class Around:
     force: bool = False
 
 
+@understood
 class _Records:
     """Looks at one collection, and makes, changes and removes single things in it."""
 
@@ -88,7 +91,7 @@ class _Records:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         listed = await self._api.listed(self.collection.path, query="&detail=true")
         found = []
-        for record in listed:
+        async for record in paced(listed):
             tag = records.tag_of(record)
             if tag is None or tag.deployment != self._around.deployment:
                 continue
@@ -173,6 +176,7 @@ class _Records:
             return
 
 
+@understood
 class NodeDriver(_Records):
     """Nodes, with the credentials of their BMCs and their traits."""
 
@@ -210,6 +214,7 @@ class NodeDriver(_Records):
             await self._api.put(f"/nodes/{node.uuid}/traits", {"traits": sorted(wanted)})
 
 
+@understood
 class PortgroupDriver(_Records):
     """Portgroups."""
 
@@ -228,6 +233,7 @@ class PortgroupDriver(_Records):
             await self._bring(await self._record(shape.uuid), desired, tag, {})
 
 
+@understood
 class PortDriver(_Records):
     """Ports."""
 
@@ -255,6 +261,7 @@ class PortDriver(_Records):
             await self._bring(there, desired, tag, {"portgroup_uuid": group} if moves else {})
 
 
+@understood
 class VolumeDriver(_Records):
     """Volume connectors or targets. Ironic lets them change and go while their node is off."""
 

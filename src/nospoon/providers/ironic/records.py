@@ -27,6 +27,10 @@ SECRETS = (
     "snmp_priv_key",
 )  # fmt: skip
 """What `plan.enrollment.enrol.login` tells drivers: another one has no need of it."""
+MOST_NOTED = 1000
+"""Settings, traits and volumes of one node that a tag names, and traits of a node, of which Ironic
+takes 50.
+"""
 Record = Mapping[str, Any]
 Operation = Mapping[str, object]
 
@@ -54,6 +58,12 @@ def noted(record: Record, what: str) -> Any:
     return (record.get("extra") or {}).get(TAG, {}).get(what)
 
 
+def noted_texts(record: Record, what: str) -> list[str] | None:
+    """A list of the tag, as far as nospoon would write one; None where there is none."""
+    value = noted(record, what)
+    return [str(each) for each in value[:MOST_NOTED]] if isinstance(value, list) else None
+
+
 def tag_body(tag: OwnerTag, **more: object) -> dict[str, object]:
     """A tag as `extra` has it."""
     return {
@@ -69,8 +79,7 @@ def tag_body(tag: OwnerTag, **more: object) -> dict[str, object]:
 
 def found_settings(record: Record) -> Settings:
     """Those of our settings that are there, as they are."""
-    ours = noted(record, "ours")
-    paths = ours if isinstance(ours, list) else []
+    paths = noted_texts(record, "ours") or ()
     return settings({path: value for path in paths if (value := _at(record, path)) is not None})
 
 
@@ -94,8 +103,8 @@ def node_shape(record: Record) -> IronicNode:
 
 def own_traits(record: Record) -> tuple[str, ...]:
     """A node's traits that we gave it; of one that notes none, all of them."""
-    there, ours = record.get("traits") or (), noted(record, "traits")
-    return tuple(sorted(each for each in there if ours is None or each in ours))
+    there, ours = (record.get("traits") or ())[:MOST_NOTED], noted_texts(record, "traits")
+    return tuple(sorted(there if ours is None else set(there) & set(ours)))
 
 
 def portgroup_shape(record: Record) -> IronicPortgroup:
@@ -140,7 +149,7 @@ def operations(record: Record, told: Settings, more: Mapping[str, object]) -> li
     wanted = values(told)
     mine = f"{record.get('driver')}_"  # what others added for other drivers is theirs
     secrets = tuple(f"driver_info/{name}" for name in SECRETS if name.startswith(mine))
-    ours = (*(noted(record, "ours") or ()), *secrets)
+    ours = (*(noted_texts(record, "ours") or ()), *secrets)
     result = list(_removed(record, {**wanted, **more}, ours))
     for path, value in wanted.items():
         if _at(record, path) != value:

@@ -29,7 +29,9 @@ from nospoon.providers.ironic.drivers import (
 from nospoon.providers.ironic.errors import Crowded
 from nospoon.providers.ironic.records import Operation, Record
 from nospoon.providers.looking import LEAST, rest_after
+from nospoon.providers.understood import ODD, odd, understood
 from nospoon.runtime import clock
+from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 
@@ -38,6 +40,8 @@ LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 CROWDED = 3.0
 """Seconds until a conductor that took on no more is asked again."""
+RECALLED = 64
+"""Nodes whose histories are looked at, at a time."""
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
@@ -80,6 +84,7 @@ _MENDABLE = frozenset({"clean failure", "rescue abort failure", "power failure"}
 """Faults for which Ironic itself puts a node in maintenance; who tries again takes it out."""
 
 
+@understood
 class StandingDriver:
     """The driver of Kind.IRONIC_STANDING. Removing a standing asks whether its node is in use."""
 
@@ -91,18 +96,22 @@ class StandingDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         ours = []
-        for record in await self._api.listed("nodes", query="&detail=true"):
+        async for record in paced(await self._api.listed("nodes", query="&detail=true")):
             tag = records.tag_of(record)
             wanted = records.noted(record, "state")
             if tag is None or wanted is None or tag.deployment != self._around.deployment:
                 continue
             if cluster is None or tag.cluster == cluster:
                 ours.append((record, tag, str(wanted)))
-        recalled = await asyncio.gather(*(self._recalled(record) for record, _, _ in ours))
-        return [
-            self._observed(record, tag, wanted)
-            for record, (_, tag, wanted) in zip(recalled, ours, strict=True)
-        ]
+        found = []
+        async for at in paced(range(0, len(ours), RECALLED)):
+            some = ours[at : at + RECALLED]
+            recalled = await asyncio.gather(*(self._recalled(record) for record, _, _ in some))
+            found += [
+                self._observed(record, tag, wanted)
+                for record, (_, tag, wanted) in zip(recalled, some, strict=True)
+            ]
+        return found
 
     async def _recalled(self, record: Record) -> Record:
         """A node that failed, with the reason: once Ironic has seen its power again, only the
@@ -325,8 +334,8 @@ def deployed(record: Record) -> Settings:
 
 def roots(record: Record) -> tuple[str, ...] | None:
     """The volumes on one of which we had the node deployed; None where that is not known."""
-    noted = records.noted(record, "roots")
-    return tuple(str(each) for each in noted) if isinstance(noted, list) else None
+    noted = records.noted_texts(record, "roots")
+    return tuple(noted) if noted is not None else None
 
 
 def _differs(record: Record, shape: IronicStanding) -> bool:
@@ -365,8 +374,8 @@ def _refuse_maintained(record: Record, name: str) -> None:
 
 
 def _told(record: Record) -> Settings:
-    ours, told = records.noted(record, "instance"), record.get("instance_info") or {}
-    names = ours if isinstance(ours, list) else []
+    told = record.get("instance_info") or {}
+    names = records.noted_texts(record, "instance") or ()
     return settings({name: told[name] for name in names if name in told})
 
 
@@ -476,9 +485,11 @@ class _States:
         self._next, began = None, clock.monotonic()
         try:
             listed = await self._api.listed("nodes", query=f"&fields={FIELDS}")
-            told.set_result({UUID(each["uuid"]): each for each in listed})
+            told.set_result({UUID(each["uuid"]): each async for each in paced(listed)})
         except NospoonError as error:
             told.set_exception(error)
+        except ODD as error:
+            told.set_exception(odd(error))
         finally:
             self._pause = rest_after(clock.monotonic() - began)
             told.cancel()  # nobody waits for a look that was cancelled

@@ -5,7 +5,7 @@ A flavor's id is ours: derived from the cluster's, so that a create whose answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TypedDict
 from uuid import UUID
 
@@ -14,8 +14,14 @@ from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.nova.api import Api
+from nospoon.providers.understood import understood
+from nospoon.runtime.paced import paced
 
 TAG = "nospoon:"
+PAGE, MOST_PAGES, MARKER, MOST_LINKS = 1000, 20, 255, 8
+"""Flavors of a page, pages, characters of a flavor's id, and links of a page."""
+MOST_SPECS, LONGEST_SPEC = 1000, 255
+"""Extra specs of a flavor, and characters of one, of which Nova takes no more."""
 FlavorShown = TypedDict(
     "FlavorShown",
     {
@@ -31,6 +37,7 @@ FlavorShown = TypedDict(
 """As Nova's API shows one."""
 
 
+@understood
 class FlavorDriver:
     """Flavors of one Nova. `force`: those that instances have are removed, too."""
 
@@ -42,7 +49,7 @@ class FlavorDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
-        for record in await self._listed():
+        async for record in self._listed():
             tag = tag_of(record)
             if tag is None or tag.deployment != self._deployment:
                 continue
@@ -51,20 +58,26 @@ class FlavorDriver:
                 found.append(Observed(key, shape_of(record), tag))
         return found
 
-    async def _listed(self) -> list[FlavorShown]:
+    async def _listed(self) -> AsyncIterator[FlavorShown]:
         """All of them, public or not; Nova gives what its `max_limit` lets it, and says if there
-        are more.
+        are more. One page of them is kept at a time.
         """
-        found: list[FlavorShown] = []
         marker = ""
-        while True:
-            path = f"/flavors/detail?is_public=None&limit=1000{marker}"
+        for _ in range(MOST_PAGES):
+            path = f"/flavors/detail?is_public=None&limit={PAGE}{marker}"
             answer = await self._api.call("GET", path)
-            page = answer["flavors"]
-            found += page
-            if not page or not any(e["rel"] == "next" for e in answer.get("flavors_links", ())):
-                return found
-            marker = f"&marker={page[-1]['id']}"
+            page, links = answer["flavors"], answer.get("flavors_links", ())[:MOST_LINKS]
+            if len(page) > PAGE:
+                break
+            async for each in paced(page):
+                _require_few(each.get("extra_specs") or {})
+                yield each
+            if not page or all(each["rel"] != "next" for each in links):
+                return
+            marker = f"&marker={str(page[-1]['id'])[:MARKER]}"
+        raise ProviderError(
+            f"Nova lists more than {MOST_PAGES} pages of flavors, or more than {PAGE} on one"
+        )
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _flavor(resource)
@@ -92,6 +105,7 @@ class FlavorDriver:
         path = f"/flavors/{shape.id}/os-extra_specs"
         wanted = {**values(shape.settings), **tag_specs(tag)}
         there = (await self._api.call("GET", path))["extra_specs"]
+        _require_few(there)
         for name in there.keys() - wanted.keys():
             await self._api.call("DELETE", f"{path}/{name}")
         await self._api.call("POST", path, {"extra_specs": wanted})
@@ -124,6 +138,14 @@ class FlavorDriver:
                 f"flavor {shape.name} is in use in Nova: instance {servers[0]['id']} has it",
                 hint="Delete the instance, or remove the cluster with `nospoon down --force`.",
             )
+
+
+def _require_few(specs: Mapping[str, str]) -> None:
+    if len(specs) > MOST_SPECS or any(len(each) > LONGEST_SPEC for each in specs.values()):
+        raise ProviderError(
+            f"a flavor of Nova has more than {MOST_SPECS} extra specs, or one of more than "
+            f"{LONGEST_SPEC} characters"
+        )
 
 
 def tag_of(record: FlavorShown) -> OwnerTag | None:

@@ -17,7 +17,9 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
 from nospoon.providers.looking import rest_after
+from nospoon.providers.understood import understood
 from nospoon.runtime import clock as clocks
+from nospoon.runtime.paced import paced
 from nospoon.runtime.telling import tell
 
 TOLD = 5
@@ -31,6 +33,7 @@ class Placement(Protocol):
         """What it answers, decoded; None for nothing."""
 
 
+@understood
 class InventoryDriver:
     """`wanted`: what is to be there. `patience`: flavor -> seconds that one waits for it."""
 
@@ -106,7 +109,7 @@ class InventoryDriver:
         query = f"resources={shape.resource_class}:1"
         query += f"&required={quote(','.join(traits), safe='!,')}" if traits else ""
         told = await self._api.call("GET", f"/resource_providers?{query}")
-        return {UUID(each["uuid"]) for each in told["resource_providers"]}
+        return {UUID(each["uuid"]) async for each in paced(told["resource_providers"])}
 
     async def _knows(self, shape: NovaInventory) -> bool:
         """Whether the names mean anything: it refuses questions with others."""
@@ -131,7 +134,9 @@ class InventoryDriver:
             return "is not there"
         found = stock.get(shape.resource_class)
         if found is None:
-            return f"has no {shape.resource_class}, but {', '.join(sorted(stock)) or 'nothing'}"
+            return (
+                f"has no {shape.resource_class}, but {', '.join(sorted(stock)[:TOLD]) or 'nothing'}"
+            )
         if found["total"] <= found["reserved"]:
             return "is reserved: Ironic has something else to do with it"
         for name, what in shape.traits:

@@ -41,9 +41,9 @@ from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor, VolumeType
 from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
-from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.providers.tunnels import Tunnels
+from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks

@@ -16,7 +16,7 @@ from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.ports import BY_ID
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 
 PATH, MARK = "/floatingips", "+"

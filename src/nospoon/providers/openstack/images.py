@@ -22,7 +22,7 @@ from nospoon.providers.openstack.tags import (
     of_properties,
     properties,
 )
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 
 URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
 READY = "active"

@@ -25,7 +25,7 @@ from nospoon.providers.openstack.around import (
 )
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.tags import Tagged, described, short
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 
 USUAL_MTU = Link(bridge="").mtu

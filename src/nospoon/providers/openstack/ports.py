@@ -13,7 +13,7 @@ from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort, port
 from nospoon.providers.openstack.tags import Tagged, described
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 
 BY_ID, MARK = "id", "+"
 """Noted of a port whose network the file names by id; and before its address, if that is chosen."""

@@ -29,7 +29,6 @@ from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.roster import GONE, LONGEST_NAME, LONGEST_TIME, RELAYS
 from nospoon.providers.openstack.shown import Ref, ServerShown
 from nospoon.providers.openstack.tags import Tagged, in_pieces, of_properties, properties, whole
-from nospoon.providers.openstack.understood import understood
 from nospoon.providers.tunnels import (
     BMCS_PORT,
     NETBOOT_PORT,
@@ -39,6 +38,7 @@ from nospoon.providers.tunnels import (
     RelayPlace,
     Tunnels,
 )
+from nospoon.providers.understood import understood
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 

@@ -31,7 +31,7 @@ from nospoon.providers.openstack.tags import (
     of_description,
     short,
 )
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
 

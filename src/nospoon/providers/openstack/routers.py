@@ -24,7 +24,7 @@ from nospoon.providers.openstack.networks import range_noted
 from nospoon.providers.openstack.ports import BY_ID
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.tags import Tagged, described, short
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 
 PATH = "/routers"

@@ -40,8 +40,8 @@ from nospoon.providers.openstack.roster import (
 )
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.snapshots import KEEP, ServerSnapshots
-from nospoon.providers.openstack.understood import understood
 from nospoon.providers.recorder import Recorder
+from nospoon.providers.understood import understood
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 

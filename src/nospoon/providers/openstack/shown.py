@@ -1,7 +1,7 @@
 """What Nova, Neutron and Glance show of things, as far as nospoon reads it.
 
 So says the API (https://docs.openstack.org/api-ref/): a cloud may answer anything, so who reads a
-value makes its type of it, and `nospoon.providers.openstack.understood` reports what fails.
+value makes its type of it, and `nospoon.providers.understood` reports what fails.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from nospoon.providers.openstack.tags import (
     of_properties,
     properties,
 )
-from nospoon.providers.openstack.understood import understood
+from nospoon.providers.understood import understood
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced
 

@@ -40,7 +40,7 @@ def _call(call: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         try:
             return await call(*given, **named)
         except ODD as error:
-            raise _odd(error) from error
+            raise odd(error) from error
 
     return guarded
 
@@ -52,13 +52,13 @@ def _stream(call: Callable[P, AsyncIterator[T]]) -> Callable[P, AsyncIterator[T]
             async for each in call(*given, **named):
                 yield each
         except ODD as error:
-            raise _odd(error) from error
+            raise odd(error) from error
 
     return guarded
 
 
-def _odd(error: Exception) -> ProviderError:
-    """It may be a mistake of nospoon, too: the log has the line."""
+def odd(error: Exception) -> ProviderError:
+    """What one of `ODD` is then. It may be a mistake of nospoon, too: the log has the line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     log.warning("odd answer of a cloud", error=repr(error)[:200], at=f"{frame.name}:{frame.lineno}")
     return ProviderError(

@@ -1,0 +1,212 @@
+"""Ironics and Novas that members name: what is in their answers is looked at beside all else, and
+as much of it as theirs would have.
+
+A member froze the daemon for six seconds with a list of two million nodes, and for ten minutes with
+one node that had, and noted, as many traits as fit into an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("openstack")
+from tests.security.test_cloud_answers import service
+
+from nospoon.errors import ProviderError
+from nospoon.model.ironic import IronicPlace
+from nospoon.model.resources import Kind, Secrets
+from nospoon.providers.cloud_calls import Clouds, Means
+from nospoon.providers.ironic import api
+from nospoon.providers.ironic.api import PAGE, Api
+from nospoon.providers.ironic.connection import Ironics
+from nospoon.providers.ironic.records import own_traits
+from nospoon.providers.nova import drivers as nova
+from nospoon.providers.nova.api import Api as NovaApi
+from nospoon.runtime import paced
+from nospoon.runtime.tasks import Tasks
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Support for InfluxDB"),
+    pytest.mark.filterwarnings("ignore:The 'service_type' parameter"),
+]
+VERSION = "X-OpenStack-Ironic-API-Maximum-Version"
+Page = Callable[[str, bool], dict[str, object]]
+"""Kind of records, and whether it is the first page -> the page."""
+
+
+def uuid(number: int) -> str:
+    return str(UUID(int=number))
+
+
+@pytest.fixture
+def ironic() -> Callable[[Page], Any]:
+    """Serves an Ironic of such pages, by its URL."""
+
+    def serve(page: Page) -> Any:
+        def answer(to: BaseHTTPRequestHandler) -> None:
+            parts = urlsplit(to.path)
+            kind = parts.path.rpartition("/v1/")[2].rpartition("/")[2]
+            body: object = {}
+            if kind not in ("", "v1"):
+                body = page(kind, "marker" not in parse_qs(parts.query))
+            if parts.path == "/":
+                url = f"http://{to.headers['Host']}/v1/"
+                version = {"id": "v1", "status": "CURRENT", "links": [{"rel": "self", "href": url}]}
+                body = {"default_version": version, "versions": [version]}
+            content = json.dumps(body).encode()
+            to.send_response(200)
+            to.send_header(VERSION, "1.80")
+            to.send_header("Content-Length", str(len(content)))
+            to.end_headers()
+            to.wfile.write(content)
+
+        return service(answer)
+
+    return serve
+
+
+async def no_secrets(machine: UUID) -> Secrets:
+    raise AssertionError(f"nothing is written, not even of {machine}")
+
+
+async def listed(url: str) -> int:
+    with ThreadPoolExecutor(1) as threads:
+        return len(await Api(IronicPlace(endpoint=url), Means(threads)).listed("nodes"))
+
+
+async def test_a_page_has_no_more_than_was_asked_for(ironic: Callable[[Page], Any]) -> None:
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        return {kind: [{"uuid": uuid(number)} for number in range(PAGE + 1)]}
+
+    with ironic(page) as url, pytest.raises(ProviderError, match=f"has {PAGE + 1} records"):
+        await listed(url)
+
+
+async def test_a_list_has_so_many_records(
+    ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        records = [{"uuid": uuid(number)} for number in range(10)]
+        return {kind: records, "next": "more"} if first else {kind: records}
+
+    with ironic(page) as url:
+        monkeypatch.setattr(api, "MOST_RECORDS", 20)
+        assert await listed(url) == 20
+        monkeypatch.setattr(api, "MOST_RECORDS", 19)
+        with pytest.raises(ProviderError, match="and 19 records, got more"):
+            await listed(url)
+
+
+async def test_a_record_is_as_long_as_one_of_ironics(ironic: Callable[[Page], Any]) -> None:
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        return {kind: [{"uuid": uuid(1), "extra": "x" * api.LONGEST_RECORD}]}
+
+    with ironic(page) as url, pytest.raises(ProviderError, match="records of /nodes of at most"):
+        await listed(url)
+
+
+async def test_records_are_looked_at_in_slices(
+    ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record in a turn of its own where a slice has no time."""
+    monkeypatch.setattr(paced, "SECONDS", 0.0)
+    turns, over = 0, asyncio.Event()
+
+    async def count() -> None:
+        nonlocal turns
+        while not over.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        record = {"name": "n", "address": "02:00:00:00:00:01", "node_uuid": uuid(1)}
+        return {kind: [{**record, "uuid": uuid(number)} for number in range(500)]}
+
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", no_secrets, tasks, Clouds())
+        with ironic(page) as url:
+            place = IronicPlace(endpoint=url)
+            for look in (ironics.nodes, ironics.addresses, ironics.held):
+                await look(place, 1)  # it is connected
+                tasks.start(count(), name="turns of the loop")
+                before = turns
+                await look(place, 1)
+                over.set()
+                await asyncio.sleep(0)
+                over.clear()
+                assert turns - before >= 500, look
+
+
+async def test_odd_records_are_an_error_of_the_ironic(ironic: Callable[[Page], Any]) -> None:
+    """Administrators look at all Ironics together for orphans: one of them is no error of that."""
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        return {kind: [{"uuid": 1, "extra": [1], "name": [], "address": 3}]}
+
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", no_secrets, tasks, Clouds())
+        with ironic(page) as url:
+            place = IronicPlace(endpoint=url)
+            for driver in ironics.drivers(place, 1).values():
+                with pytest.raises(ProviderError, match="something else than its API says"):
+                    await driver.observe(None)
+            for look in (ironics.nodes, ironics.held):
+                with pytest.raises(ProviderError, match="something else than its API says"):
+                    await look(place, 1)
+
+
+class _Compared(str):
+    """A trait that counts how often it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_traits_are_not_compared_with_each_other() -> None:
+    traits = [_Compared(f"CUSTOM_{number}") for number in range(5000)]
+    noted = [f"CUSTOM_{number}" for number in range(4000, 9000)]
+    record = {"traits": traits, "extra": {"nospoon": {"traits": noted}}}
+    assert own_traits(record) == ()
+    assert _Compared.times < len(traits)
+    few = {"traits": ["A", "B"], "extra": {"nospoon": {"traits": ["B", "C"]}}}
+    assert own_traits(few) == ("B",)
+
+
+class _EndlessNova(NovaApi):
+    """Flavors without end."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+
+    async def call(self, method: str, path: str, body: object = None) -> Any:
+        del method, path, body
+        self.pages += 1
+        assert self.pages <= nova.MOST_PAGES
+        return {"flavors": [{"id": "1"}], "flavors_links": [{"rel": "next"}]}
+
+
+async def test_flavors_without_end_are_refused() -> None:
+    endless = _EndlessNova()
+    with pytest.raises(ProviderError, match="more than 20 pages of flavors"):
+        await nova.FlavorDriver(endless, "kit").observe(None)
+    assert endless.pages == nova.MOST_PAGES
+    assert nova.FlavorDriver.kind is Kind.NOVA_FLAVOR
