@@ -11,7 +11,10 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
@@ -19,8 +22,10 @@ from uuid import UUID
 import pytest
 
 pytest.importorskip("openstack")
+from tests.security.asked import OTHER, OWNER, a_daemon
 from tests.security.test_cloud_answers import service
 
+from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import ProviderError
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.resources import Kind, Secrets
@@ -33,6 +38,7 @@ from nospoon.providers.nova import drivers as nova
 from nospoon.providers.nova.api import Api as NovaApi
 from nospoon.runtime import paced
 from nospoon.runtime.tasks import Tasks
+from nospoon.store import clusters
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Support for InfluxDB"),
@@ -210,3 +216,44 @@ async def test_flavors_without_end_are_refused() -> None:
         await nova.FlavorDriver(endless, "kit").observe(None)
     assert endless.pages == nova.MOST_PAGES
     assert nova.FlavorDriver.kind is Kind.NOVA_FLAVOR
+
+
+def _node(number: int, cluster: UUID, uid: int, deployment: str) -> dict[str, object]:
+    tag = {
+        "deployment": deployment, "cluster": str(cluster), "generation": 1, "token": "t",
+        "name": f"c{number}", "uid": uid, "key": f"n-{number}", "ours": [],
+    }  # fmt: skip
+    return {"uuid": uuid(number), "extra": {"nospoon": tag}, "provision_state": "available"}
+
+
+async def test_an_ironic_has_nothing_of_others_than_those_who_are_enrolled_there(
+    ironic: Callable[[Page], Any], tmp_path: Path
+) -> None:
+    """`recover` once took a member's Ironic for that of the administrator's cluster."""
+    text = "cluster: c\nhosts: {{{}: simulated}}\nnodes: []\n"
+    async with a_daemon(tmp_path) as asked:
+        daemon = asked.daemon
+        for uid in (OWNER, OTHER):
+            assert (await asked.up(uid, text.format(f"s{uid}"))).status in {200, 202}
+        rows = {}
+        for uid in (OWNER, OTHER):
+            found = await daemon.database.read(partial(clusters.find, owner=uid, name="c"))
+            assert found is not None
+            rows[uid] = found
+        mine, others, lost = rows[OWNER].id, rows[OTHER].id, UUID(int=99)
+
+        def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+            del first
+            claims = ((mine, OWNER), (lost, OWNER), (others, OWNER), (others, OTHER), (mine, 0))
+            nodes = [_node(n, *each, daemon.database.deployment) for n, each in enumerate(claims)]
+            return {kind: nodes if kind == "nodes" else []}
+
+        with ironic(page) as url:
+            place = IronicPlace(endpoint=url)
+            row = replace(rows[OWNER], enrolled=daemon.enrolment.sealed(place))
+            await daemon.database.call(partial(clusters.save, row=row))
+            survey = daemon.controller.survey
+            (seen,) = [each for each in await survey.around(Scope()) if each.place == place]
+            assert {each.key.name for each in seen.things} == {"n-0", "n-1"}
+            told = await survey.look(Scope(ironics=(place,)))
+            assert len({each.key.name for each in told[0].things}) == 5, "it is named by who looks"

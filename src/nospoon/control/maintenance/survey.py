@@ -18,7 +18,7 @@ from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import OwnerId, Principal
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources import Kind, Observed, OwnerTag
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION
@@ -30,13 +30,22 @@ from nospoon.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where one looks. `owners`: of clouds that users' files name, who has things there: tags there
-    that name others are not believed, for its users choose what a cloud answers.
+    """Where one looks. `owners`: of clouds and Ironics that users' files name, who has things
+    there: tags there that name others, or clusters of others, are not believed, for its users
+    choose what a cloud answers. `clusters`: whose those of the store are.
     """
 
     hosts: tuple[Host, ...] = ()
     ironics: tuple[IronicPlace, ...] = ()
     owners: Mapping[tuple[str, ...], frozenset[int]] = field(default_factory=dict)
+    clusters: Mapping[UUID, int] = field(default_factory=dict)
+
+    def believes(self, place: tuple[str, ...], tag: OwnerTag) -> bool:
+        """Whether what has this tag may be what it says, at a host's `server` or an Ironic."""
+        owners = self.owners.get(place)
+        if owners is None:
+            return True
+        return tag.uid in owners and self.clusters.get(tag.cluster, tag.uid) in owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +110,24 @@ class Survey:
             known = await self._planner.clusters.hosts_of(row)
             hosts += [host for host in known if not why_not(user, host)]
             for host in known:
-                _add_owner(owners, host, row.owner)
-            ironics.append(self._planner.enrolment.place_of(row))
+                if host.connection.login:
+                    _add_owner(owners, host.server, row.owner)
+            place = self._planner.enrolment.place_of(row)
+            if place is not None:
+                ironics.append(place)
+                _add_owner(owners, _ironic(place), row.owner)
         nodes = await self._database.read(stored.all_nodes)
         async for node in paced(nodes):
             its = owner.get(node.cluster_id)
             if its is None:  # of a cluster that was made meanwhile
                 continue
-            _add_owner(owners, node.host, its.uid)
+            if node.host.connection.login:
+                _add_owner(owners, node.host.server, its.uid)
             if not why_not(its, node.host):
                 hosts.append(node.host)
-        by_place = {each.where: each for each in ironics if each is not None}
-        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners)
+        by_place = {each.where: each for each in ironics}
+        clusters = {id_: user.uid for id_, user in owner.items()}
+        return Scope(tuple(_each_once(hosts)), tuple(by_place.values()), owners, clusters)
 
     async def hosts_of(self, row: ClusterRow) -> Sequence[Host]:
         """Where a cluster of the store may have things."""
@@ -124,14 +139,12 @@ class Survey:
 
     async def look(self, scope: Scope) -> list[Seen]:
         """What each has, Ironics first; things that several hosts show are told of once."""
-        ironics = await asyncio.gather(*(self._look_in(each) for each in scope.ironics))
+        ironics = await asyncio.gather(*(self._look_in(each, scope) for each in scope.ironics))
         hosts = _each_once(scope.hosts)
-        seen = await asyncio.gather(
-            *(self._look_at(host, scope.owners.get(host.server)) for host in hosts)
-        )
+        seen = await asyncio.gather(*(self._look_at(host, scope) for host in hosts))
         return [*ironics, *await asyncio.to_thread(_told_once, seen)]
 
-    async def _look_in(self, place: IronicPlace) -> Seen:
+    async def _look_in(self, place: IronicPlace, scope: Scope) -> Seen:
         """What is in an Ironic; what carries no tag of nospoon's is not looked at."""
         enrolment = self._planner.enrolment
         try:
@@ -139,7 +152,8 @@ class Survey:
             found = [
                 (each, driver)
                 for key, driver in drivers.items()
-                for each in await observe({key: driver}, None)
+                async for each in paced(await observe({key: driver}, None))
+                if scope.believes(_ironic(place), each.tag)
             ]
             tags = Counter(
                 tag.deployment for tag, _ in await enrolment.nodes(place, ADMINISTRATION)
@@ -149,8 +163,7 @@ class Survey:
         del tags[self._database.deployment]
         return Seen(place, tuple(found), tags)
 
-    async def _look_at(self, host: Host, owners: frozenset[int] | None) -> Seen:
-        """`owners`: whose tags there are believed, None for all."""
+    async def _look_at(self, host: Host, scope: Scope) -> Seen:
         try:
             connection = self._hosts.use(host).connection
             await connection.check()
@@ -160,7 +173,7 @@ class Survey:
                 (each, driver)
                 for key, driver in drivers.items()
                 async for each in paced(await observe({key: driver}, None))
-                if owners is None or key[1] is Kind.BMC or each.tag.uid in owners
+                if key[1] is Kind.BMC or scope.believes(host.server, each.tag)
             ]
         except NospoonError as error:
             return Seen(host, away=str(error))
@@ -170,10 +183,16 @@ class Survey:
         return Seen(host, tuple(found), tags)
 
 
-def _add_owner(owners: dict[tuple[str, ...], frozenset[int]], host: Host, owner: OwnerId) -> None:
+def _add_owner(
+    owners: dict[tuple[str, ...], frozenset[int]], place: tuple[str, ...], owner: OwnerId
+) -> None:
     """Whoever has things in a cloud."""
-    if host.connection.login:
-        owners[host.server] = owners.get(host.server, frozenset()) | {owner}
+    owners[place] = owners.get(place, frozenset()) | {owner}
+
+
+def _ironic(place: IronicPlace) -> tuple[str, ...]:
+    """Beside what `server` says of hosts."""
+    return ("ironic", *map(str, place.where))
 
 
 def _each_once(hosts: Iterable[Host]) -> list[Host]:
