@@ -73,6 +73,15 @@ async def test_a_text_that_does_not_fit_is_told_what_it_has_to_be(
     assert "got 'Bad Name'" in refused.json["error"]["message"]
 
 
+@pytest.mark.parametrize("digest", ["\ud800", "\0"])
+async def test_texts_that_cannot_be_written_are_refused_in_lists_too(
+    asked: Asked, digest: str
+) -> None:
+    refused = await asked.ask(OWNER, "POST", "/v1/files/missing", [digest])
+    assert refused.status == 400
+    assert "has U+0000 or half of a surrogate pair" in refused.json["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [

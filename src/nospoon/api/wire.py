@@ -30,6 +30,7 @@ MAX_HOSTS = 1000
 """Hosts of a request that looks for orphans."""
 MAX_DIGESTS = 1000
 """Digests of a request that asks which of them are missing."""
+UNWRITABLE = "{} has U+0000 or half of a surrogate pair"
 
 
 def texts(most: int) -> BeforeValidator:
@@ -45,6 +46,8 @@ def texts(most: int) -> BeforeValidator:
         wrong = next((type(each).__name__ for each in items if not isinstance(each, str)), "")
         if wrong:
             raise ValueError(f"expected entries that are text, got one that is {wrong}")
+        if not _is_text("", given):
+            raise ValueError(UNWRITABLE.format("an entry"))
         return given
 
     return BeforeValidator(check)
@@ -81,7 +84,7 @@ class Wire(BaseModel):
             _at_most(MAX_FIELDS, given, "fields")
             wrong = [name for name, value in given.items() if not _is_text(name, value)]
             if wrong:
-                raise ValueError(f"{wrong[0]!a} has U+0000 or half of a surrogate pair")
+                raise ValueError(UNWRITABLE.format(ascii(wrong[0])))
         return given
 
 
