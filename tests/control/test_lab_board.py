@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -69,6 +69,8 @@ class Machines:
     async def stop(self, found: RecipeSet, known: KnownLab) -> dict[str, str]:
         del known
         return {run.machine: self.on for run in found.runs if run.machine and self.on}
+
+    async def renew_logins(self, sets: Sequence[RecipeSet], known: KnownLab) -> None: ...
 
     async def purge(self, found: RecipeSet, known: KnownLab) -> None:
         del known

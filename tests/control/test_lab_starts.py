@@ -44,7 +44,7 @@ def racks(starts: Starts, kind: type[Racks] = Made) -> Racks:
     return kind(
         admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, start=starts.start,
         operations=nothing, machines=nothing, consoles=nothing, database=nothing, cipher=nothing,
-        workers=nothing, installers=nothing,
+        workers=nothing, installers=nothing, logins=nothing,
     )  # fmt: skip
 
 

@@ -100,6 +100,39 @@ async def test_a_set_waits_for_a_quota_and_starts_elsewhere_where_it_may() -> No
         assert not two.servers
 
 
+@pytest.mark.timeout(240)
+async def test_a_set_is_removed_whose_labs_cloud_has_another_password_by_now() -> None:
+    """That of the time when it was made is revoked; leases may last for months."""
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32
+        with private_rack() as rack:
+            await asyncio.to_thread(_with_another_password, rack, cloud)
+        assert not cloud.servers
+        assert not cloud.images
+
+
+def _with_another_password(rack: Rack, cloud: FakeCloud) -> None:
+    (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
+    text = lab(cloud, "1GiB") + rack.bmc()
+    rack.run("up", "--yes", rack.file(text, "cloudy.yaml"))
+    submit = ("request", "submit", rack.file("<hostRequires/>", "any.xml"))
+    set_id, ending = (rack.json(*submit)[0]["set"] for _ in range(2))
+    for each in (set_id, ending):
+        until(rack, each, lambda found: found["state"] == "running")
+    cloud.revoked.add("p")
+    rack.run("request", "release", ending)
+    until(rack, ending, lambda found: "not removed yet" in found["reason"])
+    assert len(cloud.servers) == 2
+    again = text.replace('"password": "p"', '"password": "q"')
+    rack.run("up", "--yes", rack.file(again, "cloudy.yaml"))
+    until(rack, ending, lambda found: found["state"] == "ended")
+    rack.run("request", "power", f"{set_id}.0", "off")
+    until(rack, set_id, lambda _: [x["status"] for x in cloud.servers.values()] == ["SHUTOFF"])
+    rack.run("request", "release", set_id)
+    until(rack, set_id, lambda found: found["state"] == "ended")
+    rack.run("down", "--yes", "--purge", "cloudy")
+
+
 def _wait_for_quota(rack: Rack, one: FakeCloud, two: FakeCloud) -> None:
     settings = (json.dumps({"name": "mine", **each.settings}) for each in (one, two))
     text = REGIONS.format(one=next(settings), two=next(settings)) + rack.bmc()

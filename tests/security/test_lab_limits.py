@@ -179,7 +179,7 @@ def racks(bmcs: Bmcs) -> Racks:
     return Racks(
         admins=Administrators(), kept=nothing, clusters=nothing, power=nothing, start=nothing,
         operations=nothing, machines=bmcs, consoles=NoConsoles(), database=nothing, cipher=nothing,
-        workers=nothing, installers=nothing,
+        workers=nothing, installers=nothing, logins=nothing,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -41,6 +42,7 @@ from nospoon.control.labs.installers import Installers
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.service import Labs
+from nospoon.control.labs.set_logins import SetLogins
 from nospoon.control.labs.watch import Watch
 from nospoon.control.labs.webhooks import Webhooks
 from nospoon.control.maintenance.orphans import Orphans
@@ -552,7 +554,11 @@ class Daemon:
             cipher=self.cipher,
             workers=self.planner.workers,
             installers=Installers(self.files, self.builds.installer, work),
+            logins=SetLogins(self.database, self._use_logins),
         )
+
+    async def _use_logins(self, cluster: UUID, now: Sequence[Host]) -> None:
+        await self.memory.use_logins(cluster, now)
 
     def _watch(self) -> Watch:
         return Watch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import NamedTuple
@@ -286,6 +286,23 @@ def put_hosts(connection: Connection, cluster_id: UUID, hosts: Sequence[Host]) -
         encoded = record_of(host)
         values = {"cluster_id": str(cluster_id), "name": host.name, "host": encoded}
         connection.execute(insert(cluster_hosts).values(values))
+
+
+def change_hosts(
+    connection: Connection, cluster_id: UUID, change: Callable[[Sequence[Host]], Sequence[Host]]
+) -> list[NodeRow]:
+    """Remember a cluster's hosts as `change` makes them. Returns the nodes whose hosts are others
+    now.
+    """
+    before = hosts_of(connection, cluster_id)
+    now = {host.name: host for host in change(before)}
+    if [*now.values()] == [*before]:
+        return []
+    put_hosts(connection, cluster_id, [*now.values()])
+    rows = nodes_of(connection, cluster_id)
+    changed = [replace(row, host=now.get(row.host.name, row.host)) for row in rows]
+    put_nodes(connection, changed)
+    return changed
 
 
 def keep_hosts(connection: Connection, cluster_id: UUID, names: Collection[str]) -> None:

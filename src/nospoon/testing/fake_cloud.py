@@ -51,6 +51,7 @@ OFF, ON, RESCUED, SHELVED = "SHUTOFF", "ACTIVE", "RESCUE", "SHELVED_OFFLOADED"
 BY_VOLUME = 2.87
 """Microversion by which a server is rescued whose root disk is a volume."""
 FAULT = {"error": {"message": "a fault of the test"}}
+UNAUTHORIZED = {"error": {"code": 401, "message": "The request requires authentication."}}
 
 
 @dataclass
@@ -74,7 +75,8 @@ class FakeCloud:
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
     `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
-    `volume_types` names some.
+    `volume_types` names some. `revoked`: passwords that are refused,
+    with their tokens.
     """
 
     url: str = ""
@@ -91,6 +93,7 @@ class FakeCloud:
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
     volume_types: list[str] = field(default_factory=list)
+    revoked: set[str] = field(default_factory=set)
     consoles: dict[str, str] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
@@ -177,6 +180,8 @@ class FakeCloud:
                 if (given := rule.answer()) is not None:
                     return given
         service, _, rest = path.strip("/").partition("/")
+        if service != "identity" and _password_of(request) in self.revoked:
+            return JSONResponse(UNAUTHORIZED, 401)
         handler = {
             "identity": self._keystone, "compute": self._nova,
             "network": self._neutron, "image": self._glance, "volume": self._cinder,
@@ -189,10 +194,12 @@ class FakeCloud:
         return answer
 
     async def _keystone(self, request: Request, path: str) -> Response:
-        del request
         if not path.endswith("/auth/tokens"):
             links = [{"rel": "self", "href": f"{self.url}/identity/v3/"}]
             return JSONResponse({"version": {"id": "v3.14", "status": "stable", "links": links}})
+        password = (await request.json())["auth"]["identity"]["password"]["user"]["password"]
+        if password in self.revoked:
+            return JSONResponse(UNAUTHORIZED, 401)
         self.tokens += 1
         names = {"compute": "compute/v2.1", "network": "network", "image": "image"}
         if self.volume_types:
@@ -215,7 +222,7 @@ class FakeCloud:
             "user": {"id": "u", "name": "u", "domain": {"id": "default", "name": "d"}},
             "roles": [{"id": "r", "name": "member"}],
         }  # fmt: skip
-        headers = {"X-Subject-Token": f"token-{self.tokens}"}
+        headers = {"X-Subject-Token": f"{password}-{self.tokens}"}
         return JSONResponse({"token": token}, 201, headers=headers)
 
     async def _nova(self, request: Request, path: str) -> Response:
@@ -568,6 +575,11 @@ class FakeCloud:
                 del self.images[id_]
                 return Response(status_code=204)
         return _missing(path)
+
+
+def _password_of(request: Request) -> str:
+    """By which the token of a call was given."""
+    return request.headers.get("x-auth-token", "").rpartition("-")[0]
 
 
 def _missing(path: str) -> Response:

@@ -163,6 +163,7 @@ class Board:
             for set_id in scheduler.orphaned():
                 effects += scheduler.cancel(set_id, "its lab is gone", now)
             self._labs_left = False
+            self._at_work.renew_logins()
         scheduler.undecided = True
         return effects
 

@@ -20,6 +20,7 @@ import structlog
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import NotReached, WhileOff
 from nospoon.control.labs.installers import Installers
+from nospoon.control.labs.set_logins import SetLogins, file_of
 from nospoon.control.operations.operations import Operations
 from nospoon.control.operations.work import Removal
 from nospoon.control.request import Request
@@ -156,6 +157,7 @@ class Racks:
     cipher: Cipher
     workers: Workers
     installers: Installers
+    logins: SetLogins
     _places: defaultdict[int, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
@@ -216,9 +218,14 @@ class Racks:
             if row is not None and row.file != file_of(found, known):
                 return ""  # its own was never made, or taken down before another had the name
             try:
+                await self.logins.renew_one(found, known)
                 return await self._down(self._owner_of(known), name)
             except NospoonError as error:
                 return str(error)
+
+    async def renew_logins(self, sets: Sequence[RecipeSet], known: KnownLab) -> None:
+        """The file of a lab may have other logins than when these sets were made."""
+        await self.logins.renew(sets, known)
 
     async def switch(
         self, found: RecipeSet, number: int, known: KnownLab, command: PowerCommand
@@ -417,8 +424,3 @@ class Racks:
         if found.runs[number].machine:
             return self.consoles.state(found, number, known)
         return "recorded"
-
-
-def file_of(found: RecipeSet, known: KnownLab) -> str:
-    """What the cluster of a set has for its file: a user's own cluster has another."""
-    return f"recipe set {found.id} of lab {known.lab.name}"

@@ -49,6 +49,19 @@ class SetTasks:
         """Begin to remove what it has; what is being made is not made any more."""
         self.tasks.start(self._remove(found), name=f"remove {found.id}")
 
+    def renew_logins(self) -> None:
+        """Begin to reach the machines of all sets as the files of their labs say now."""
+        self.tasks.start(self._renew_logins(), name="renew logins of recipe sets")
+
+    async def _renew_logins(self) -> None:
+        for key, known in list(self.labs.known.items()):
+            try:
+                await self.racks.renew_logins(self.scheduler.holding(key), known)
+            except NospoonError as error:
+                log.warning("sets of a lab keep their logins", lab=known.shown, why=str(error))
+            except Exception:  # those of other labs are behind it
+                log.exception("sets of a lab keep their logins", lab=known.shown)
+
     async def _build(self, found: RecipeSet) -> None:
         cause, machines = None, tuple[str, ...]()
         try:

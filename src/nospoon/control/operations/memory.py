@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Protocol
@@ -18,13 +19,14 @@ from nospoon.control.content.files import Files, is_url
 from nospoon.control.content.space import text_of
 from nospoon.control.fleet.authority import Publish
 from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.planning.logins import with_new_logins
 from nospoon.control.planning.pending import as_it_is
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.planning.saved import refuse_anothers_bridges, refuse_collisions, save
 from nospoon.control.request import Request
 from nospoon.errors import SpecError
-from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster
+from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind, Machine
@@ -246,6 +248,15 @@ class Memory:
             compared=compared,
         )
         self._files.space.hold(row.owner, text_of(row.id), row.size)
+
+    async def use_logins(self, cluster: UUID, now: Sequence[Host]) -> None:
+        """From now on a cluster's hosts are reached by the logins that these hosts have, which are
+        of the same projects.
+        """
+        for row in await self._database.call(
+            stored.change_hosts, cluster, partial(with_new_logins, now=now)
+        ):
+            self.moved(row)
 
     def moved(self, row: NodeRow) -> None:
         member = self._fleet.get(row.uuid)
