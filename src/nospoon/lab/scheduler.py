@@ -274,7 +274,8 @@ class Scheduler(Placing):
             self._waits_no_more(set_id)
             self._save(replace(found, state=SetState.ENDED, result="cancelled", ended=now))
             self._why.pop(set_id, None)
-            return [Happened(set_id, -1, "cancelled", why), *self._decide(now)]
+            ended = Happened(set_id, -1, "ended", "cancelled")
+            return [Happened(set_id, -1, "cancelled", why), ended, *self._decide(now)]
         return [Happened(set_id, -1, "cancelled", why), *self._end(found, "cancelled")]
 
     def removed(self, set_id: str, now: float) -> list[Effect]:
