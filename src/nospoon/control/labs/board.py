@@ -375,10 +375,11 @@ class Board:
             del self._load[owner]
 
     def _measure(self, found: RecipeSet, event: Happened) -> None:
-        lab = self.known[found.lab].shown if found.lab in self.known else ""
+        key = only_lab(found)
+        lab = self.known[key].shown if key in self.known else ""
         if event.event == "started":
-            self.measured.queue.add(found.started - found.submitted)
-            self.measured.build.add(self._clock() - found.started)
+            self.measured.queue[lab].add(found.started - found.submitted)
+            self.measured.build[lab].add(self._clock() - found.started)
         elif event.event == "ended":
             self.measured.ended[lab, found.result] += 1
         if event.cause is not None:

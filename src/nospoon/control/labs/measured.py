@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from nospoon.lab.work import Cause
@@ -24,12 +24,12 @@ class Histogram:
 
 @dataclass(slots=True)
 class Measured:
-    """Since the daemon started. `queue`: from the request to the start that succeeded, `build`:
-    from there until all machines were started. `ended`: by (lab, result). `failures`: by (lab,
-    cause).
+    """Since the daemon started, by labs as they are shown, "" for none. `queue`: from the request
+    to the start that succeeded, `build`: from there until all machines were started. `ended`: by
+    (lab, result). `failures`: by (lab, cause).
     """
 
-    queue: Histogram = field(default_factory=Histogram)
-    build: Histogram = field(default_factory=Histogram)
+    queue: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
+    build: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: Counter[tuple[str, Cause]] = field(default_factory=Counter)

@@ -21,6 +21,7 @@ from nospoon.control.labs.access import (
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
 from nospoon.control.labs.inventory import Inventories
+from nospoon.control.labs.metrics import metrics
 from nospoon.control.labs.requests import Judged, checked, judge
 from nospoon.control.operations.operations import Operations
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
@@ -395,7 +396,7 @@ class Labs:
         if not caller.admin:
             raise Forbidden("metrics are for administrators of the daemon")
         turn, lines = self.board.slices.begin(caller.uid), []
-        for line in views.metrics(self.board):
+        for line in metrics(self.board):
             lines.append(f"{line}\n")
             await turn.rest()
         return "".join(lines)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import why_none
-from nospoon.control.labs.measured import BUCKETS, Histogram
 from nospoon.lab.assign import ENDLESS
 from nospoon.lab.effects import Happened
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
@@ -197,44 +196,3 @@ def _time(unix: float) -> str | None:
     if not unix:
         return None
     return datetime.fromtimestamp(min(unix, LATEST), UTC).isoformat(timespec="seconds")
-
-
-def metrics(board: Board) -> Iterator[str]:
-    """Lines of Prometheus's text format, between which the labs may change:
-    https://prometheus.io/docs/instrumenting/exposition_formats/
-    """
-    yield "# TYPE nospoon_lab_sets gauge"
-    for state in SetState:
-        if state is not SetState.ENDED:
-            amount = sum(each.state is state for each in board.scheduler.sets.values())
-            yield f'nospoon_lab_sets{{state="{state}"}} {amount}'
-    yield "# TYPE nospoon_lab_machines gauge"
-    for known in list(board.known.values()):
-        if known.key not in board.known:
-            continue
-        row = lab_row(board, known)
-        name = _label(known.shown)
-        yield f'nospoon_lab_machines{{lab="{name}",kind="dynamic"}} {row.dynamic}'
-        yield f'nospoon_lab_machines{{lab="{name}",kind="registered"}} {row.loaned}'
-    yield "# TYPE nospoon_lab_sets_ended counter"
-    for (lab, result), amount in sorted(board.measured.ended.items()):
-        yield f'nospoon_lab_sets_ended{{lab="{_label(lab)}",result="{result}"}} {amount}'
-    yield "# TYPE nospoon_lab_failures counter"
-    for (lab, cause), amount in sorted(board.measured.failures.items()):
-        yield f'nospoon_lab_failures{{lab="{_label(lab)}",cause="{cause}"}} {amount}'
-    yield from _histogram("nospoon_lab_queue_seconds", board.measured.queue)
-    yield from _histogram("nospoon_lab_build_seconds", board.measured.build)
-
-
-def _histogram(name: str, found: Histogram) -> Iterator[str]:
-    yield f"# TYPE {name} histogram"
-    below = 0
-    for bound, amount in zip((*map(str, BUCKETS), "+Inf"), found.counts, strict=True):
-        below += amount
-        yield f'{name}_bucket{{le="{bound}"}} {below}'
-    yield f"{name}_sum {found.total:.3f}"
-    yield f"{name}_count {below}"
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
