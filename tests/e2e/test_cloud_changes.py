@@ -33,6 +33,13 @@ def text(cloud: FakeCloud, **changes: str) -> str:
     return CLUSTER.format(**{**usual, **changes})
 
 
+def renewed(content: str) -> str:
+    """With the login of another user."""
+    for before, now in (("username", "v"), ("password", "q")):
+        content = re.sub(rf'"{before}": "\w"', f'"{before}": "{now}"', content)
+    return content
+
+
 def own(cloud: FakeCloud) -> None:
     cloud.networks["n0"]["project_id"] = "0" * 32
 
@@ -113,5 +120,10 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             left = "there is still what is the cluster's"
             assert left in await refused(text(other))
             assert left in await refused(text(cloud, more="      region: RegionTwo"))
+            cloud.revoked.add("p")  # such as an application credential that expired
+            here, there = (renewed(each) for each in (vlan, text(other)))
+            assert "it is not known what is left" in await refused(there)
+            file = rack.file(here + bmc)
+            await asyncio.to_thread(rack.run, "up", file, "--yes")
             await asyncio.to_thread(rack.run, "down", "changing", "--yes")
             assert not cloud.servers

@@ -101,17 +101,20 @@ async def test_a_set_waits_for_a_quota_and_starts_elsewhere_where_it_may() -> No
 
 
 @pytest.mark.timeout(240)
-async def test_a_set_is_removed_whose_labs_cloud_has_another_password_by_now() -> None:
-    """That of the time when it was made is revoked; leases may last for months."""
+@pytest.mark.parametrize("by", ["u", "v"])
+async def test_a_set_is_removed_whose_labs_cloud_has_another_login_by_now(by: str) -> None:
+    """Another password, or another user, as of an application credential that expired: the login
+    of the time when it was made is revoked, and leases last for days.
+    """
     async with fake_cloud() as cloud:
         cloud.networks["n0"]["project_id"] = "0" * 32
         with private_rack() as rack:
-            await asyncio.to_thread(_with_another_password, rack, cloud)
+            await asyncio.to_thread(_with_another_login, rack, cloud, by)
         assert not cloud.servers
         assert not cloud.images
 
 
-def _with_another_password(rack: Rack, cloud: FakeCloud) -> None:
+def _with_another_login(rack: Rack, cloud: FakeCloud, by: str) -> None:
     (rack.directory / "cloud.raw").write_bytes(b"\0" * (1 << 20))
     text = lab(cloud, "1GiB") + rack.bmc()
     rack.run("up", "--yes", rack.file(text, "cloudy.yaml"))
@@ -124,6 +127,7 @@ def _with_another_password(rack: Rack, cloud: FakeCloud) -> None:
     until(rack, ending, lambda found: "not removed yet" in found["reason"])
     assert len(cloud.servers) == 2
     again = text.replace('"password": "p"', '"password": "q"')
+    again = again.replace('"username": "u"', f'"username": "{by}"')
     rack.run("up", "--yes", rack.file(again, "cloudy.yaml"))
     until(rack, ending, lambda found: found["state"] == "ended")
     rack.run("request", "power", f"{set_id}.0", "off")

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Protocol
@@ -25,12 +24,14 @@ from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.planning.saved import refuse_anothers_bridges, refuse_collisions, save
 from nospoon.control.request import Request
+from nospoon.engine.observe import observe_reachable
 from nospoon.errors import SpecError
 from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind, Machine
 from nospoon.plan.diff.targets import touched
+from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
@@ -250,13 +251,23 @@ class Memory:
         self._files.space.hold(row.owner, text_of(row.id), row.size)
 
     async def use_logins(self, cluster: UUID, now: Sequence[Host]) -> None:
-        """From now on a cluster's hosts are reached by the logins that these hosts have, which are
-        of the same projects.
+        """From now on a cluster's hosts are reached by the logins that these hosts have, where they
+        are of the same user and project, or something of the cluster is found by them.
         """
-        for row in await self._database.call(
-            stored.change_hosts, cluster, partial(with_new_logins, now=now)
-        ):
+        before = {host.name: host for host in await self._database.read(stored.hosts_of, cluster)}
+        others = [each for each in now if _is_another(before.get(each.name), each)]
+        seen = {host.name: host for host in others if await self._is_on(host, cluster)}
+
+        def change(known: Sequence[Host]) -> Sequence[Host]:
+            return [seen.get(host.name, host) for host in with_new_logins(known, now)]
+
+        for row in await self._database.call(stored.change_hosts, cluster, change):
             self.moved(row)
+
+    async def _is_on(self, host: Host, cluster: UUID) -> bool:
+        """Whether something of a cluster is found on a host."""
+        found, _ = await observe_reachable(self._planner.drivers([host]), cluster)
+        return any(not KINDS[each.key.kind].by_daemon for each in found)
 
     def moved(self, row: NodeRow) -> None:
         member = self._fleet.get(row.uuid)
@@ -371,6 +382,15 @@ class Memory:
         digest, key = (uploads.get(name, "") for name in (given.certificate, given.key))
         if self._files.has(digest) and self._files.has(key):
             self._give(digest, self._files.path(digest), self._files.path(key))
+
+
+def _is_another(before: Host | None, now: Host) -> bool:
+    """Whether a host of this name has a login by another name at the same kind of connection: one
+    may lead to another project.
+    """
+    if before is None or not (before.connection.login and now.connection.login):
+        return False
+    return before.machine != now.machine
 
 
 def record_group(owner: OwnerId, name: str) -> str:

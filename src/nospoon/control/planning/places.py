@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nospoon.engine.observe import observe_reachable
-from nospoon.model.cluster import Host
+from nospoon.errors import ProviderError
+from nospoon.model.cluster import Cluster, Host
+from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
@@ -43,12 +45,29 @@ class Places:
         return [host for host in self.known if now.get(host.name, host.place) != host.place]
 
 
+def makes_nothing(before: Cluster) -> bool:
+    """Whether a cluster had nothing made, as one has that is there for its labs."""
+    relays = (host.connection for host in before.hosts if isinstance(host.connection, OpenStack))
+    return (
+        not before.nodes
+        and all(network.existing for network in before.networks)
+        and not any(cloud.relay for cloud in relays)
+    )
+
+
 async def against_moves(
-    places: Places, cluster: UUID, observed: Iterable[Observed], drivers_of: DriversOf
+    places: Places,
+    cluster: UUID,
+    observed: Iterable[Observed],
+    drivers_of: DriversOf,
+    *,
+    empty: bool = False,
 ) -> list[str]:
     """Reasons why hosts may not lead elsewhere: something is left where they led before.
 
-    A host is the same one by another address if what is found there is found here too (`observed`).
+    A host is the same one by another address, or with a login by another name, if what is found
+    there is found here too (`observed`). `empty`: nothing was made, so nothing has to be looked for
+    where that is not possible any more.
     """
     if not places.moved:
         return []
@@ -60,8 +79,11 @@ async def against_moves(
             for kind, driver in drivers_of(host).items()
             if not KINDS[kind].by_daemon
         }
-        found, away = await observe_reachable(drivers, cluster)
-        if away and not _any_on(host.name, here):
+        try:
+            found, away = await observe_reachable(drivers, cluster)
+        except ProviderError as error:  # such as a login that is refused by now
+            found, away = [], {host.name: str(error)}
+        if away and not empty and not _any_on(host.name, here):
             reasons.append(
                 f"host {host.name}: it is not known what is left at {_called(host)}, "
                 f"where it led before: {away[host.name]}"

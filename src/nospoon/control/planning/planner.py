@@ -37,7 +37,7 @@ from nospoon.control.planning.comparing import (
 )
 from nospoon.control.planning.logins import Logins, with_new_logins
 from nospoon.control.planning.pending import known_places
-from nospoon.control.planning.places import DriversOf, Places, against_moves
+from nospoon.control.planning.places import DriversOf, Places, against_moves, makes_nothing
 from nospoon.control.planning.prepared import Prepared, Seen, claimed
 from nospoon.control.planning.reach import Surveyed, require, survey
 from nospoon.control.planning.saved import (
@@ -275,9 +275,17 @@ class Planner:
         await self.enrolment.refuse_left_behind(
             before, now, known.id, user=known.owner, here=[each.key for each in observed]
         )
-        _refuse(await against_moves(places, known.id, observed, self._drivers_of))
+        empty = bool(places.moved) and await self._was_empty(known)
+        moves = against_moves(places, known.id, observed, self._drivers_of, empty=empty)
+        _refuse(await moves)
         away = {**away, **known.surveyed.away}
         return replace(known, drivers=drivers, observed=tuple(observed), away=away)
+
+    async def _was_empty(self, known: Seen) -> bool:
+        if known.earlier is None or known.rows:
+            return False
+        before = await self.clusters.said_before(known.earlier)
+        return before is not None and makes_nothing(before)
 
     async def _wanted(self, request: Request, seen: Seen) -> Prepared:
         """What is to be, and where; how it comes about is not told yet."""
