@@ -33,7 +33,7 @@ from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
-MAC = "02:00:00:00:00:01"
+MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
 TAG = OwnerTag("kit", UUID(int=7))
 LINK = Resource(Key(Kind.NETWORK, "cloud", "lan"), Link("ns-lan", address="10.77.0.1/24", nat=True))
 LEADS = Router("ns-lan", (Led("ns-lan", "10.77.0.0/24"),), "external")
@@ -131,9 +131,27 @@ async def test_networks_share_a_router_leave_it_and_come_to_it_from_their_own(
     assert yaml.safe_load(text)["networks"] == {
         "lan": {"cidr": "10.77.0.0/24", **given}, "leaf": {"cidr": "10.78.0.0/24", **given},
     }  # fmt: skip
+    lan_port = replace(PORT, key=Key(Kind.PORT, "cloud", "lan-0"))
+    leaf_port = replace(
+        lan_port,
+        key=Key(Kind.PORT, "cloud", "leaf-0"),
+        shape=Port("ns-leaf", OTHER, range="10.78.0.0/24"),
+    )
+    floating = [
+        Resource(
+            Key(Kind.FLOATING_IP, "cloud", name), FloatingIp("external", mac, router="ns-spine")
+        )
+        for name, mac in (("lan-0", MAC), ("leaf-0", OTHER))
+    ]
+    await make(connection, lan_port, leaf_port, *floating)
+    seen_floating = await connection.drivers[Kind.FLOATING_IP].observe(None)
+    assert [each.shape for each in seen_floating] == [each.shape for each in floating]
     alone = replace(spine, shape=replace(shared, networks=shared.networks[1:]))
     await driver.change(seen, alone, TAG)
     assert (await only(connection, Kind.ROUTER)).shape == alone.shape
+    left = await connection.drivers[Kind.FLOATING_IP].observe(None)
+    assert [each.shape for each in left] == [FloatingIp("external", ""), floating[1].shape]
+    cloud.ports = {id_: each for id_, each in cloud.ports.items() if each["mac_address"] != MAC}
     for each in links:
         if each.key == LINK.key:
             await connection.drivers[Kind.NETWORK].delete(each)

@@ -480,7 +480,9 @@ class FakeCloud:
         return found
 
     def _unlead(self, router: str, port: str) -> Response:
-        if router in {self._router_of(each) for each in self.floatingips.values()}:
+        network = self.ports.get(port, {"network_id": ""})["network_id"]
+        led = [each for each in self.floatingips.values() if self._router_of(each) == router]
+        if network in {self.ports[each["port_id"]]["network_id"] for each in led}:
             message = "it is required by one or more floating IPs"
             return JSONResponse({"NeutronError": {"message": message}}, 409)
         return self._delete("ports", port) if port in self.ports else _missing(port)

@@ -111,12 +111,14 @@ class FloatingIpDriver:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         await self._lead(there, await self._port_of(_floating_ip(desired), tag))
 
-    async def let_go(self, router: str, cluster: UUID) -> None:
-        """Have those of a cluster lead nowhere that lead by a router, by its id, which has to go: a
-        plan in which it goes has a step for each of them.
+    async def let_go(self, router: str, network: str, cluster: UUID) -> None:
+        """Have those of a cluster lead nowhere that lead to a network by a router, by their ids,
+        which leads there no more: a plan with that has a step for each of them.
         """
+        ports = {each.id for each in await self._ports(network_id=network)}
         for each in await self._all():
-            if each.router == router and self._around.is_own(each.tagged, cluster):
+            is_led = each.router == router and each.port in ports
+            if is_led and self._around.is_own(each.tagged, cluster):
                 body = {"floatingip": {"port_id": None}}
                 with suppress(Gone):
                     await self._around.api.call(Service.NEUTRON, "PUT", f"{PATH}/{each.id}", body)

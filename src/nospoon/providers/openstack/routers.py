@@ -6,7 +6,7 @@ https://docs.openstack.org/api-ref/network/v2/#routers-routers
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone
@@ -51,8 +51,9 @@ class RouterDriver:
             id_ = record.external
             known = networks.get(id_)
             external = id_ if tagged.more == BY_ID or known is None else known.name
-            led = {each.network for each in await self._led(record)} & set(networks)
-            ways = [await self._way(record, networks[each]) for each in led]
+            led = [each for each in await self._led(record) if each.network in networks]
+            there = {each.subnet for each in led}
+            ways = [await self._way(networks[each], there) for each in {e.network for e in led}]
             shape = Router(record.name, tuple(sorted(ways)), external)
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
@@ -90,9 +91,8 @@ class RouterDriver:
         with contextlib.suppress(Gone):
             await self._around.api.call(Service.NEUTRON, "DELETE", f"{PATH}/{there.id}")
 
-    async def _way(self, router: NeutronRouter, network: NeutronNetwork) -> Led:
-        """Of the addresses that the network has now, where it leads there."""
-        there = {each.subnet for each in await self._led(router)}
+    async def _way(self, network: NeutronNetwork, there: Collection[str]) -> Led:
+        """Of the addresses that the network has now, if its subnet is one of those led."""
         subnets = await self._around.subnets(network.id)
         ranges = [each.cidr for each in subnets if each.id in there]
         noted = range_noted(network)
@@ -115,20 +115,17 @@ class RouterDriver:
                 try:
                     await self._around.api.call(Service.NEUTRON, "PUT", path, body)
                 except Conflict:
-                    if not await self._given_up(each.id, router, tag):
-                        raise
+                    await self._give_up(each.id, router, tag)
                     await self._around.api.call(Service.NEUTRON, "PUT", path, body)
 
-    async def _given_up(self, subnet: str, router: NeutronRouter, tag: OwnerTag) -> bool:
-        """Whether another router of its cluster was the gateway of a subnet, and is no more."""
+    async def _give_up(self, subnet: str, router: NeutronRouter, tag: OwnerTag) -> None:
+        """Have no other router of its cluster be the gateway of a subnet: it may be going now."""
         for other in await self._around.routers():
             if other.id == router.id or not self._around.is_own(other.tagged, tag.cluster):
                 continue
             for each in await self._led(other):
                 if each.subnet == subnet:
                     await self._unlead(other.id, each, tag)
-                    return True
-        return False
 
     async def _unlead(self, router: str, port: NeutronPort, tag: OwnerTag) -> None:
         path = f"{PATH}/{router}/remove_router_interface"
@@ -136,7 +133,7 @@ class RouterDriver:
             try:
                 await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
             except Conflict:  # floating IPs lead by it
-                await self._floating_ips.let_go(router, tag.cluster)
+                await self._floating_ips.let_go(router, port.network, tag.cluster)
                 await self._around.api.call(Service.NEUTRON, "PUT", path, {"port_id": port.id})
 
     async def _led(self, router: NeutronRouter) -> list[NeutronPort]:
