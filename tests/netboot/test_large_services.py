@@ -6,14 +6,22 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import cast
 from uuid import UUID
 
 import pytest
 from tests.netboot.conftest import TAG, Bridge
 
-from nospoon.model.resources import NetbootService, Reservation, Resource
+from nospoon.model.cluster import Arch
+from nospoon.model.resources import Key, Kind, NetbootService, Reservation, Resource
+from nospoon.protocols.ipxe import dnsmasq
+from nospoon.runtime.process import Finished
+from nospoon.runtime.runner import Runner
 from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
 from nospoon.services.netboot.tree import Tree
+from nospoon.testing.netboot import ToldAuthority
 
 pytestmark = pytest.mark.tools
 LONG = ("load", "reserved", "write_reservations", "has_left", "drop_left")
@@ -69,3 +77,37 @@ async def test_a_record_is_read_for_a_machine_that_it_has_alone(
     assert saved.shape.reservations == (given,)
     assert tree.load() == saved
     assert driver._ours(naming=UUID(int=2)) == []
+
+
+async def test_so_are_those_of_hosts_over_ssh(
+    tmp_path: Path, authority: ToldAuthority, in_loop: list[str]
+) -> None:
+    class Silent:
+        """A host that answers each command with nothing."""
+
+        async def run(self, argv: list[str], **_: object) -> Finished:
+            return Finished(tuple(argv), 0, "", "")
+
+    async def find_grub(_: Arch) -> Path:
+        return tmp_path
+
+    driver = RemoteNetbootDriver(
+        place=Place(tmp_path, PurePosixPath("/there")),
+        deployment="test",
+        runner=cast("Runner", Silent()),
+        authority=authority,
+        find_grub=find_grub,
+        is_there=lambda _: True,
+    )
+    given = Reservation("02:00:00:aa:00:01", "10.9.0.9", "n", UUID(int=1))
+    shape = NetbootService("br", "10.9.0.1/24", ("", ""), (given,))
+    resource = Resource(Key(Kind.NETBOOT, "h", "provision"), shape)
+    await driver.create(resource, TAG)
+    ((tree, saved),) = driver._prepared(naming=UUID(int=1))
+    assert (saved.key, tree.reserved()) == (resource.key, [dnsmasq.reservation(given)])
+    assert driver._prepared(naming=UUID(int=2)) == []
+    in_loop.clear()
+    await driver.publish(UUID(int=1))
+    await driver.create(resource, TAG)
+    await driver.start()
+    assert in_loop == []
