@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
+from nospoon.cli.commands import distro
 from nospoon.cli.commands.distro import found_at
 from nospoon.errors import NotFound
 from nospoon.lab.trees import NoTree, name_of, of_treeinfo
@@ -109,3 +113,21 @@ def test_a_line_without_an_end_is_refused_at_once() -> None:
     """It took hours."""
     with pytest.raises(NoTree, match="lines of more than"):
         of_treeinfo("[tree]\na" + " " * 1_000_000, "http://x/")
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200])
+def test_a_server_that_speaks_no_http_is_an_error_of_its_url(answer: bytes) -> None:
+    """It was one of the command, with a traceback."""
+
+    def serve() -> None:
+        line, _ = listener.accept()
+        with line:
+            line.recv(1 << 16)
+            line.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with pytest.raises(NotFound, match="does not answer: its answer is not HTTP"):
+            distro._fetched(f"http://127.0.0.1:{listener.getsockname()[1]}/.treeinfo")
+        serving.join()

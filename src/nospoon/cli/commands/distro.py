@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -94,5 +95,5 @@ def _fetched(url: str) -> str | None:
         if error.code in (403, 404, 410):
             return None
         raise NotFound(f"{url}: HTTP {error.code}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise NotFound(f"{url} does not answer: {reason(error)}") from error
