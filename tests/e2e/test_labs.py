@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,6 +53,11 @@ def tree() -> Iterator[str]:
         server.shutdown()
 
 
+def _set(recipes: Iterable[str]) -> str:
+    inner = "".join(each if "<recipe" in each else f"<recipe>{each}</recipe>" for each in recipes)
+    return f"<recipeSet>{inner}</recipeSet>"
+
+
 class Lab:
     """A lab on the simulator, and what a machine of it does."""
 
@@ -87,17 +92,22 @@ nodes: []
 {self.rack.bmc()}"""
         self.rack.run("up", "--yes", self.rack.file(text, f"{self.name}.yaml"))
 
-    def submit(self, *recipes: str, status: int = 0, options: tuple[str, ...] = ()) -> Any:
-        """The first set of a request of one set with these recipes."""
-        inner = "".join(
-            each if "<recipe" in each else f"<recipe>{each}</recipe>" for each in recipes
-        )
-        file = self.rack.file(f"<recipeSet>{inner}</recipeSet>", "request.xml")
-        done = self.rack.run(
-            "request", "submit", file, "--lab", f"{self.name}/dev", "-f", "json", *options,
-            status=status,
-        )  # fmt: skip
-        return json.loads(done.stdout)[0]["set"] if status == 0 else done.stderr
+    def submit(self, *recipes: str) -> str:
+        """The set of a request of one set with these recipes."""
+        body = {"text": _set(recipes), "lab": f"{self.name}/dev"}
+        return str(self.client.post("/v1/requests", body)[0]["set"])
+
+    def refused(self, *recipes: str) -> str:
+        """What the command prints of a request that no machine ever serves."""
+        file = self.rack.file(_set(recipes), "request.xml")
+        submit = ("request", "submit", file, "--lab", f"{self.name}/dev")
+        return self.rack.run(*submit, status=1).stderr
+
+    def release(self, set_id: str) -> None:
+        self.client.post(f"/v1/requests/{set_id}/release")
+
+    def cancel(self, set_id: str) -> None:
+        self.client.post(f"/v1/requests/{set_id}/cancel")
 
     def show(self, set_id: str) -> Any:
         try:
@@ -165,9 +175,9 @@ nodes: []
         assert not {name for name in names if name.startswith("lab-")}
 
     def end(self) -> None:
-        for row in self.rack.json("request", "list"):
+        for row in self.client.get("/v1/requests"):
             if row["state"] != "ended":
-                self.client.post(f"/v1/requests/{row['set']}/cancel")
+                self.cancel(row["set"])
                 self.ended(row["set"])
         self.rack.down()  # and let others have its ports: the rack is that of all tests here
 
@@ -263,7 +273,7 @@ def test_limits_hold_and_those_who_wait_see_why(lab: Lab) -> None:
     why = "lab dev has given away 1 of 1 machines"
     waiting = lab.until(second, lambda shown: shown["reason"] == why)
     assert (waiting["state"], waiting["position"]) == ("queued", 1)
-    refused = lab.submit(SMALL, SMALL, status=1)
+    refused = lab.refused(SMALL, SMALL)
     assert "has too few machines for all of its recipes at once" in refused
     lab.up(lab="limits: {machines: 2}")  # it holds at once
     lab.running(second)
@@ -287,13 +297,13 @@ def test_a_set_waits_for_a_host_that_is_full(lab: Lab, full: str, larger: str, s
     lab.until(third, lambda shown: shown["position"] == 2)  # it may have been tried beside it
     lab.up(host=f", {larger}")  # the lab is tried at once
     lab.running(second)
-    lab.rack.run("request", "release", first)
+    lab.release(first)
     lab.running(third)
 
 
 def test_what_no_machine_is_refused_with_the_place_of_every_reason(lab: Lab) -> None:
     lab.up()
-    said = lab.submit(SMALL, HARDWARE, status=1)
+    said = lab.refused(SMALL, HARDWARE)
     assert "request.xml:1: recipeSet: no lab has a machine for each of its recipes" in said
     assert "hostRequires/system/vendor: lab" in said
     assert "dynamic machines cannot be chosen by <vendor>" in said
@@ -387,7 +397,7 @@ def test_a_set_ends_whose_owner_gave_its_name_to_another_cluster(lab: Lab) -> No
     lab.rack.run("down", "--yes", name)
     text = f"cluster: {name}\nhosts: {{here: simulated}}\nnodes: [{{}}]\n{lab.rack.bmc()}"
     lab.rack.run("up", "--yes", lab.rack.file(text, "other.yaml"))
-    lab.rack.run("request", "release", set_id)
+    lab.release(set_id)
     assert lab.ended(set_id)["result"] == "completed"
     assert [each["node"] for each in lab.rack.json("node", "list")] == ["node-0"], "it stays"
     lab.rack.run("down", "--yes", "--purge", name)
@@ -402,7 +412,7 @@ def test_leases_are_listed_while_there_are_machines(lab: Lab) -> None:
     assert {each["stage"] for each in found} == {"booting"}
     lab.client.post(f"/v1/leases/{set_id}.0/release")
     assert [each["stage"] for each in lab.client.get("/v1/leases")] == ["released", "booting"]
-    lab.rack.run("request", "release", set_id)
+    lab.release(set_id)
     lab.ended(set_id)
     assert lab.client.get("/v1/leases") == []
 
@@ -452,7 +462,7 @@ def test_a_set_whose_bmc_is_dead_gets_another_machine_soon_and_the_machine_is_br
     (machine,) = lab.rack.json("lab", "machines", f"{lab.name}/dev")
     assert (machine["state"], machine["failures"]) == ("broken", 1)
     assert "1 failures in a row" in machine["broken"]
-    lab.rack.run("request", "cancel", set_id)
+    lab.cancel(set_id)
     lab.ended(set_id)
 
 
@@ -564,12 +574,12 @@ def test_a_machine_of_a_cloud_image_is_ready_when_its_user_data_reports(lab: Lab
     lab.rack.run("up", "--yes", lab.rack.file(text, file.name))
     wants = "<distroRequires><distro_name value='{}'/></distroRequires>"
     cloud = wants.format("cloud")
-    said = lab.submit(cloud + REQUIRES.format("<pool value='a'/>"), status=1)
+    said = lab.refused(cloud + REQUIRES.format("<pool value='a'/>"))
     assert "registered machines are installed, and distribution cloud is an image" in said
-    said = lab.submit(f"<recipe kernel_options='quiet'>{cloud}{SMALL}</recipe>", status=1)
+    said = lab.refused(f"<recipe kernel_options='quiet'>{cloud}{SMALL}</recipe>")
     assert "distribution cloud is an image, which takes no kernel_options" in said
     own = f"<recipe><kickstart>lang en_US</kickstart>{cloud + SMALL}</recipe>"
-    assert "begin it with a line `#cloud-config`" in lab.submit(own, status=1)
+    assert "begin it with a line `#cloud-config`" in lab.refused(own)
     set_id = lab.submit(cloud + SMALL, wants.format("debian") + SMALL)
     shown = lab.running(set_id)
     assert [each["stage"] for each in shown["leases"]] == ["booting", "booting"]
@@ -585,7 +595,7 @@ def test_a_machine_of_a_cloud_image_is_ready_when_its_user_data_reports(lab: Lab
         assert lab.get(f"lab/{secret}/install_done") == (200, "ok\n")
         assert lab.show(set_id)["leases"][0]["stage"] == "ready"
         lab.rack.run("request", "power", f"{set_id}.0", "cycle")
-    lab.rack.run("request", "release", set_id)
+    lab.release(set_id)
     lab.ended(set_id)
     lab.nothing_left()
 
@@ -624,10 +634,10 @@ def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str)
         assert lab.show(waiting)["state"] == "queued"
         (machine,) = lab.rack.json("lab", "machines", "dev")
         assert (machine["state"], machine["set"]) == ("loaned", set_id)
-        lab.rack.run("request", "release", set_id)
+        lab.release(set_id)
         lab.ended(set_id)
         lab.running(waiting)
-        lab.rack.run("request", "cancel", waiting)
+        lab.cancel(waiting)
         lab.ended(waiting)
         assert lab.rack.json("node", "show", node)["power"] == "off"
         lab.rack.run("lab", "reserve", "dev", "m1")
@@ -635,7 +645,7 @@ def test_a_set_combines_dynamic_and_registered_machines(lab: Lab, protocol: str)
         assert lab.show(kept)["state"] == "queued"
         lab.rack.run("lab", "reserve", "dev", "m1", "--return")
         lab.running(kept)
-        lab.rack.run("request", "cancel", kept)
+        lab.cancel(kept)
         lab.ended(kept)
 
 
@@ -650,7 +660,7 @@ WANTED = (
 def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, protocol: str) -> None:
     with hardware(lab.rack, protocol) as (node, bmc):
         lab.up(machines=f"{{m1: {{bmc: {bmc}}}}}")
-        assert "hostRequires" in lab.submit(REQUIRES.format(WANTED), status=1)
+        assert "hostRequires" in lab.refused(REQUIRES.format(WANTED))
         assert lab.get("lab/mac/52-54-00-00-00-07/ipxe")[0] == 404
         uuid = lab.rack.json("node", "show", node)["uuid"]
         command = ["nospoon", "lab", "inventory", "dev", "m1", "--timeout", "300", "-f", "json"]
@@ -696,7 +706,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
         assert "linux" in lab.get("lab/mac/52-54-00-00-00-07/ipxe")[1], "its installer"
         refused = lab.rack.run("lab", "inventory", "dev", "m1", status=5).stderr
         assert f"recipe set {set_id} has machine m1" in refused
-        lab.rack.run("request", "cancel", set_id)
+        lab.cancel(set_id)
         lab.ended(set_id)
         lab.up(machines=f"{{m1: {{bmc: {bmc}, memory: 1GiB}}}}")
         (machine,) = lab.rack.json("lab", "machines", "dev")
@@ -730,13 +740,13 @@ def test_a_daemon_that_is_killed_goes_on_where_it_was(lab: Lab, after: str) -> N
     if after in ("running", "ending"):
         lab.running(set_id)
     if after == "ending":
-        lab.rack.run("request", "release", set_id)
+        lab.release(set_id)
     os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
     if after == "queued":
         lab.running(first)
-        lab.rack.run("request", "cancel", first)
+        lab.cancel(first)
     if after != "ending":
         lab.running(set_id)
-        lab.rack.run("request", "release", set_id)
+        lab.release(set_id)
     assert lab.ended(set_id)["result"] == "completed"
     lab.nothing_left()
