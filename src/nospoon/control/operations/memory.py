@@ -254,15 +254,17 @@ class Memory:
         """From now on a cluster's hosts are reached by the logins that these hosts have, where they
         are of the same user and project, or something of the cluster is found by them.
         """
-        before = {host.name: host for host in await self._database.read(stored.hosts_of, cluster)}
+        hosts = await self._database.read(stored.hosts_of, cluster)
+        before = {host.name: host for host in hosts}
         others = [each for each in now if _is_another(before.get(each.name), each)]
         seen = {host.name: host for host in others if await self._is_on(host, cluster)}
 
         def change(known: Sequence[Host]) -> Sequence[Host]:
             return [seen.get(host.name, host) for host in with_new_logins(known, now)]
 
-        for row in await self._database.call(stored.change_hosts, cluster, change):
-            self.moved(row)
+        if change(hosts) != hosts:
+            for row in await self._database.call(stored.change_hosts, cluster, change):
+                self.moved(row)
 
     async def _is_on(self, host: Host, cluster: UUID) -> bool:
         """Whether something of a cluster is found on a host."""
