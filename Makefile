@@ -33,7 +33,7 @@ test-kinds:      ## Bare metal, a VM and containers on one VLAN; not a part of `
 	$(BIN)/python -m pytest tests/e2e/test_four_kinds.py $(PYTEST_ARGS)
 
 test-openstack-full: export NOSPOON_OPENSTACK_FULL = 1
-test-openstack-full: ## A cloud, with a relay that is a server of a cloud image; not a part of `make test`
+test-openstack-full: ## A cloud, with a relay of a cloud image and Debian's installer; not a part of `make test`
 	scripts/setup test
 	$(BIN)/python -m pytest tests/cloud $(PYTEST_ARGS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from tests.cloud.test_cloud import connection
 from tests.cloud.test_rack import everything
+from tests.lab import test_debian_installer as debian
 from tests.lab.test_boot_images import INSTALL as STRAIGHT_INSTALL
 from tests.lab.test_cloud_images import USER_DATA
 from tests.lab.test_installers import (
@@ -100,6 +102,21 @@ labs:
           {kickstart}
 nodes: []
 """
+DEBIAN = """
+cluster: {name}
+{bmc}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud, flavors: [metal.small], boot_address: {gateway}}}
+    physnets: {{external: rack}}
+networks: {{external: {{physnet: external}}}}
+flavors:
+  small: {{firmware: bios, cpus: 2, memory: 3GiB, disks: [10GiB], nics: [{{network: external}}]}}
+labs:
+  east:
+    host: cloud {rules}
+nodes: []
+"""
 NO_CHECKSUMS = "rmmod virtio_net; modprobe virtio_net csum=0; modprobe"
 """Its switches compute none (docs/howto/dev-cloud.md)."""
 REQUEST = f"""<recipeSet>
@@ -179,6 +196,31 @@ def test_a_mixed_set_is_installed_in_the_cloud_panics_once_and_leaves_nothing(
         assert now == before
         assert rack.json("node", "show", f"{other}/m")["power"] == "off"
         assert console().startswith(log), "it is kept"
+        rack.run("down", "--yes", "--purge", name)
+        rack.run("down", "--yes", "--purge", other)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("NOSPOON_OPENSTACK_FULL"),
+    reason="Debian's installer in two emulated VMs takes minutes: make test-openstack-full",
+)
+@pytest.mark.timeout(1800, func_only=True)
+def test_debians_installer_starts_on_both_machines_of_a_set(cloud: OwnCloud, rack: Rack) -> None:
+    member = connection(cloud)
+    before = everything(member)
+    here = str(next(IPv4Network(cloud.told["public"]).hosts()))
+    with debian.mirror(rack.directory / "mirror", here) as url:
+        other, bmc = metal(rack, memory=debian.MEMORY)
+        name = rack.name()
+        distro = debian.entry(rack, url, f"{debian.OPTIONS} virtio_net.csum=0")
+        rules = debian.rules(bmc, distro)
+        text = DEBIAN.format(name=name, bmc=rack.bmc(), gateway=here, rules=rules)
+        rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
+        request = rack.file(debian.REQUEST, "request.xml")
+        submitted = rack.json("request", "submit", request, "--lab", f"{name}/east")
+        debian.install(rack, submitted[0]["set"], first="nospoon: boot image for")
+        assert everything(member) == before
+        assert rack.json("node", "show", f"{other}/m")["power"] == "off"
         rack.run("down", "--yes", "--purge", name)
         rack.run("down", "--yes", "--purge", other)
 

@@ -115,8 +115,8 @@ def rack() -> Iterator[Rack]:
         yield made
 
 
-def until(show: Callable[[], Any], reached: Callable[[Any], bool]) -> Any:
-    end = monotonic() + SECONDS
+def until(show: Callable[[], Any], reached: Callable[[Any], bool], seconds: float = SECONDS) -> Any:
+    end = monotonic() + seconds
     while True:
         began = monotonic()
         if reached(shown := show()):
@@ -126,7 +126,7 @@ def until(show: Callable[[], Any], reached: Callable[[Any], bool]) -> Any:
         time.sleep(min(max(0.2, DEAR * (now - began)), 2))
 
 
-def metal(rack: Rack) -> tuple[str, str]:
+def metal(rack: Rack, memory: str = "256MiB") -> tuple[str, str]:
     """A machine that leads to the lab's script: its cluster, and the BMC that a lab knows."""
     name, net = rack.name(), free_net()
     script = f"http://{net}.1:{rack.environment['NOSPOON_BOOT_PORT']}/lab/mac/{MAC}/ipxe"
@@ -136,7 +136,7 @@ cluster: {name}
 networks: {{lan: {{netboot: builtin, cidr: {net}.0/24, nat: true}}}}
 boot: {{lab: {{script: "{script}"}}}}
 nodes:
-  - {{name: m, boot: lab, firmware: bios, memory: 256MiB, disks: [64MiB], bmc: [ipmi],
+  - {{name: m, boot: lab, firmware: bios, memory: {memory}, disks: [64MiB], bmc: [ipmi],
      nics: [{{network: lan, mac: "{MAC}"}}]}}
 """
     rack.run("up", "--yes", rack.file(text, f"{name}.yaml"))
