@@ -19,7 +19,7 @@ from nospoon.runtime.runner import Runner
 
 PACKAGE = "nospoon.providers.docker"
 MODULES = (
-    "wire", "processes", "engines", "podman", "waiting", "moby", "roots", "running", "main",
+    "wire", "processes", "engines", "podman", "waiting", "roots", "moby", "running", "main",
 )  # fmt: skip
 """Of the program, each after those that it imports."""
 LOAD = """

@@ -12,6 +12,7 @@ from pathlib import Path
 from nospoon.providers.docker.program import waiting
 from nospoon.providers.docker.program.engines import ADDED, INIT, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
+from nospoon.providers.docker.program.roots import written_of
 from nospoon.providers.docker.program.wire import EngineError
 
 REMAP = (
@@ -68,7 +69,11 @@ class DockerEngine(Engine):
             "CpuPeriod": 100_000, "CpuQuota": limits.cpus * 100_000, "PidsLimit": limits.pids,
             "Memory": limits.memory, "MemorySwap": limits.memory,
         })  # fmt: skip
-        self.call("PUT", f"{where}/archive", query={"path": "/"}, stream=[waiting.packed()])
+        written = written_of(self, name)
+        if written is None:
+            self.call("PUT", f"{where}/archive", query={"path": "/"}, stream=[waiting.packed()])
+        else:
+            waiting.put(written)
         self.call("POST", f"{where}/start")
         pid = self.pid(name)
         waiting.until_waits(pid)

@@ -146,6 +146,13 @@ def layer_of(engine: Engine, name: str) -> Path | None:
     return Path(above).parent if driver and driver["Name"] == engine.overlay and above else None
 
 
+def written_of(engine: Engine, name: str) -> Path | None:
+    """Where what a container with a limit writes is while that is mounted, None without one."""
+    layer = layer_of(engine, name)
+    bound = layer is not None and (layer / "diff").is_symlink()
+    return (layer / "diff").readlink() if layer is not None and bound else None
+
+
 def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
     """What a container writes goes into a file system in a file of that many bytes. The engine
     limits it on XFS with quotas alone; so its two directories are links that lead into that file
@@ -207,8 +214,7 @@ def link(place: Path, target: Path) -> None:
 def mount_root(engine: Engine, name: str, volume: Path) -> None:
     """The root of a container with a limit, which grows first where a larger one is asked for."""
     place = mount_point(volume)
-    layer = layer_of(engine, name)
-    if layer is None or not (layer / "diff").is_symlink() or place.is_mount():
+    if written_of(engine, name) is None or place.is_mount():
         return
     if not volume.exists():
         raise EngineError(f"its root {volume} is gone")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import signal
 import struct
 import time
@@ -68,6 +69,27 @@ def packed() -> bytes:
         member.size, member.mode = len(content), 0o755
         archive.addfile(member, io.BytesIO(content))
     return written.getvalue()
+
+
+def put(written: Path) -> None:
+    """Into what a container has written, while it is off. The file is one that is kept beside that:
+    where the container has filled its root, no block is needed. Raises `EngineError`.
+    """
+    kept, wanted = written.with_name("waits"), program(os.uname().machine)
+    there, part = written / NAME, kept.with_name("waits.part")
+    try:
+        if not kept.exists() or kept.read_bytes() != wanted:
+            part.write_bytes(wanted)
+            part.chmod(0o755)
+            part.replace(kept)
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
+        there.unlink(missing_ok=True)
+        there.hardlink_to(kept)
+    except OSError as error:
+        raise EngineError(
+            f"its first process cannot be put into its root: {error.strerror}"
+        ) from error
 
 
 def until_waits(pid: int) -> None:
