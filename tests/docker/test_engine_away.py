@@ -72,6 +72,7 @@ def test_a_power_command_is_refused_while_the_engine_is_away_and_works_when_it_i
     bmc = rack.bmcs(box.partition("/")[0])["box"]
     dockerd.stop()
     until(lambda: power(rack, box) == "unknown")
+    assert f"no engine answers at {dockerd.socket}" in rack.run("host", "list").stdout
     refused = rack.run("node", "power", box, "off", status=1).stderr
     assert f"no engine answers at {dockerd.socket}" in refused
     said = rack.ipmitool(bmc, "chassis", "power", "off", status=1)

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from nospoon.errors import MissingTool, ProviderError
-from nospoon.model.cluster import Switch
+from nospoon.model.cluster import Host, Switch
+from nospoon.model.connections import Lxc
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine, MachineNic
 from nospoon.providers.containers.records import parse
+from nospoon.providers.lxc import LxcConnection
 from nospoon.providers.lxc.config import Cgroups, Ids, render
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.runtime.process import Finished
@@ -122,6 +124,19 @@ async def test_ids_are_those_that_are_reserved_or_chosen_among_them() -> None:
     facts = await LxcHost("h", Says(GOOD), "/p", (0, 0)).facts()
     assert (facts.cpus, facts.memory, facts.name) == (4, 1 << 20, "h")
     assert facts.cgroups == Cgroups(unified=True, controllers=frozenset({"cpu"}))
+
+
+async def test_a_host_is_checked_again_though_it_had_all() -> None:
+    async def no_images(sha256: str) -> str:
+        raise LookupError(sha256)
+
+    said = Says(GOOD)
+    host = Host("h", Lxc())
+    connection = LxcConnection(host, "d", said, no_images, root="/p", records="/r")
+    await connection.check()
+    said.text = "lacks lxc-start\n"
+    with pytest.raises(MissingTool):
+        await connection.check()
 
 
 @pytest.mark.parametrize(("said", "found"), [("", 0), ("apparmor\n", 2)])

@@ -142,10 +142,10 @@ class DockerHost(ContainerHost):
         """Raises `ProviderError` with what it said where it fails. `looks`: it changes nothing."""
         return await self.run(self.words(command, *words), stdin=stdin, check=check, looks=looks)
 
-    async def facts(self) -> DockerFacts:
-        """Asked once, as long as nothing is missing."""
+    async def facts(self, *, again: bool = False) -> DockerFacts:
+        """Asked once, as long as nothing is missing. `again`: the engine may not run any more."""
         async with self._asking:
-            if self._facts is None or violations(self.name, self._facts) is not None:
+            if again or self._facts is None or violations(self.name, self._facts) is not None:
                 done = await self.ask("facts", check=False, looks=True)
                 if done.status != 0:
                     raise ProviderError(f"host {self.name}: {said_by(done)}", hint=INSTALL)
@@ -158,7 +158,7 @@ class DockerHost(ContainerHost):
 
     async def check(self) -> None:
         """Raises `ProviderError` where the engine cannot make system containers."""
-        why = violations(self.name, await self.facts())
+        why = violations(self.name, await self.facts(again=True))
         if why is not None:
             raise why
 

@@ -48,4 +48,5 @@ class LxcConnection(ContainerConnection):
 
     async def check(self) -> None:
         """Raises `HostUnreachable`, `MissingTool`, or `ProviderError` where no ids are reserved."""
+        await self._host.facts(again=True)
         await self._host.ids()

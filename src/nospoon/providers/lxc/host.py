@@ -47,10 +47,10 @@ class LxcHost(ContainerHost):
         self._facts: LxcFacts | None = None
         self._asking = asyncio.Lock()
 
-    async def facts(self) -> LxcFacts:
-        """Asked once, as long as nothing is missing."""
+    async def facts(self, *, again: bool = False) -> LxcFacts:
+        """Asked once, as long as nothing is missing. `again`: the host may be offline by now."""
         async with self._asking:
-            if self._facts is None or self._facts.lacks or not self._facts.users:
+            if again or self._facts is None or self._facts.lacks or not self._facts.users:
                 self._facts = parse_facts((await self.sh(scripts.FACTS)).stdout)
             return self._facts
 
