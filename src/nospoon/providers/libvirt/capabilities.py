@@ -52,6 +52,8 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
 LABEL = re.compile(r"\+(\d{1,10}):\+(\d{1,10})")
 """What DAC calls a user and a group."""
 NO_FILTERS = frozenset({NO_NWFILTER, NO_SUPPORT})
+NO_EMULATOR = frozenset({libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED})
+"""The latter where QEMU for it is not installed: libvirt 9 says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def _domain_capabilities(connect: Connect, arch: Arch) -> ET.Element | None:
     try:
         return parsed(connect.getDomainCapabilities(None, arch, MACHINE_TYPES[arch], "qemu", 0))
     except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_INVALID_ARG:
+        if error.get_error_code() in NO_EMULATOR:
             return None
         raise
 
