@@ -11,7 +11,7 @@ from nospoon.model.cluster import Cluster
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
-from nospoon.plan.seeds import against_addresses, against_boot_urls, seeds_of
+from nospoon.plan.seeds import against_addresses, against_boot_urls, seeds_of, stray_addresses
 
 ID = UUID(int=7)
 KEY = "ssh-ed25519 AAAA me"
@@ -102,6 +102,24 @@ def test_an_address_that_another_node_has_is_refused() -> None:
         "nics: [{network: lan, address: 10.9.0.9/24}]}]"
     )
     assert list(against_addresses(cluster, allocations)) == []
+
+
+def test_an_address_that_a_host_has_is_refused_and_one_outside_its_network_is_noted() -> None:
+    def written(network: str, address: str) -> tuple[Cluster, Allocations]:
+        nic = f"nics: [{{network: {network}, address: {address}}}]"
+        return decided(f"{SIMULATED}nodes: [{{kind: vm, image: r, name: v, {nic}}}]")
+
+    (found,) = against_addresses(*written("lan", "10.9.0.1/24"))
+    assert "node v: address 10.9.0.1 on network lan is that of host here" in found
+    (noted,) = stray_addresses(*written("lan", "10.8.0.1/24"))
+    assert "node v: its address 10.8.0.1/24 is not in 10.9.0.0/24" in noted
+    for network, address in (
+        ("lan", "10.9.0.2/24"),
+        ("quiet", "10.8.0.1/24"),
+        ("out", "10.9.0.1/24"),
+    ):
+        made = written(network, address)
+        assert [*against_addresses(*made), *stray_addresses(*made)] == []
 
 
 CALLS = "user_data: '#!/bin/sh {{boot}}/x'"

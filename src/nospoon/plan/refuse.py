@@ -27,6 +27,7 @@ from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.closed import remedy
 from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.placement.hosts import against_network, against_node
+from nospoon.plan.seeds import stray_addresses
 from nospoon.plan.words import listed
 
 NOTHING_DECIDED = Allocations()
@@ -245,6 +246,7 @@ def cautions(
             )
         if host is not None and host.real:
             yield from _boots_not(node, cluster)
+    yield from stray_addresses(cluster, allocations)
     yield from _closed(cluster, allocations, facts)
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)

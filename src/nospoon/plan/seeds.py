@@ -163,21 +163,59 @@ def _gateway(cluster: Cluster, network: Network, node: Node, allocations: Alloca
 
 
 def against_addresses(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
-    """Static addresses that another node has."""
+    """Static addresses that another node has, or a host on which the network is made."""
     holders: dict[tuple[str, str], str] = {}
     for network in cluster.networks:
         if network.netboot is Netboot.BUILTIN and not network.existing:
             for node, index, *addresses in reserved(cluster, network, allocations):
                 if node.nics[index].address in ("", DHCP):
-                    holders |= {(network.name, each): node.name for each in addresses if each}
+                    named = f"node {node.name}"
+                    holders |= {(network.name, each): named for each in addresses if each}
+        for host, address in _of_hosts(cluster, network, allocations).items():
+            holders[network.name, address] = f"host {host}"
     for node in cluster.nodes:
         for nic in node.nics:
             if nic.address in ("", DHCP):
                 continue
-            address = str(ip_interface(nic.address).ip)
-            holder = holders.setdefault((nic.network, address), node.name)
-            if holder != node.name:
+            address, own = str(ip_interface(nic.address).ip), f"node {node.name}"
+            holder = holders.setdefault((nic.network, address), own)
+            if holder != own:
                 yield (
-                    f"node {node.name}: address {address} on network {nic.network} is that of node "
-                    f"{holder}. Give it another `address`."
+                    f"{own}: address {address} on network {nic.network} is that of {holder}. "
+                    "Give it another `address`."
                 )
+
+
+def stray_addresses(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Static addresses that hosts do not reach, nor nodes with addresses of the network."""
+    networks = {network.name: network for network in cluster.networks}
+    for node in cluster.nodes:
+        for nic in node.nics:
+            network = networks[nic.network]
+            cidr = allocations.cidrs.get(network.name)
+            if nic.address in ("", DHCP) or network.existing or not network.addressed or not cidr:
+                continue
+            own = ip_interface(nic.address)
+            if own.version == 4 and own.ip not in IPv4Network(cidr):
+                yield (
+                    f"node {node.name}: its address {nic.address} is not in {cidr}, which is "
+                    f"network {network.name}: its host does not reach it"
+                )
+
+
+def _of_hosts(cluster: Cluster, network: Network, allocations: Allocations) -> dict[str, str]:
+    """Hosts of its nodes -> their IPv4 addresses on a network that is made for the cluster."""
+    cidr = allocations.cidrs.get(network.name)
+    if network.existing or not network.addressed or not cidr:
+        return {}
+    used = {
+        allocations.hosts.get(node.name, "")
+        for node in cluster.nodes
+        if any(nic.network == network.name for nic in node.nics)
+    }
+    places = {each.network_place for each in cluster.hosts if each.name in used}
+    found = {
+        place: of_host(cluster, network, IPv4Network(cidr), allocations.ends, place)
+        for place in sorted(places)
+    }
+    return {place: str(address) for place, address in found.items() if address is not None}
