@@ -46,7 +46,7 @@ def test_all_kinds_stand_beside_one_another_and_down_leaves_nothing(images: Rack
     file = written(images, name, nodes)
     shown = images.run("up", "--yes", file).stderr
     assert "vm, 1 CPU" in shown
-    assert "container, 1 CPU" in shown
+    assert "container, 1 CPU, 1 GiB, 1 disk" in shown, "it has no firmware"
     rows = {row["node"]: row for row in images.json("status", name)}
     assert {row["state"] for row in rows.values()} == {"present"}
     assert "Nothing to do" in images.run("up", "--yes", file).stderr

@@ -153,11 +153,12 @@ def describe(shape: Shape) -> str:
             by = " by the relay" if shape.router else ""
             return f"DHCP, TFTP and HTTP{by} for {counted(len(shape.reservations), 'NIC')}"
         case Machine():
+            is_container = shape.kind is NodeKind.CONTAINER  # with its host's kernel
             return (
                 ("" if shape.kind is NodeKind.BAREMETAL else f"{shape.kind}, ")
                 + f"{counted(shape.cpus, 'CPU')}, {size(shape.memory)}, "
-                f"{shape.firmware}, {shape.arch}, "
-                f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
+                + ("" if is_container else f"{shape.firmware}, {shape.arch}, ")
+                + f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
                 + (f", flavor {shape.flavor}" if shape.flavor else "")
             )
         case Bmc():
