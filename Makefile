@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Compiled modules are kept: otherwise every start of a daemon, of Ironic or of Nova compiles them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-openstack-full check format dist bench docs advisories clean
+.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-cgroup2 test-openstack-full check format dist bench docs advisories clean
 
 demo:            ## Bring up real virtual servers, use them as their clients do
 	scripts/setup run
@@ -31,6 +31,11 @@ test-kinds: export NOSPOON_KINDS = 1
 test-kinds:      ## Bare metal, a VM and containers on one VLAN; not a part of `make test`
 	scripts/setup test
 	$(BIN)/python -m pytest tests/e2e/test_four_kinds.py $(PYTEST_ARGS)
+
+test-cgroup2: export NOSPOON_CGROUP2 = 1
+test-cgroup2:    ## Containers in a VM with control groups of version 2 and AppArmor; not a part of `make test`
+	scripts/setup test
+	$(BIN)/python -m pytest tests/e2e/test_control_groups.py $(PYTEST_ARGS)
 
 test-openstack-full: export NOSPOON_OPENSTACK_FULL = 1
 test-openstack-full: ## A cloud, with a relay of a cloud image and Debian's installer; not a part of `make test`

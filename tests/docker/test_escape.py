@@ -27,7 +27,7 @@ def within(engine: Path, name: str, script: str) -> subprocess.CompletedProcess[
         text=True,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
         errors="replace",
     )
 

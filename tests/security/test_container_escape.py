@@ -116,7 +116,7 @@ def attached(rack: Rack, name: str, node: str, script: str) -> subprocess.Comple
     return subprocess.run(
         ["lxc-attach", "-P", str(where.parent), "-n", where.name, "--clear-env", "--",
          "/bin/busybox", "sh", "-c", script],
-        text=True, capture_output=True, check=False, timeout=60, errors="replace",
+        text=True, capture_output=True, check=False, timeout=300, errors="replace",
     )  # fmt: skip
 
 
