@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -707,6 +708,7 @@ class World:
     coming: list[tuple[float, int, str, str, int]] = field(default_factory=list)
     numbers: count[int] = field(default_factory=count)
     removed: set[str] = field(default_factory=set)
+    out: set[str] = field(default_factory=set)
     built: dict[str, int] = field(default_factory=dict)
 
     def later(self, seconds: float, what: str, set_id: str, recipe: int = 0) -> None:
@@ -714,21 +716,25 @@ class World:
         heapq.heappush(self.coming, event)
 
     def carry_out(self, effects: list[Effect]) -> None:
-        if len(self.labs.sets) < 1000 or next(self.numbers) % 50 == 0:  # it looks at all of them
-            self.check()
+        decided = next(self.numbers)
+        if len(self.labs.sets) < 1000 or decided % 500 == 0:
+            self.check(self.labs.sets)
+        elif decided % 10 == 0:  # to look at all of them takes long
+            self.check(self.out)
         for each in effects:
             if isinstance(each, Build):
                 self.built[each.set_id] = self.built.get(each.set_id, 0) + 1
                 self.removed.discard(each.set_id)
+                self.out.add(each.set_id)
                 fails = self.chance.random() < 0.1
                 self.later(self.chance.uniform(1, 90), "broke" if fails else "up", each.set_id)
             elif isinstance(each, Remove):
                 self.later(self.chance.uniform(1, 20), "gone", each.set_id)
 
-    def check(self) -> None:
-        """Limits hold, no machine has two holders, and what is out is known."""
+    def check(self, ids: Iterable[str]) -> None:
+        """Limits hold, and no machine has two holders."""
         lab = self.labs.labs["east"]
-        out = [each for each in self.labs.sets.values() if each.state in HOLDING]
+        out = [self.labs.sets[each] for each in ids if self.labs.sets[each].state in HOLDING]
         runs = [run for each in out for run in each.runs]
         assert sum(run.size is not None for run in runs) <= lab.limits.machines
         assert sum(run.size.cpus for run in runs if run.size) <= lab.limits.cpus
@@ -762,6 +768,7 @@ class World:
             case "gone":
                 assert set_id not in self.removed, "it is removed once"
                 self.removed.add(set_id)
+                self.out.discard(set_id)
                 return labs.removed(set_id, now)
             case "begin":
                 return labs.install_started(set_id, recipe, now)
