@@ -64,6 +64,7 @@ class Service:
             pytest.skip("needs root, Podman and runc")
         self.directory = Path(tempfile.mkdtemp(prefix="nospoon-podman-"))
         self.socket = self.directory / "podman.sock"
+        (self.directory / "temporary").mkdir()
         self._podman = [
             *enter, "podman", "--runtime", "runc", "--root", str(self.directory / "root"),
             "--runroot", str(self.directory / "run"), "--tmpdir", str(self.directory / "tmp"),
@@ -78,6 +79,7 @@ class Service:
                 [*self._podman, "system", "service", "--time=0", f"unix://{self.socket}"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, "TMPDIR": str(self.directory / "temporary")},
                 cwd=self.directory,  # conmon writes a file `oom` there
             )
         until = time.monotonic() + 60

@@ -292,6 +292,12 @@ async def test_images_that_are_no_roots_are_refused_and_leave_nothing(
     assert not Path("/ran").exists()
 
 
+async def test_podman_keeps_no_copy_of_an_image(bench: Bench, engine: Path) -> None:
+    rack = rack_for(bench)
+    await make(bench, rack.pool, rack.image)
+    assert list((engine.parent / "temporary").iterdir()) == []
+
+
 FILL = """
 /bin/busybox dd if=/dev/zero of=/filled bs=65536 count=320 2>/dev/null
 exec /bin/busybox stat -c %s /filled

@@ -74,6 +74,11 @@ class Engine(Wire, ABC):
     overlay: ClassVar[str]
     changes: ClassVar[tuple[str, ...]]
     inspected: ClassVar[str] = "/containers/{}/json"
+    imports: ClassVar[str] = "/images/create"
+
+    def import_query(self, name: str) -> list[tuple[str, str]]:
+        """Of `imports`, for an image of that name."""
+        return [("fromSrc", "-"), ("repo", name)]
 
     def container(self, name: str) -> Container | None:
         """What it says of one, None where it is not there."""

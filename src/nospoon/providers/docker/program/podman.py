@@ -27,6 +27,11 @@ class Podman(Engine):
     overlay = "overlay"
     changes = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3")
     inspected = LIBPOD + "/containers/{}/json"
+    imports = LIBPOD + "/images/import"
+    """By Docker's API, Podman 4.3 leaves a copy of each image in /var/tmp."""
+
+    def import_query(self, name: str) -> list[tuple[str, str]]:
+        return [("reference", name)]
 
     def violation(self, info: Info) -> tuple[str, str]:
         del info

@@ -99,9 +99,9 @@ def import_image(engine: Engine, name: str, root: str, path: str, reading: str) 
             raise EngineError(words[-1] if words else "it cannot be read")
 
     changes = [*engine.changes, f"LABEL {LABEL}={root}", f"LABEL {LABEL}.path={path}"]
-    query = [("fromSrc", "-"), ("repo", name), *(("changes", each) for each in changes)]
+    query = [*engine.import_query(name), *(("changes", each) for each in changes)]
     try:
-        answer = engine.call("POST", f"/images/create?{urlencode(query)}", stream=pieces())
+        answer = engine.call("POST", f"{engine.imports}?{urlencode(query)}", stream=pieces())
     finally:
         reader.kill()
         reader.wait()
