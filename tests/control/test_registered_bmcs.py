@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,11 +31,15 @@ else echo Chassis Power is off; fi
 
 @dataclass
 class Service:
-    """A Redfish service of one System. `refuses`: to be switched off, as a machine that is off."""
+    """A Redfish service. `refuses`: to be switched off, as a machine that is off. `reset`: ids of
+    Systems that were.
+    """
 
     power: list[str]
     refuses: bool = False
+    systems: tuple[str, ...] = ("1",)
     said: list[str] = field(default_factory=list)
+    reset: set[str] = field(default_factory=set)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -45,9 +49,10 @@ class Service:
         status, body = 200, dict[str, object]()
         if method == "POST":
             self.said.append(sent["ResetType"])
+            self.reset.add(path.split("/")[4])
             status = 400 if self.refuses and sent["ResetType"] == "ForceOff" else 200
         elif path.endswith("/Systems"):
-            body = {"Members": [{"@odata.id": "/redfish/v1/Systems/1"}]}
+            body = {"Members": [{"@odata.id": f"/redfish/v1/Systems/{n}"} for n in self.systems]}
         elif method == "GET":
             self.said.append(self.power[0])
             body = {"PowerState": self.power.pop(0) if len(self.power) > 1 else self.power[0]}
@@ -154,3 +159,16 @@ async def test_redfish_may_refuse_to_switch_off_what_is_off() -> None:
         await RegisteredBmcs(ANYWHERE).stop(machine, owner=1)
         with pytest.raises(ProviderError, match="HTTP 400"):
             await RegisteredBmcs(ANYWHERE).stop(machine, owner=1)
+
+
+async def test_of_several_systems_no_other_one_is_switched() -> None:
+    """Such as those of nodes that share a login: the first was taken, which another set had."""
+    service = Service(["Off"], systems=("1", "2"))
+    async with service.machine() as machine:
+        with pytest.raises(NotReached, match="BMC of m: its service has 2 Systems, any of which"):
+            await RegisteredBmcs(ANYWHERE).start(machine, owner=1, installs=True)
+        with pytest.raises(ProviderError, match="BMC of m: no System 3"):
+            await RegisteredBmcs(ANYWHERE).stop(replace(machine, system="3"), owner=1)
+        assert not service.reset
+        await RegisteredBmcs(ANYWHERE).start(replace(machine, system="2"), owner=1, installs=True)
+    assert service.reset == {"2"}

@@ -182,6 +182,24 @@ class LabBmcSection(Section):
     password: Annotated[Text, AfterValidator(_printable)] = Field(
         max_length=255, description="The password of that user."
     )
+    system: Text = Field(
+        "",
+        max_length=255,
+        description="Id of its System, where its Redfish service has several, such as one for all "
+        "blades of a chassis or all nodes of a cluster; default: the only one.",
+    )
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Of the machine: no other one has it."""
+        port = self.port or (623 if self.protocol == "ipmi" else 443)
+        return str(self.address), port, self.system
+
+    @model_validator(mode="after")
+    def _systems_are_redfishs(self) -> LabBmcSection:
+        if self.system and self.protocol != "redfish":
+            raise ValueError("only Redfish has Systems: drop system, or write protocol: redfish")
+        return self
 
 
 class LabMachineSection(Section):
@@ -371,11 +389,12 @@ def _machine(name: str, section: LabMachineSection) -> Registered:
     return Registered(
         name=name,
         protocol=bmc.protocol,
-        address=str(bmc.address),
+        address=bmc.place[0],
         tls=bmc.tls,
-        port=bmc.port or (623 if bmc.protocol == "ipmi" else 443),
+        port=bmc.place[1],
         username=bmc.username,
         password=bmc.password,
+        system=bmc.system,
         arch=section.arch or "",
         memory=(section.memory or 0) >> 20,
         cpus=section.cpus or 0,

@@ -123,9 +123,10 @@ class Inventory:
 @dataclass(frozen=True, slots=True)
 class Registered:
     """A machine that is there already, known by its BMC. `memory` in MiB, `disks` in bytes;
-    `values`: other attributes, by their element's group and name (`system/vendor`), and keys of
-    `key_value`. What its file leaves out is "", 0 or (), until `with_inventory`. `password` is in
-    the file's text alone and in memory.
+    `system`: id of its System, "" for the only one of its Redfish service. `values`: other
+    attributes, by their element's group and name (`system/vendor`), and keys of `key_value`. What
+    its file leaves out is "", 0 or (), until `with_inventory`. `password` is in the file's text
+    alone and in memory.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Registered:
     tls: bool = True
     username: str = ""
     password: str = field(default="", repr=False)
+    system: str = ""
     arch: str = "x86_64"
     memory: int = 0
     cpus: int = 0
@@ -147,7 +149,8 @@ class Registered:
     @property
     def bmc(self) -> str:
         """What it speaks, and where."""
-        return f"{self.protocol} {self.address}:{self.port}"
+        where = f"{self.protocol} {self.address}:{self.port}"
+        return f"{where} {self.system}" if self.system else where
 
     def with_inventory(self, found: Inventory | None) -> Registered:
         """With what was found where its file says nothing, and what is usual where nothing was. An

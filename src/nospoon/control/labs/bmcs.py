@@ -237,7 +237,9 @@ async def _ipmi(machine: Registered, *command: str, user: str, tries: int | None
 
 @dataclass(frozen=True, slots=True)
 class _Redfish:
-    """One machine's service. Its first System is the machine (DSP0266 §6.5)."""
+    """A machine's service. Its only System is the machine, or the one that its file names: a
+    service may have those of several machines (DSP0266 §6.5), in any order.
+    """
 
     machine: Registered
     reach: Reach
@@ -275,13 +277,26 @@ class _Redfish:
             return frozenset()
 
     async def _system(self) -> str:
-        listed = await self._read("/redfish/v1/Systems", "its list of systems")
-        members = listed.get("Members")
-        first = members[0] if isinstance(members, list) and members else {}
-        path = first.get("@odata.id", "") if isinstance(first, dict) else ""
-        if not isinstance(path, str) or not _PATH.fullmatch(path):
-            raise ProviderError(f"BMC of {self.machine.name}: no System")
-        return path
+        name, wanted = self.machine.name, self.machine.system
+        listed = (await self._read("/redfish/v1/Systems", "its list of systems")).get("Members")
+        members = listed if isinstance(listed, list) else []
+        paths = [
+            path
+            for each in members
+            if isinstance(each, dict)
+            and isinstance(path := each.get("@odata.id"), str)
+            and _PATH.fullmatch(path)
+        ]
+        if wanted:
+            paths = [each for each in paths if each.rstrip("/").rpartition("/")[2] == wanted]
+        if not paths:
+            raise ProviderError(f"BMC of {name}: no System {wanted}".rstrip())
+        if len(paths) > 1:
+            raise ProviderError(
+                f"BMC of {name}: its service has {len(paths)} Systems, any of which may be it",
+                hint="Write the id of its own as `system` of its `bmc`.",
+            )
+        return paths[0]
 
     async def _read(self, path: str, what: str) -> dict[str, object]:
         """A resource, {} for what is no object."""
