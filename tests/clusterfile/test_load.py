@@ -169,6 +169,26 @@ def test_a_command_line_holds_no_word_that_ends_a_loaders_command(word: str) -> 
     assert f"got the word '{word}'" in problem
 
 
+def test_a_machine_is_registered_once() -> None:
+    """Each lab and name of it was loaned to another recipe set at the same time."""
+    ipmi = "address: 192.0.2.1, password: p"
+    first, second = (
+        f"{{bmc: {{protocol: redfish, address: 192.0.2.2, password: p, system: {each}}}}}"
+        for each in "ab"
+    )
+    machines = f"m1: {{bmc: {{{ipmi}}}}}, m2: {first}, m3: {second}"
+    text = f"cluster: x\nnodes: []\nlabs:\n  a: {{dynamic: false, machines: {{{machines}}}}}\n"
+    other = f"  b: {{dynamic: false, machines: {{m1: {{bmc: {{{ipmi}, port: 623}}}}}}}}\n"
+    with pytest.raises(SpecError) as raised:
+        read(text + other)
+    (found,) = raised.value.problems
+    assert (found.line, found.path) == (5, "labs.b.machines.m1.bmc")
+    assert found.message.startswith("it is that of machine m1 of lab a, too")
+    read(text)
+    with pytest.raises(SpecError, match="only Redfish has Systems"):
+        read(text.replace("protocol: redfish, ", ""))
+
+
 def test_the_command_line_of_a_labs_installer_is_read_as_that_of_a_profile() -> None:
     distro = "{kernel: 'http://m/k', initrd: 'http://m/i', cmdline: 'quiet ; reboot'}"
     text = (

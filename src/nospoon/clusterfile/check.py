@@ -236,6 +236,21 @@ def _labs(sections: Sections) -> Iterator[Complaint]:
         if count > most:
             message = f"expected at most {most} {what} in all labs together, got {count}"
             yield Complaint(("labs",), message, "Make several clusters of it")
+    yield from _registered_twice(sections)
+
+
+def _registered_twice(sections: Sections) -> Iterator[Complaint]:
+    """Machines with one BMC are one machine, of which each lab and name could be loaned to another
+    recipe set.
+    """
+    seen: dict[tuple[str, int, str], str] = {}
+    for name, lab in sections.labs.items():
+        for called, machine in lab.machines.items():
+            other = seen.setdefault(machine.bmc.place, f"machine {called} of lab {name}")
+            if other != f"machine {called} of lab {name}":
+                message = f"it is that of {other}, too: a machine is loaned to one recipe set"
+                hint = "Register it once; for one of several Systems of a Redfish write `system`"
+                yield Complaint(("labs", name, "machines", called, "bmc"), message, hint)
 
 
 def _hosts(sections: Sections) -> Iterator[Complaint]:
