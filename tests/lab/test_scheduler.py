@@ -698,6 +698,57 @@ def _possible(recipes: list[Options], free: int, idle: frozenset[str]) -> bool:
     return any(name in idle and _possible(rest, free, idle - {name}) for name in first.machines)
 
 
+SIZES = [Size("s", 1, 1 << 30), Size("m", 2, 3 << 30), Size("l", 4, 8 << 30)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, *SIZES]), st.sets(st.sampled_from("abc"))), max_size=5
+    ),
+    st.integers(0, 16),
+    st.sets(st.sampled_from("abc")),
+    st.sampled_from(list(Prefer)),
+    st.sampled_from(["memory", "cpus"]),
+)
+def test_an_assignment_is_found_where_sizes_differ(
+    wanted: list[tuple[Size | None, set[str]]],
+    left: int,
+    idle: set[str],
+    prefer: Prefer,
+    limit: str,
+) -> None:
+    recipes = [Options((size,) if size else (), tuple(sorted(names))) for size, names in wanted]
+    free = Free(memory=left << 30) if limit == "memory" else Free(cpus=left)
+    found = assign(recipes, free, frozenset(idle), prefer=prefer)
+    assert (found is not None) == _possible_within(recipes, free, frozenset(idle))
+    if found is not None:
+        names = [each for each in found if isinstance(each, str)]
+        assert len(names) == len(set(names))
+        assert set(names) <= idle
+        for each in found:
+            if isinstance(each, Size):
+                assert free.holds(each)
+                free = free.without(each)
+
+
+def _possible_within(recipes: list[Options], free: Free, idle: frozenset[str]) -> bool:
+    if not recipes:
+        return True
+    first, *rest = recipes
+    if any(free.holds(s) and _possible_within(rest, free.without(s), idle) for s in first.sizes):
+        return True
+    return any(n in idle and _possible_within(rest, free, idle - {n}) for n in first.machines)
+
+
+def test_a_set_whose_sizes_differ_gets_what_there_is() -> None:
+    """The second recipe took the memory that the third needed, and left its machine idle."""
+    small, large = SIZES[0], SIZES[2]
+    recipes = [Options((), ("m2",)), Options((small,), ("m1",)), Options((large,), ("m2",))]
+    idle = frozenset({"m1", "m2"})
+    assert assign(recipes, Free(memory=8 << 30), idle) == ["m2", "m1", large]
+    assert assign(recipes, Free(memory=9 << 30), idle) == ["m2", small, large]
+
+
 @dataclass
 class World:
     """Machines that fail, hang, panic and never report, and a daemon that ends now and then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nospoon.lab.work import Options, Size
@@ -49,41 +49,72 @@ def assign(
     """A grant for each recipe; None where not all of them can have one now. `machines`: those that
     no set has. `attempt`: another size where several fit, for one that could not be made.
     """
-    found: dict[int, Grant] = {}
-    flexible = [n for n, each in enumerate(recipes) if each.sizes and each.machines]
-    for number, each in enumerate(recipes):
-        if each.sizes and number not in flexible:
-            size = each.sizes[attempt % len(each.sizes)]
-            if not free.holds(size):
-                return None
-            free, found[number] = free.without(size), size
-    others = [n for n in range(len(recipes)) if n not in found and n not in flexible]
-    loans = _Loans(recipes, machines)
-    if not all(loans.add(number) for number in others):
-        return None
-    if prefer is Prefer.DYNAMIC:
-        left = []
-        for number in flexible:
-            size = recipes[number].sizes[attempt % len(recipes[number].sizes)]
-            if free.holds(size):
-                free, found[number] = free.without(size), size
-            else:
-                left.append(number)
-        if not all(loans.add(number) for number in left):
+    sizes = {
+        n: each.sizes[attempt % len(each.sizes)] for n, each in enumerate(recipes) if each.sizes
+    }
+    flexible = [n for n in sizes if recipes[n].machines]
+    for number in sizes.keys() - flexible:
+        if not free.holds(sizes[number]):
             return None
-        return _completed(recipes, found, loans)
+        free = free.without(sizes[number])
+    loans = _Loans(recipes, machines)
+    if not all(loans.add(number) for number in range(len(recipes)) if number not in sizes):
+        return None
+    preferred = _dynamic_first if prefer is Prefer.DYNAMIC else _registered_first
+    loaned = preferred(flexible, sizes, free, loans.copy())
+    if loaned is None and len({sizes[n] for n in flexible}) > 1:
+        loaned = _largest_loaned(flexible, sizes, free, loans, prefer)
+    if loaned is None:
+        return None
+    return [loaned[n] if n in loaned else sizes[n] for n in range(len(recipes))]
+
+
+def _dynamic_first(
+    flexible: Sequence[int], sizes: Mapping[int, Size], free: Free, loans: _Loans
+) -> dict[int, str] | None:
+    """Machines of recipes that have no dynamic one."""
+    left = []
+    for number in flexible:
+        if free.holds(sizes[number]):
+            free = free.without(sizes[number])
+        else:
+            left.append(number)
+    return loans.by_recipe() if all(map(loans.add, left)) else None
+
+
+def _registered_first(
+    flexible: Sequence[int], sizes: Mapping[int, Size], free: Free, loans: _Loans
+) -> dict[int, str] | None:
     for number in flexible:
         if not loans.add(number):
-            size = recipes[number].sizes[attempt % len(recipes[number].sizes)]
-            if not free.holds(size):
+            if not free.holds(sizes[number]):
                 return None
-            free, found[number] = free.without(size), size
-    return _completed(recipes, found, loans)
+            free = free.without(sizes[number])
+    return loans.by_recipe()
 
 
-def _completed(recipes: Sequence[Options], found: dict[int, Grant], loans: _Loans) -> list[Grant]:
-    loaned = loans.by_recipe()
-    return [found[n] if n in found else loaned[n] for n in range(len(recipes))]
+def _largest_loaned(
+    flexible: Sequence[int], sizes: Mapping[int, Size], free: Free, loans: _Loans, prefer: Prefer
+) -> dict[int, str] | None:
+    """Where sizes differ: those that take most of a limit have registered machines first, so that
+    what is left of them takes as little of it as it can (the greedy algorithm for matroids: sets
+    of recipes that can have machines at once are one).
+    """
+    for weight in (lambda n: sizes[n].memory, lambda n: sizes[n].cpus):
+        largest = sorted(flexible, key=weight, reverse=True)
+        loaned = _registered_first(largest, sizes, free, loans.copy())
+        if loaned is None:
+            continue
+        for number in flexible:
+            if number not in loaned:
+                free = free.without(sizes[number])
+        if prefer is Prefer.DYNAMIC:
+            for number in flexible:
+                if number in loaned and free.holds(sizes[number]):
+                    free = free.without(sizes[number])
+                    del loaned[number]
+        return loaned
+    return None
 
 
 class _Loans:
@@ -99,6 +130,13 @@ class _Loans:
         self._fitting: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._used = 0
+
+    def copy(self) -> _Loans:
+        """As it is now: what is added to the one is not in the other."""
+        made = _Loans(self._recipes, self._machines)
+        made._bits, made._names = dict(self._bits), list(self._names)
+        made._fitting, made._taken, made._used = dict(self._fitting), dict(self._taken), self._used
+        return made
 
     def add(self, number: int) -> bool:
         """Whether this recipe has one, too; those before it may have changed theirs."""
