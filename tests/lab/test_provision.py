@@ -31,6 +31,17 @@ def test_an_anaconda_gets_its_kickstart_by_inst_ks() -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["inst.ks=http://mine/ks.cfg", "ks=http://mine/ks.cfg"])
+def test_a_kickstart_that_a_request_names_by_its_url_is_used_as_it_is(option: str) -> None:
+    """Anaconda takes the last one, which was nospoon's."""
+    run = recipe_set(Asked("r", distro="fedora", cmdline=f"quiet {option}")).runs[0]
+    assert cmdline(ANACONDA, run, base=BASE).endswith(f" inst.text quiet {option}")
+    of_distro = replace(ANACONDA, cmdline=option)
+    assert cmdline(of_distro, recipe_set(Asked("r")).runs[0], base=BASE).endswith(f" {option}")
+    other = recipe_set(Asked("r", distro="fedora", cmdline="tasks=4")).runs[0]
+    assert cmdline(ANACONDA, other, base=BASE).endswith(f" inst.ks={BASE}/lab/s0/ks")
+
+
 def test_another_installer_names_it_itself() -> None:
     run = recipe_set(Asked("r", distro="debian")).runs[0]
     assert cmdline(DEBIAN, run, base=BASE).endswith(f" url={BASE}/lab/s0/ks")

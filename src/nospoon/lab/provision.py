@@ -13,6 +13,8 @@ from nospoon.model.lab import Distro, Lab
 KICKSTART_OPTION = "inst.ks="
 """Anaconda's; a distribution whose installer is another one names `{{kickstart}}` in its cmdline
 (Debian's: `auto=true priority=critical url={{kickstart}}`)."""
+KICKSTARTS = (KICKSTART_OPTION, "ks=")
+"""And of its older versions."""
 CONSOLE: Mapping[str, str] = {
     "x86_64": "console=tty0 console=ttyS0,115200n8",
     "i386": "console=tty0 console=ttyS0,115200n8",
@@ -96,11 +98,14 @@ def arch_of(lab: Lab, run: Run) -> str:
 
 
 def cmdline(distro: Distro, run: Run, *, arch: str = USUAL_ARCH, base: str = BOOT_URL) -> str:
-    """Of the installer's kernel. `base` is filled in when the machine asks what to boot."""
+    """Of the installer's kernel. `base` is filled in when the machine asks what to boot. A
+    kickstart that is named there is used as it is: of several, Anaconda takes the last.
+    """
     known = urls(base, run.secret)
     given = filled_in(distro.cmdline, known)
     words = [CONSOLE.get(arch, ""), given, filled_in(run.asked.cmdline, known)]
-    if "{{kickstart}}" not in distro.cmdline.replace(" ", ""):
+    named = any(word.startswith(KICKSTARTS) for word in f"{given} {words[-1]}".split())
+    if not named and "{{kickstart}}" not in distro.cmdline.replace(" ", ""):
         words.append(f"{KICKSTART_OPTION}{known['kickstart']}")
     return " ".join(filter(None, words))
 
