@@ -68,9 +68,15 @@ def test_all_that_is_wrong_is_said_at_once_with_its_place() -> None:
         ("<html/>", "expected one of job, recipeSet, recipe, hostRequires, got <html>"),
         ("<job>", "not XML: no element found"),
         ("", "not XML: no element found"),
+        (
+            '{"hostRequires": {"memory": {"op": ">", "value": 9}, "memory": 1}}',
+            "got 'memory' twice",
+        ),
         (b"<job>\xff</job>", "not XML: not well-formed"),
         ("<!DOCTYPE job [<!ENTITY a 'b'>]><job>&a;</job>", "expected no document type"),
         ("<!DOCTYPE job SYSTEM 'file:///etc/passwd'><job/>", "expected no document type"),
+        ("<?xml version='1.0' encoding='foo'?><job/>", "expected an encoding of iso-8859-1,"),
+        ("<?xml version='1.0' encoding='idna'?><job/>", "got 'idna'. Write it in UTF-8."),
         ("<job>&amp;nbsp;</job>", "expected elements in <job>"),
     ],
 )

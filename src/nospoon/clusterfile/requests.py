@@ -35,6 +35,10 @@ MOST_VALUES = 150_000
 """Values of JSON that are decoded at once: 40 ms, in which no other thread runs."""
 BETWEEN = (b",", b"[", b"{")
 """Each value of a JSON text comes after one of these, or begins with it."""
+ENCODINGS = frozenset({"utf-8", "utf-16", "iso-8859-1", "us-ascii"})
+"""That expat reads itself (XML_ParserCreate). Python's codecs for others raise errors of their own
+in the middle of its work, or read text as none does.
+"""
 KICKSTART = "kickstart"
 WITH_TEXT = frozenset({KICKSTART, "whiteboard"})
 """Elements whose text is kept."""
@@ -101,8 +105,8 @@ def read_request(data: bytes, *, file: str) -> list[Recipe]:
 
 
 def read_asked(data: bytes, *, file: str) -> list[AskedSet]:
-    """Recipe sets of a request in XML, or in JSON (docs/reference/requests.md), which begins with a
-    brace. Raises `SpecError` with all that is wrong in it.
+    """Recipe sets of a request in XML, or in JSON (`read_json`), which begins with a brace. Raises
+    `SpecError` with all that is wrong in it.
     """
     if data.lstrip()[:1] == b"{":
         root = read_json(data, file=file)
@@ -141,7 +145,12 @@ def read_json(data: bytes, *, file: str) -> Element:
         message = f"expected at most {MOST_VALUES} commas, brackets and braces; write it in XML"
         raise SpecError([Problem(file, 1, 1, "", message)])
     try:
-        value = json.loads(data)
+        value = json.loads(data, object_pairs_hook=_each_once)
+    except _Twice as error:
+        key = ascii(error.key[:40])[1:-1]
+        message = f"expected each key of an object once, got {key!r} twice"
+        hint = "A list has several elements of one name: [{…}, {…}]."
+        raise SpecError([Problem(file, 1, 1, "", message, hint)]) from error
     except json.JSONDecodeError as error:
         raise SpecError([Problem(file, error.lineno, error.colno, "", "not JSON")]) from error
     except (RecursionError, ValueError) as error:
@@ -151,6 +160,19 @@ def read_json(data: bytes, *, file: str) -> Element:
         message = f"expected an object with one of {', '.join(ROOTS)}, and nothing else"
         raise SpecError([Problem(file, 1, 1, "", message)])
     return _JsonReader(file).read(names[0], value[names[0]])
+
+
+@dataclass
+class _Twice(Exception):
+    key: str
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Python's reader keeps the last of several (RFC 8259 §4), and would pass over the others."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice(next(key for key, count in Counter(k for k, _ in pairs).items() if count > 1))
+    return found
 
 
 class _JsonReader:
@@ -237,6 +259,7 @@ class _Reader:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._text
+        self._parser.XmlDeclHandler = self._look_at_encoding
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._open: list[_Open] = []
         self._count = 0
@@ -284,6 +307,11 @@ class _Reader:
             raise self._wrong(f"expected elements in <{within}>, got text {text.strip()[:40]!r}")
         if within in WITH_TEXT:
             self._open[-1].text.append(text)
+
+    def _look_at_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        if encoding is not None and encoding.lower() not in ENCODINGS:
+            message = f"expected an encoding of {', '.join(sorted(ENCODINGS))}"
+            raise self._wrong(f"{message}, got {encoding[:40]!r}", hint="Write it in UTF-8.")
 
     def _refuse_doctype(self, *_: object) -> None:
         raise self._wrong("expected no document type: entities are not read", hint="Drop it.")
