@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import getpass
 import importlib
 import os
@@ -78,6 +79,44 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
     assert "one" in virt.get_console_output(vm), "it is kept"
     with pytest.raises(adapter.Refused, match="no lab has a machine"):
         virt.create_vm("other", adapter.Flavor(f"{lab}/beaker", "none", 3000, 1, 20))
+
+
+def test_beaker_calls_with_the_uuid_that_it_keeps(
+    rack: Rack, lab: str, adapter: ModuleType
+) -> None:
+    """As `Recipe.provision`, `recipes.console_output` and `VirtResource.release` of Beaker do, each
+    in a process of its own, with an object of its database or the UUID alone.
+    """
+    virt = manager(adapter, rack, f"{lab}/beaker")
+    uuid = virt.create_vm("beaker-recipe-12", virt.available_flavors()[0]).instance_id
+    adapter.VirtManager._leases.clear()
+    manager(adapter, rack, f"{lab}/beaker").start_vm(uuid)
+    adapter.VirtManager._leases.clear()
+    again = manager(adapter, rack, f"{lab}/beaker")
+    until(lambda: "one" in again.get_console_output(uuid, None))
+    adapter.VirtManager._leases.clear()
+    again.destroy_vm(SimpleNamespace(instance_id=uuid))
+    again.destroy_vm(SimpleNamespace(instance_id=uuid))
+    assert str(uuid) not in {each["uuid"] for each in rack.json("node", "list")}
+    adapter.VirtManager._leases.clear()
+    with pytest.raises(adapter.Refused, match="no lease that this account may see"):
+        again.destroy_vm(SimpleNamespace(instance_id=uuid))  # it may be another account's
+
+
+def test_the_adapter_is_written_for_python_2_too() -> None:
+    """On which TurboGears 1, and so Beaker's server, runs."""
+    tree = ast.parse((BEAKER / "nospoon_virt.py").read_text())
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.JoinedStr | ast.AnnAssign | ast.NamedExpr | ast.YieldFrom)
+        if isinstance(node, ast.FunctionDef):
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            assert not node.args.kwonlyargs
+            assert not any(each.annotation for each in given)
+            assert node.returns is None
+        if isinstance(node, ast.ImportFrom):
+            assert node.module in {"http.client", "httplib", "typing"}
+        if isinstance(node, ast.Raise):
+            assert node.cause is None
 
 
 def test_a_machine_that_does_not_come_is_given_up(
