@@ -174,6 +174,9 @@ def _findings(record: LabDetails, refused: Sequence[RefusedFlavor]) -> Iterator[
             yield _finding(lab, f"machine {each.machine}", "broken", each.broken)
         if each.console:
             yield _finding(lab, f"console of {each.machine}", "without", each.console)
+        if record.distros and not each.macs:
+            why = "no MAC address of it is known: write `macs`, or take its inventory"
+            yield _finding(lab, f"installer of {each.machine}", "without", why)
     yield _finding(lab, "limits", "ok", _short(row_of(record.free)))
 
 
