@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
+import pytest
+
 from nospoon.control.labs.known import KnownLabs
+from nospoon.errors import Conflict
 from nospoon.lab.scheduler import Scheduler
 from nospoon.model.lab import Inventory, Lab, Registered
 
@@ -40,6 +44,23 @@ def test_an_inventory_takes_no_mac_that_another_cluster_has_by_now() -> None:
     assert (has[0].owner, has[1]) == (OWNER, "victim")
     assert labs.known[key].machines["m"].macs == ()
     assert labs.known[key].machines["m"].cpus == 4, "the rest of the inventory counts"
+
+
+def test_a_bmc_is_in_the_labs_of_one_cluster_of_its_owner() -> None:
+    labs, first, second = KnownLabs(Scheduler(), lambda: None), uuid4(), uuid4()
+    blade = Registered("blade-1", address="192.0.2.1", port=443, system="1")
+    labs.put(first, OWNER, "own", [Lab("dev", machines=(blade,))])
+    labs.require_own_bmcs(OWNER, first, [Lab("dev", machines=(blade,))])
+    labs.require_own_bmcs(OWNER, second, [Lab("dev", machines=(replace(blade, system="2"),))])
+    labs.require_own_bmcs(THIEF, second, [Lab("dev", machines=(blade,))])
+    again = [Lab("more", machines=(replace(blade, name="other"),))]
+    with pytest.raises(Conflict, match="lab dev of cluster own has the machine with this BMC"):
+        labs.require_own_bmcs(OWNER, second, again)
+    labs.put(first, OWNER, "own", [Lab("dev")])
+    labs.require_own_bmcs(OWNER, second, again)
+    labs.put(second, OWNER, "two", again)
+    labs.drop(second)
+    labs.require_own_bmcs(OWNER, first, again)
 
 
 def test_an_inventory_changes_its_machine_alone() -> None:

@@ -147,6 +147,11 @@ class Registered:
     key_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def place(self) -> tuple[str, int, str]:
+        """Of its BMC: no other machine has it."""
+        return self.address, self.port, self.system
+
+    @property
     def bmc(self) -> str:
         """What it speaks, and where."""
         where = f"{self.protocol} {self.address}:{self.port}"

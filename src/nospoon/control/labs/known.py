@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID
 
 from nospoon.control.labs.access import KnownLab
@@ -14,6 +15,7 @@ from nospoon.model.lab import Inventory, Lab, Registered
 from nospoon.model.principal import OwnerId
 from nospoon.plan.words import counted
 
+K = TypeVar("K")
 MOST_LABS, MOST_REGISTERED = 200, 20_000
 """Labs and registered machines of one member."""
 
@@ -29,6 +31,7 @@ class KnownLabs:
         self.clusters: dict[str, UUID] = {}
         self._filed: dict[str, Lab] = {}
         self._of_mac: dict[str, dict[str, str]] = {}
+        self._of_bmc: dict[tuple[OwnerId, tuple[str, int, str]], dict[str, str]] = {}
 
     def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
         """The labs that a cluster's file has now. Call it before `start` for those of the store."""
@@ -54,7 +57,7 @@ class KnownLabs:
         if (known := self.known.get(key)) is None or machine not in known.machines:
             return
         filed = next(each for each in self._filed[key].machines if each.name == machine)
-        self._forget_macs(key, [known.machines[machine]])
+        self._forget(key, [known.machines[machine]])
         now = filed.with_inventory(self._found(key, filed))
         self._know(KnownLab(key, known.owner, known.cluster, self.with_machine(key, now)), [now])
         self._changed()
@@ -82,16 +85,17 @@ class KnownLabs:
         return any(self.clusters[other] != own for other in self._of_mac.get(mac, ()))
 
     def _put(self, known: KnownLab) -> None:
-        self._forget_all_macs(known.key)
+        self._forget_all(known.key)
         self._know(known, known.lab.machines)
 
     def _know(self, known: KnownLab, changed: Iterable[Registered]) -> None:
-        """`changed`: machines whose MACs are not those of a lab yet."""
+        """`changed`: machines whose MACs and BMC are not those of a lab yet."""
         self.known[known.key] = known
         self._scheduler.put_lab(known.key, known.lab)
         for machine in changed:
             for mac in machine.macs:
                 self._of_mac.setdefault(mac, {})[known.key] = machine.name
+            self._of_bmc.setdefault((known.owner, machine.place), {})[known.key] = machine.name
 
     def drop(self, cluster_id: UUID) -> None:
         """A cluster is gone, and its labs are."""
@@ -99,22 +103,20 @@ class KnownLabs:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
-        self._forget_all_macs(key)
+        self._forget_all(key)
         del self.clusters[key], self.known[key], self._filed[key]
         self._scheduler.drop_lab(key)
         self._changed()
 
-    def _forget_all_macs(self, key: str) -> None:
+    def _forget_all(self, key: str) -> None:
         known = self.known.get(key)
-        self._forget_macs(key, known.lab.machines if known is not None else ())
+        self._forget(key, known.lab.machines if known is not None else ())
 
-    def _forget_macs(self, key: str, machines: Iterable[Registered]) -> None:
+    def _forget(self, key: str, machines: Iterable[Registered]) -> None:
         for machine in machines:
             for mac in machine.macs:
-                labs = self._of_mac.get(mac, {})
-                labs.pop(key, None)
-                if not labs:
-                    self._of_mac.pop(mac, None)
+                _take_out(self._of_mac, mac, key)
+            _take_out(self._of_bmc, (self.known[key].owner, machine.place), key)
 
     def registered(self, mac: str) -> tuple[KnownLab, str] | None:
         """The lab and the name of the machine that has a MAC address: of several labs, the one that
@@ -135,6 +137,21 @@ class KnownLabs:
                         raise Conflict(
                             f"machine {machine.name} of lab {lab.name}: another cluster's lab "
                             f"has a machine with the MAC address {mac}",
+                            hint="A machine is registered in the labs of one cluster.",
+                        )
+
+    def require_own_bmcs(self, owner: OwnerId, cluster_id: UUID, labs: Iterable[Lab]) -> None:
+        """Raises `Conflict` for a machine whose BMC a lab of another cluster of its owner has: each
+        could loan it to a recipe set. Those of others say nothing, for anyone may write an address.
+        """
+        for lab in labs:
+            for machine in lab.machines:
+                for key in self._of_bmc.get((owner, machine.place), ()):
+                    if self.clusters[key] != cluster_id:
+                        other = self.known[key]
+                        raise Conflict(
+                            f"machine {machine.name} of lab {lab.name}: lab {other.lab.name} of "
+                            f"cluster {other.cluster} has the machine with this BMC",
                             hint="A machine is registered in the labs of one cluster.",
                         )
 
@@ -183,6 +200,13 @@ class KnownLabs:
                     f"did not end: {', '.join(sets[:5])}",
                     hint="`nospoon lab drain` it and wait, or `nospoon request cancel` them.",
                 )
+
+
+def _take_out(index: dict[K, dict[str, str]], name: K, key: str) -> None:
+    labs = index.get(name, {})
+    labs.pop(key, None)
+    if not labs:
+        index.pop(name, None)
 
 
 def only_lab(found: RecipeSet) -> str:
