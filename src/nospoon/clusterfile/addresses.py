@@ -97,7 +97,7 @@ def _routers(sections: Sections) -> Iterator[Complaint]:
         path = ("networks", name, "router")
         if network.router and not network.nat:
             yield Complaint(path, "a router leads out of a network with NAT", "Write `nat: true`")
-        other = sections.networks.get(network.router)
+        other = sections.networks.get(network.router or "")
         if other is not None and other.nat and network.router not in {name, other.router}:
             message = f"the router of network {network.router} is called {network.router}"
             yield Complaint(path, message, f"Write `router: {network.router}` there, too")

@@ -273,7 +273,7 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             provider=n.provider,
             mtu=n.mtu,
             nat=n.nat,
-            router=n.router,
+            router=n.router or "",
             host_ports=_host_ports(n),
             anti_spoofing=n.anti_spoofing,
             switch=n.switch,

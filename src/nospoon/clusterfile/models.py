@@ -163,8 +163,8 @@ class NetworkSection(Section):
         default=False,
         description="Lead out: guests reach what the host reaches, from its address; default no.",
     )
-    router: Name | Literal[""] = Field(
-        "",
+    router: Name | None = Field(
+        None,
         description="In a cloud: the router that leads out of it (with `nat`). Networks that name "
         "the same one reach one another; default: each network has its own.",
     )

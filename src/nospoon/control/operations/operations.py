@@ -320,10 +320,12 @@ class Operations:
             return
         await asyncio.wait(tasks, timeout=patience)
         late = [each for each in self._running.values() if each.task in tasks and not each.worked]
+        if not late:
+            return
         for each in late:
             log.warning("calls to hosts are broken off", operation=str(each.row.id))
-            await each.calls.close()
-        await asyncio.wait(tasks, timeout=patience if late else 0)
+        closing = [self._tasks.start(each.calls.close(), name="break off calls") for each in late]
+        await asyncio.wait([*tasks, *closing], timeout=patience)
 
 
 def _save(
