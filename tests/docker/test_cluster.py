@@ -50,12 +50,7 @@ nodes:
 def rack() -> Iterator[Rack]:
     with private_rack() as made:
         shutil.copy(asyncio.run(debian_root(CACHE)), made.directory / "root.tar.zst")
-        key = str(made.directory / "key")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        ssh = made.directory / "ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
-        ssh.chmod(0o755)
-        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        made.use_own_key()
         yield made
 
 

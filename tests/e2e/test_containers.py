@@ -77,12 +77,7 @@ def unified() -> Iterator[Rack]:
 def prepare(rack: Rack) -> None:
     """An image of Debian, and a key for ssh."""
     shutil.copy(asyncio.run(debian_root(CACHE)), rack.directory / "root.tar.zst")
-    key = str(rack.directory / "key")
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    ssh = rack.directory / "ssh"
-    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
-    ssh.chmod(0o755)
-    rack.environment["PATH"] = f"{rack.directory}:{rack.environment['PATH']}"
+    rack.use_own_key()
 
 
 def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB") -> str:

@@ -95,12 +95,7 @@ done
 @pytest.fixture
 def rack() -> Iterator[Rack]:
     with private_rack() as made:
-        key = str(made.directory / "key")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        ssh = made.directory / "ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
-        ssh.chmod(0o755)
-        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        made.use_own_key()
         yield made
 
 

@@ -146,12 +146,7 @@ def rack() -> Iterator[Rack]:
         more = [cpio.file("init", INIT.encode(), mode=0o755)]
         (made.directory / "more").write_bytes(build.compress(cpio.archive(more)))
         (made.directory / "user-data").write_text(USER_DATA)
-        key = str(made.directory / "key")
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-        ssh = made.directory / "ssh"
-        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
-        ssh.chmod(0o755)
-        made.environment["PATH"] = f"{made.directory}:{made.environment['PATH']}"
+        made.use_own_key()
         yield made
 
 

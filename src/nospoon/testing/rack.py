@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -190,6 +191,15 @@ class Rack:
     def close(self) -> None:
         self.down()
         self.run("daemon", "stop")
+
+    def use_own_key(self) -> None:
+        """Have ssh log in by a key of this rack's, `key` and `key.pub` of its directory."""
+        key = str(self.directory / "key")
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+        ssh = self.directory / "ssh"
+        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -i {key} "$@"\n')
+        ssh.chmod(0o755)
+        self.environment["PATH"] = f"{self.directory}:{self.environment['PATH']}"
 
     def kill(self) -> None:
         """End a daemon that a failed test left running."""
