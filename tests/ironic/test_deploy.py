@@ -214,7 +214,10 @@ def test_machines_are_inspected_cleaned_and_deployed_and_boot_their_image(
     assert api.nodes() == {}
 
 
-@pytest.mark.skipif(not EVERY_CYCLE, reason="`make test-ironic-full` does it")
+@pytest.mark.skipif(
+    not EVERY_CYCLE,
+    reason="an adopted domain's whole cycle in an emulated VM takes minutes: make test-ironic-full",
+)
 def test_domains_of_others_are_deployed_through_their_bmcs_and_given_back_as_they_were(
     built: dict[str, str], provisioning: Provisioning, domains: dict[str, str]
 ) -> None:
