@@ -2,7 +2,10 @@
 
 As many domains are defined, and never started; each tool gives all of them BMCs. Measured: seconds
 until the last one answers, memory (PSS of all its processes), and the CPU time that a server's
-processes take for a request (`chassis power status` by ipmitool, a GET of a System).
+processes take for a request (`chassis power status` by ipmitool, a GET of a System). The limits
+that no asyncio server passes are measured as well: an interpreter that has imported what such a
+server needs, and a bare asyncio server that sends back as many datagrams as ipmitool sends for a
+status, and does nothing else.
 
 usage: adopted.py [--count N] [--peers DIRECTORY]
 DIRECTORY is a virtual environment with virtualbmc and sushy-tools; one is made where none is named.
@@ -15,6 +18,7 @@ import base64
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +36,26 @@ FIRST_PORT, REDFISH_PORT, EMULATOR_PORT = 27_000, 26_998, 26_999
 PACKAGES = ("virtualbmc", "sushy-tools", "libvirt-python")
 DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
 <memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64'>hvm</type></os></domain>"""
+DATAGRAMS = 12
+"""That ipmitool sends for a power status by lanplus, with its session."""
+ECHOED = 200
+ECHO = f"""
+import asyncio
+
+class Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def datagram_received(self, data, peer):
+        self.transport.sendto(data, peer)
+
+async def main():
+    loop = asyncio.get_running_loop()
+    await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", {FIRST_PORT}))
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
 Names = Mapping[str, UUID]
 
 
@@ -140,6 +164,7 @@ def of_nospoon(names: Names) -> dict[str, float]:
             f"cluster: adopted\nbmc: {{ports: {ports}, redfish_port: {REDFISH_PORT},"
             f" password: password}}\nnodes: [{{adopt: {{match: '{mark}-*'}}}}]\n"
         )
+        timed("daemon", "start", env=env)  # as vbmcd, before the clock runs
         seconds = timed("up", "--yes", str(file), env=env)
         rows = asked(env, "bmc", "list")
         pid = int((Path(env["NOSPOON_RUNTIME_DIR"]) / "nospoond.pid").read_text())
@@ -196,6 +221,30 @@ def of_sushy(names: Names, peers: Path) -> dict[str, float]:
         return {"seconds": seconds, "memory": memory(pid), "redfish": redfish}
 
 
+def of_python() -> dict[str, float]:
+    with running([sys.executable, "-c", ECHO], dict(os.environ)) as pid:
+        until(lambda: echoed(1))
+        before = cpu(pid)
+        for _ in range(ECHOED):
+            echoed(DATAGRAMS)
+        ipmi = (cpu(pid) - before) / ECHOED
+    asleep = "import asyncio, ssl, libvirt, time; time.sleep(600)"
+    with running([sys.executable, "-c", asleep], dict(os.environ)) as pid:
+        time.sleep(2)  # until it sleeps
+        return {"memory": memory(pid), "ipmi": ipmi}
+
+
+def echoed(count: int) -> None:
+    """Each datagram after the answer to the last, with a pause as ipmitool's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", FIRST_PORT))
+        client.settimeout(5)
+        for _ in range(count):
+            client.send(bytes(60))
+            client.recv(100)
+            time.sleep(0.001)
+
+
 @contextlib.contextmanager
 def running(command: list[str], env: dict[str, str]) -> Iterator[int]:
     """The pid of a server; it and all below it end with the block."""
@@ -225,12 +274,15 @@ def main() -> int:
     peers = given.peers or environment()
     with domains(given.count) as names:
         ours, vbmc, sushy = of_nospoon(names), of_virtualbmc(names, peers), of_sushy(names, peers)
+    bare = of_python()
     print(f"{given.count} domains; the ratio is that of nospoon to the peer")
     report("BMCs for all: nospoon", ours["seconds"], reference=vbmc["seconds"], of="virtualbmc")
     for what, name, theirs, peer in (
         ("memory in MiB", "memory", vbmc, "virtualbmc"),
         ("memory in MiB", "memory", sushy, "sushy-emulator"),
+        ("memory in MiB", "memory", bare, "Python with asyncio, ssl and libvirt"),
         ("CPU ms, power status by IPMI", "ipmi", vbmc, "virtualbmc"),
+        ("CPU ms, power status by IPMI", "ipmi", bare, "an echo of as many datagrams"),
         ("CPU ms, GET of a System", "redfish", sushy, "sushy-emulator"),
     ):
         scale = 1 if name == "memory" else 1000

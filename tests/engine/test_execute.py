@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from nospoon.engine.observe import observe, observe_reachable
 from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.enrollment.enrol import PLACE
@@ -278,6 +279,22 @@ class Slow(Moody):
         self.ended += 1
 
 
+class Claims(Moody):
+    """A driver whose claims end when so many of them are under way."""
+
+    def __init__(self, inner: Driver, together: int) -> None:
+        super().__init__(inner, [])
+        self.barrier = asyncio.Barrier(together)
+
+    @property
+    def adoption(self) -> Self:
+        return self
+
+    async def claim(self, resource: Resource, tag: OwnerTag) -> None:
+        del resource, tag
+        await self.barrier.wait()
+
+
 class BreaksOff(Moody):
     """A driver whose calls end cancelled, and nobody cancelled them."""
 
@@ -295,6 +312,20 @@ async def test_a_call_that_breaks_off_by_itself_is_a_failure_and_ends_the_run() 
     outcome = await asyncio.wait_for(bench.run(await bench.plan()), timeout=60)
     assert ["was broken off" in each.message for each in outcome.failures] == [True]
     assert outcome.skipped
+
+
+async def test_claims_which_pause_wait_for_no_turn_of_other_calls() -> None:
+    bench = Bench(limits=Limits(per_host=1, pausing=20))
+    made = next(each for each in bench.desired.values() if each.key.kind is Kind.MACHINE)
+    assert isinstance(made.shape, Machine)
+    names = [f"m{number}" for number in range(40)]
+    found = {Key(Kind.MACHINE, "sim", name): replace(made.shape, adopted=name) for name in names}
+    bench.desired = {key: Resource(key, shape) for key, shape in found.items()}
+    bench.drivers["sim", Kind.MACHINE] = Claims(bench.drivers["sim", Kind.MACHINE], 20)
+    steps = tuple(Step(Action.CREATE, key, "new", bench.desired[key]) for key in found)
+    plan = replace(await bench.plan(), steps=steps)
+    outcome = await asyncio.wait_for(bench.run(plan), timeout=60)
+    assert (outcome.done, outcome.failures) == (40, [])
 
 
 async def test_a_call_that_was_begun_is_heard_out_when_all_is_cancelled() -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Protocol, cast
 
 from nospoon.engine.observe import Drivers
@@ -35,8 +36,19 @@ from nospoon.runtime.telling import listen
 
 RETRY_DELAYS = (1.0, 3.0)
 """Seconds before a second and third try of a move whose host was away."""
-Lane = tuple[str, bool]
-"""A host's moves; those that wait have a lane of their own."""
+
+
+class Pace(Enum):
+    """How much of a move its host is busy with, which says how many of them may be under way."""
+
+    WORKS = auto()
+    PAUSES = auto()
+    """A claim of a machine: the most of it is a pause before its tag is read back."""
+    WAITS = auto()
+
+
+Lane = tuple[str, Pace]
+"""A host's moves of one pace: none waits for the turn of a slower one."""
 
 
 class Journal(Protocol):
@@ -51,14 +63,21 @@ class Journal(Protocol):
 class Limits:
     """How much happens at once on one host, and between retries how long is waited (seconds).
 
-    `waiting`: how many moves at once that only wait for what somebody else does. `patience`: for
-    how long calls are repeated of an Ironic that is away.
+    `pausing`: how many claims of machines at once. `waiting`: how many moves at once that only wait
+    for what somebody else does. `patience`: for how long calls are repeated of an Ironic that is
+    away.
     """
 
     per_host: int = 8
+    pausing: int = 64
     waiting: int = 256
     retry_delays: tuple[float, ...] = RETRY_DELAYS
     patience: float = 0.0
+
+    def of(self, pace: Pace) -> int:
+        return {
+            Pace.WORKS: self.per_host, Pace.PAUSES: self.pausing, Pace.WAITS: self.waiting
+        }[pace]  # fmt: skip
 
 
 async def execute(
@@ -115,8 +134,7 @@ class _Run:
     async def all(self) -> Outcome:
         async with self.calls, asyncio.TaskGroup() as group:
             for lane, amount in self.amounts.items():
-                most = self.limits.waiting if lane[1] else self.limits.per_host
-                for number in range(min(amount, most)):
+                for number in range(min(amount, self.limits.of(lane[1]))):
                     group.create_task(self._work(self.ready[lane]), name=f"{lane[0]} {number}")
         return self.outcome
 
@@ -261,7 +279,16 @@ class _Run:
 
 
 def _lane(move: Move) -> Lane:
-    return move.key.host, KINDS[move.key.kind].waits
+    if KINDS[move.key.kind].waits:
+        return move.key.host, Pace.WAITS
+    step = move.step
+    claims = (
+        move.half is Half.MAKE
+        and step.action is not Action.CHANGE
+        and step.desired is not None
+        and is_adopted(step.desired.shape)
+    )
+    return move.key.host, Pace.PAUSES if claims else Pace.WORKS
 
 
 def _verb(move: Move) -> str:

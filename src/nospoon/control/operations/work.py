@@ -96,7 +96,7 @@ class Work:
         row, seen = kept.row, prepared.seen
         running.note(summary(prepared.plan))
         most = request.parallel
-        limits = Limits(per_host=most, waiting=most) if most else Limits()
+        limits = Limits(per_host=most, pausing=most, waiting=most) if most else Limits()
         self._pending.begin(kept.pending)
         try:
             outcome = await self._execute(
