@@ -17,6 +17,7 @@ from nospoon.model.addresses import same_place
 from nospoon.model.resources import Outlet
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
+from nospoon.services.bmcs.needs import Need
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.service import BmcService
 from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
@@ -289,3 +290,23 @@ async def test_a_pool_whose_port_is_taken_is_told_how_to_do_without(tmp_path: Pa
             stranger.bind(("0.0.0.0", each.bmc.ipmi_port))
             (found,) = s.listeners.violations([pool.bmc])
     assert "hoose one `bmc.address` and `bmc.ports` in place of `bmc.pool` in the" in found
+
+
+async def test_the_sockets_of_a_bmc_are_compared_with_those_at_their_ports_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    hinders = Need.hinders
+
+    def counted(one: Need, other: Need) -> bool:
+        compared.append((one, other))
+        return hinders(one, other)
+
+    monkeypatch.setattr(Need, "hinders", counted)
+    async with service(tmp_path) as s:
+        for each in bmcs(50):
+            await s.put(each)
+            assert await asyncio.to_thread(s.listeners.violations, [each.bmc]) == []
+            await s.remove(each.bmc.uuid)
+            await s.put(each)
+    assert compared == []

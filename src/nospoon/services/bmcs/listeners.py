@@ -9,9 +9,6 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
-from ipaddress import IPv4Network
 from pathlib import Path
 from uuid import UUID
 
@@ -19,66 +16,34 @@ import structlog
 from starlette.types import ASGIApp
 
 from nospoon.errors import Conflict, NospoonError, ProviderError
-from nospoon.model.addresses import same_place
 from nospoon.model.resources import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http_limits import LIMITS, Connections
 from nospoon.runtime.reasons import reason
 from nospoon.runtime.serve import HttpServer, Serving
-from nospoon.runtime.udp import ANY, CannotServe, Peer, UdpSocket, family_of, ports_in_use
+from nospoon.runtime.udp import CannotServe, Peer, UdpSocket, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.certificates import Certificates
+from nospoon.services.bmcs.needs import (
+    FIELDS,
+    ByPort,
+    Need,
+    Reach,
+    fields_of,
+    needs_of,
+    refuse_conflict,
+)
 from nospoon.services.bmcs.redfish.http.methods import RedfishHttp
 from nospoon.services.bmcs.served import bind_address
 
-LOOPBACK = IPv4Network("127.0.0.0/8")
 ROUTE_PROTOCOL = "242"
 """Protocol number of the routes that we add: the owner tag that a route can carry."""
 BACKLOG = 2048
 Datagram = Callable[[UdpSocket, bytes, Peer], None]
 
 log = structlog.get_logger()
-
-
-class _Kind(Enum):
-    """What a BMC is reached by, in the order in which it is opened."""
-
-    ROUTE = "a route"
-    IPMI = "IPMI"
-    SNMP = "SNMP"
-    REDFISH = "Redfish"
-
-
-FIELDS = {
-    _Kind.IPMI: "other `bmc.ports`",
-    _Kind.SNMP: "other `bmc.pdu.ports`",
-    _Kind.REDFISH: "another `bmc.redfish_port`",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """Of one kind, at one place; BMCs that need the same share it. A route's `address` is CIDR."""
-
-    kind: _Kind
-    address: str
-    port: int = 0
-    tls: bool = False
-    certificate: str = ""
-
-    def hinders(self, other: _Need) -> bool:
-        """Whether only one of both can be open."""
-        return (
-            self != other
-            and self.port == other.port != 0
-            and (self.kind is _Kind.REDFISH) is (other.kind is _Kind.REDFISH)
-            and same_place(self.address, other.address)
-        )
-
-    def __str__(self) -> str:
-        return f"{self.kind.value} on {self.address}:{self.port}"
 
 
 @dataclass(slots=True)
@@ -106,10 +71,12 @@ class Listeners:
         certificates: Certificates | None,
         account_key: bytes,
     ) -> None:
-        self._datagram = {_Kind.IPMI: rmcp, _Kind.SNMP: snmp}
+        self._datagram = {Reach.IPMI: rmcp, Reach.SNMP: snmp}
         self._redfish, self._certificates = redfish, certificates
-        self._open: dict[_Need, _Shared] = {}
-        self._opening: set[_Need] = set()
+        self._open: dict[Need, _Shared] = {}
+        self._by_port = ByPort()
+        """Those of `_open`."""
+        self._opening: set[Need] = set()
         self._lock, self._naming = asyncio.Lock(), asyncio.Lock()
         self._looked = deque[float](maxlen=MOST_LOOKED)
         self.accounts = Accounts(account_key)
@@ -144,10 +111,10 @@ class Listeners:
         are about to move as well, plans keep other clusters off. Raises `ProviderError`, and all
         is as before then, or `serves` denies it.
         """
-        wanted = _needs(bmc)
-        left = _needs(instead_of) if instead_of is not None else ()
-        joined: list[_Need] = []
-        closed: dict[_Need, _Shared] = {}
+        wanted = needs_of(bmc)
+        left = needs_of(instead_of) if instead_of is not None else ()
+        joined: list[Need] = []
+        closed: dict[Need, _Shared] = {}
         async with self._lock:
             await asyncio.sleep(0)  # thousands may come at once: one in each turn of the loop
             try:
@@ -170,17 +137,18 @@ class Listeners:
         """
         users = {bmc.uuid for bmc in bmcs}
         is_open = {need: shared.users for need, shared in list(self._open.items())}
+        by_port = ByPort(is_open)
         held = {port for _, port in ports_in_use("udp")}
-        tried, found = set[tuple[_Kind, str]](), list[str]()
-        for need in dict.fromkeys(need for bmc in bmcs for need in _needs(bmc)):
+        tried, found = set[tuple[Reach, str]](), list[str]()
+        for need in dict.fromkeys(need for bmc in bmcs for need in needs_of(bmc)):
             free = need.port not in held and (need.kind, need.address) in tried
             if need in is_open or need.address in coming or free:
                 continue
-            if any(each.hinders(need) and is_open[each] & users for each in is_open):
+            if any(is_open[each] & users for each in by_port.hindering(need)):
                 continue  # it is closed before
             tried.add((need.kind, need.address))
             try:
-                _refuse_hindered(need, is_open)
+                refuse_conflict(need, by_port)
                 _tried(need)
             except (ProviderError, Conflict) as error:
                 if need not in self._opening and need not in self._open:  # in this order
@@ -193,13 +161,13 @@ class Listeners:
     def serves(self, bmc: Bmc) -> bool:
         """Whether all is open that it is reached by."""
         return all(
-            need in self._open and bmc.uuid in self._open[need].users for need in _needs(bmc)
+            need in self._open and bmc.uuid in self._open[need].users for need in needs_of(bmc)
         )
 
     async def close(self, bmc: Bmc) -> None:
         """This BMC needs its sockets no more."""
         async with self._lock:
-            for need in _needs(bmc):
+            for need in needs_of(bmc):
                 await self._leave(need, bmc.uuid)
 
     async def close_all(self) -> None:
@@ -207,15 +175,15 @@ class Listeners:
         self.keys.close()
         self.accounts.checked.worker.close()
         for need, shared in list(self._open.items()):
-            if need.kind is not _Kind.ROUTE:
+            if need.kind is not Reach.ROUTE:
                 await self._shut(need, shared)
 
     async def _clear(
         self,
-        left: Iterable[_Need],
-        wanted: Iterable[_Need],
+        left: Iterable[Need],
+        wanted: Iterable[Need],
         user: UUID,
-        closed: dict[_Need, _Shared],
+        closed: dict[Need, _Shared],
     ) -> None:
         """Close what this user leaves and that hinders what it wants."""
         for need in left:
@@ -226,13 +194,14 @@ class Listeners:
                 closed[need] = shared
                 await self._shut(need, shared)
 
-    async def _join(self, need: _Need, user: UUID, joined: list[_Need], owner: int) -> None:
+    async def _join(self, need: Need, user: UUID, joined: list[Need], owner: int) -> None:
         shared = self._open.get(need)
         if shared is None:
-            _refuse_hindered(need, self._open)
+            refuse_conflict(need, self._by_port)
             self._opening.add(need)
             try:
-                shared = self._open[need] = await self._opened(need, frozenset({owner}))
+                shared = await self._opened(need, frozenset({owner}))
+                self._keep(need, shared)
             finally:
                 self._opening.discard(need)
         if user not in shared.users:
@@ -242,7 +211,7 @@ class Listeners:
             shared.owners |= {owner}
             self._renew(need, shared)
 
-    async def _leave(self, need: _Need, user: UUID) -> None:
+    async def _leave(self, need: Need, user: UUID) -> None:
         shared = self._open.get(need)
         if shared is None:
             return
@@ -250,7 +219,7 @@ class Listeners:
         if not shared.users:
             await self._shut(need, shared)
 
-    async def _reopen(self, closed: Mapping[_Need, _Shared]) -> None:
+    async def _reopen(self, closed: Mapping[Need, _Shared]) -> None:
         for need, before in closed.items():
             try:
                 shared = await self._opened(need, before.owners)
@@ -258,41 +227,46 @@ class Listeners:
                 log.error("BMCs stopped", by=str(need), nodes=len(before.users), why=str(error))
                 continue
             shared.users |= before.users
-            self._open[need] = shared
+            self._keep(need, shared)
 
-    async def _opened(self, need: _Need, owners: frozenset[int]) -> _Shared:
+    def _keep(self, need: Need, shared: _Shared) -> None:
+        self._open[need] = shared
+        self._by_port.add(need)
+
+    async def _opened(self, need: Need, owners: frozenset[int]) -> _Shared:
         _require_descriptors(need)
         match need.kind:
-            case _Kind.ROUTE:
+            case Reach.ROUTE:
                 _require_routes(need.address)
                 await _route("replace", need.address)
                 return _Shared(owners=owners)
-            case _Kind.REDFISH:
+            case Reach.REDFISH:
                 return _Shared(owners=owners, http=await self._http(need, owners))
-            case _Kind.IPMI | _Kind.SNMP:
+            case Reach.IPMI | Reach.SNMP:
                 return self._udp(need, owners)
 
-    async def _shut(self, need: _Need, shared: _Shared) -> None:
+    async def _shut(self, need: Need, shared: _Shared) -> None:
         self._open.pop(need, None)
+        self._by_port.remove(need)
         if shared.udp is not None:
             shared.udp.close()
         elif shared.http is not None:
             await shared.http.close()
-        elif need.kind is _Kind.ROUTE:
+        elif need.kind is Reach.ROUTE:
             await _route("del", need.address)
 
-    def _udp(self, need: _Need, owners: frozenset[int]) -> _Shared:
+    def _udp(self, need: Need, owners: frozenset[int]) -> _Shared:
         shared, datagram = _Shared(owners=owners), self._datagram[need.kind]
         shared.udp = UdpSocket(
             need.address,
             need.port,
             lambda data, peer: _take(shared, datagram, data, peer),
-            fields=_fields(need),
+            fields=fields_of(need),
             owner=lambda: shared.owners,
         )
         return shared
 
-    async def _http(self, need: _Need, owners: frozenset[int]) -> HttpServer:
+    async def _http(self, need: Need, owners: frozenset[int]) -> HttpServer:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
         settings: Serving = {"ws": "none", "http": RedfishHttp, **self._tls(need, owners)}
         listener = _bound(need.address, need.port)
@@ -308,7 +282,7 @@ class Listeners:
             raise
         return http
 
-    def _tls(self, need: _Need, owners: frozenset[int]) -> Serving:
+    def _tls(self, need: Need, owners: frozenset[int]) -> Serving:
         """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
         if not need.tls:
             return {}
@@ -328,7 +302,7 @@ class Listeners:
 
     def certificate_owner(self, bmc: Bmc) -> int | None:
         """Whose BMCs alone are where this one is; None: those of several users."""
-        found = (self._open.get(need) for need in _needs(bmc) if need.kind is _Kind.REDFISH)
+        found = (self._open.get(need) for need in needs_of(bmc) if need.kind is Reach.REDFISH)
         return next((_alone(shared.owners) for shared in found if shared is not None), None)
 
     def renew_certificate(self, bmc: Bmc) -> None:
@@ -338,7 +312,7 @@ class Listeners:
             if need.address == address and _alone(shared.owners) == owner:
                 self._renew(need, shared)
 
-    def _renew(self, need: _Need, shared: _Shared) -> None:
+    def _renew(self, need: Need, shared: _Shared) -> None:
         if shared.http is not None and need.tls and not need.certificate:
             assert self._certificates is not None, "it is served with TLS"
             owner = _alone(shared.owners)
@@ -361,57 +335,6 @@ def _alone(owners: frozenset[int]) -> int | None:
     return next(iter(owners)) if len(owners) == 1 else None
 
 
-def _fields(need: _Need) -> str:
-    """What to write otherwise: BMCs with addresses of a pool all have the standard's port."""
-    if need.address == ANY and need.kind is not _Kind.REDFISH:
-        return "one `bmc.address` and `bmc.ports` in place of `bmc.pool`"
-    return FIELDS[need.kind]
-
-
-def _refuse_hindered(need: _Need, is_open: Iterable[_Need]) -> None:
-    """By sockets of our own: to stop who has them would be bad advice."""
-    for held in is_open:
-        if not held.hinders(need):
-            continue
-        if held.address == need.address and held.kind is need.kind:
-            how = "with another certificate" if held.tls and need.tls else _how(held)
-            raise Conflict(
-                f"{held} is served {how} for other nodes",
-                hint="Give this cluster another `bmc.redfish_port`, or the same `bmc.tls`.",
-            )
-        raise Conflict(
-            f"cannot serve {need}: nospoon serves {held} for other nodes",
-            hint=f"Choose {_fields(need)} in the cluster file.",
-        )
-
-
-@lru_cache
-def _is_loopback(pool: str) -> bool:
-    """All BMCs of a cluster have one pool."""
-    return IPv4Network(pool).subnet_of(LOOPBACK)
-
-
-def _needs(bmc: Bmc) -> tuple[_Need, ...]:
-    address = bind_address(bmc)
-    needs = []
-    if bmc.pool and not _is_loopback(bmc.pool):
-        needs.append(_Need(_Kind.ROUTE, bmc.pool))
-    if bmc.ipmi_port:
-        needs.append(_Need(_Kind.IPMI, address, bmc.ipmi_port))
-    if bmc.outlet is not None:
-        # PDUs with addresses of a pool share one socket, as BMCs do
-        place = address if bmc.pool else bmc.outlet.address
-        needs.append(_Need(_Kind.SNMP, place, bmc.outlet.port))
-    if bmc.redfish_port:
-        certificate = bmc.certificate if bmc.tls else ""
-        needs.append(_Need(_Kind.REDFISH, address, bmc.redfish_port, bmc.tls, certificate))
-    return tuple(needs)
-
-
-def _how(need: _Need) -> str:
-    return f"{'with' if need.tls else 'without'} TLS"
-
-
 def _take(shared: _Shared, datagram: Datagram, data: bytes, peer: Peer) -> None:
     if shared.udp is not None:
         datagram(shared.udp, data, peer)
@@ -425,29 +348,29 @@ def _bound(address: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)  # of two that may both bind, one may listen (SO_REUSEADDR)
     except OSError as error:
         listener.close()
-        fields = FIELDS[_Kind.REDFISH]
+        fields = FIELDS[Reach.REDFISH]
         raise CannotServe("Redfish on", "tcp", (address, port), error, fields) from error
     return listener
 
 
-def _tried(need: _Need) -> None:
+def _tried(need: Need) -> None:
     """Open and close it, as `_opened` would. Raises `ProviderError`."""
     _require_descriptors(need)
     match need.kind:
-        case _Kind.ROUTE:
+        case Reach.ROUTE:
             _require_routes(need.address)
-        case _Kind.REDFISH:
+        case Reach.REDFISH:
             _bound(need.address, need.port).close()
-        case _Kind.IPMI | _Kind.SNMP:
+        case Reach.IPMI | Reach.SNMP:
             with socket.socket(family_of(need.address), socket.SOCK_DGRAM) as probe:
                 place = need.address, need.port
                 try:
                     probe.bind(place)
                 except OSError as error:
-                    raise CannotServe("UDP", "udp", place, error, _fields(need)) from error
+                    raise CannotServe("UDP", "udp", place, error, fields_of(need)) from error
 
 
-def _require_descriptors(need: _Need) -> None:
+def _require_descriptors(need: Need) -> None:
     """Raises `ProviderError` where so few are left that others need them: the next socket has the
     lowest that is free (POSIX, "File Descriptor Allocation").
     """
