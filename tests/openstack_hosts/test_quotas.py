@@ -83,3 +83,25 @@ async def test_a_quota_with_nothing_left_refuses_even_one_node(
     emptied = replace(facts, quota=whole)
     found = reasons_against(cluster, UUID(int=1), allocations, {name: emptied})
     assert [isinstance(each, NoCapacity) for each in found if "quota" in each] == [True] * len(said)
+
+
+async def test_a_relay_that_is_not_there_yet_takes_of_the_quota(
+    connection: OpenStackConnection,
+) -> None:
+    size = SizeOffered("m", "1", cpus=2, memory=2048 * MIB, disk=0)
+    facts = replace(
+        await connection.survey("", ()), quota=Quota(servers=1), sizes=(size,), flavors={"m": size}
+    )
+    relay = "relay: {network: lan, image: debian, flavor: m, floating_ip: public}"
+    text = TEXT.replace("boot_address: 192.0.2.7", relay).replace("{lan: {}}", "{lan: {nat: true}}")
+    cluster = load(text, file="c.yaml")
+    name = cluster.hosts[0].name
+    now = Allocations(hosts={each.name: name for each in cluster.nodes})
+
+    def refused(before: Allocations) -> list[str]:
+        found = reasons_against(cluster, UUID(int=1), now, {name: facts}, before=before)
+        return [each for each in found if "quota" in each]
+
+    [reason] = refused(Allocations())
+    assert "leaves 1 servers, and the nodes there, with their relay, take 2" in reason
+    assert refused(now) == [], "what is there is counted as used"

@@ -114,8 +114,9 @@ class HostFacts:
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
     may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
     project. `provider_networks`: its project may see in which physical networks networks are.
-    `kept`: the roots of snapshots there, and the firmware that starts them. `flavors`: names and
-    ids of all sizes of its cloud, those that nodes may not have too; None where there are none.
+    `kept`: the roots of snapshots there, and the firmware that starts them. `flavors`: all
+    sizes of its cloud by name and by id, those that nodes may not have too; None where there are
+    none.
     """
 
     firmwares: frozenset[Firmware]
@@ -145,7 +146,7 @@ class HostFacts:
     provider_networks: bool = False
     kept: Mapping[KeptIn, Firmware] = field(default_factory=dict)
     boot_ports: Mapping[int, str] = field(default_factory=dict)
-    flavors: frozenset[str] | None = None
+    flavors: Mapping[str, SizeOffered] | None = None
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

@@ -18,7 +18,7 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.connections import WhenOff
-from nospoon.model.host_facts import HostFacts, Route
+from nospoon.model.host_facts import HostFacts, Route, SizeOffered
 from nospoon.model.ironic import Standing, Way
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
@@ -57,7 +57,7 @@ def reasons_against(
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named)
     yield from _against_names(cluster)
-    yield from _against_quotas(cluster, allocations, facts)
+    yield from _against_quotas(cluster, allocations, facts, before)
     yield from _against_overlays(cluster, used)
     yield from _against_two_bridges(cluster, used)
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
@@ -83,12 +83,23 @@ def _against_names(cluster: Cluster) -> Iterator[str]:
 
 
 def _against_quotas(
-    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+    cluster: Cluster,
+    allocations: Allocations,
+    facts: Mapping[str, HostFacts],
+    before: Allocations,
 ) -> Iterator[str]:
-    """What the nodes of a cloud take by their flavors, which may be more than they ask for."""
+    """What the nodes of a cloud take by their flavors, which may be more than they ask for. A relay
+    that is there already is counted with what others use: it is no node.
+    """
+    had = set(before.hosts.values())
     for host, fact in facts.items():
         nodes = [node for node in cluster.nodes if allocations.hosts.get(node.name) == host]
         sizes = [found for node in nodes if (found := chosen(node, fact)) is not None]
+        relay = _relay(cluster, host, fact) if nodes and host not in had else None
+        them = "the nodes there"
+        if relay is not None:
+            sizes.append(relay)
+            them += ", with their relay,"
         quota, whole = fact.quota, fact.quota.emptied
         for what, most, all_of_it, taken in (
             ("servers", quota.servers, whole.servers, len(sizes)),
@@ -102,10 +113,17 @@ def _against_quotas(
         ):
             if most is not None and taken > most:
                 why = (
-                    f"host {host}: the quota of its project leaves {most} {what}, and the nodes "
-                    f"there take {taken}. See `openstack quota show`, or take fewer nodes."
+                    f"host {host}: the quota of its project leaves {most} {what}, and {them} "
+                    f"take {taken}. See `openstack quota show`, or take fewer nodes."
                 )
                 yield why if all_of_it is not None and taken > all_of_it else NoCapacity(why)
+
+
+def _relay(cluster: Cluster, name: str, fact: HostFacts) -> SizeOffered | None:
+    """The size of the relay of a host; None: it has none, or the cloud has no such flavor."""
+    specs = (host.connection.relay for host in cluster.hosts if host.name == name)
+    spec = next(specs, None)
+    return None if spec is None or fact.flavors is None else fact.flavors.get(spec.flavor)
 
 
 def _mib(size: int | None) -> int | None:

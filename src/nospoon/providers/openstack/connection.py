@@ -175,7 +175,7 @@ class OpenStackConnection:
             quota=quota,
             real=True,
             sizes=self._sizes(flavors),
-            flavors=frozenset(name for each in flavors for name in (each.name, each.id)),
+            flavors={name: each for each in flavors for name in (each.id, each.name)},
             networks=frozenset(names),
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
