@@ -20,6 +20,7 @@ from nospoon.model.cluster import Arch
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt.bindings import Connect, Domain
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.elements import attribute_of, parsed, written
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_DOMAIN_METADATA, OPERATION_INVALID
@@ -54,9 +55,8 @@ def adoptable(connect: Connect, deployment: str) -> tuple[Adoptable, ...]:
 
 
 def _adoptable(connect: Connect, deployment: str) -> Iterator[Adoptable]:
-    for domain in connect.listAllDomains(0):
+    for domain, root in defined(connect):
         with ignoring(NO_DOMAIN):  # it went while we looked
-            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
             owner = owner_in(root)
             kind = root.get("type", ""), attribute_of(root, "os/type", "arch", Arch.X86_64)
             yield Adoptable(

@@ -15,8 +15,9 @@ import libvirt
 
 from nospoon.model.resources import ExistingVolume
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL, NO_STORAGE_VOL
 from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import pool_owner
 from nospoon.providers.libvirt.pools import POOL_NAME, refreshed
@@ -57,12 +58,11 @@ def _is_of_nospoon(pool: VirPool) -> bool:
 def _users(connect: Connect) -> Mapping[str, list[User]]:
     """Path, or POOL/VOLUME, of each disk -> the domains that have it, or will when they start."""
     users: dict[str, list[User]] = defaultdict(list)
-    for domain in connect.listAllDomains(0):
-        with ignoring(NO_DOMAIN):  # it went while we looked
+    for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+        for domain, root in defined(connect, flags=flags):
             user = (UUID(bytes=domain.UUID()), domain.name())
-            for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-                for place in _sources(parsed(domain.XMLDesc(flags))):
-                    users[place].append(user)
+            for place in _sources(root):
+                users[place].append(user)
     return users
 
 

@@ -24,6 +24,8 @@ NO_CONNECT, OPERATION_FAILED, OPERATION_INVALID, NO_DOMAIN = 5, 9, 55, 42
 NO_NETWORK, NO_STORAGE_POOL, NO_STORAGE_VOL, NO_DOMAIN_METADATA = 43, 49, 50, 80
 STORAGE_VOL_EXIST = 90
 NO_INTERFACE, NO_NWFILTER, OPERATION_TIMEOUT, AUTH_CANCELLED, AUTH_UNAVAILABLE = 57, 62, 68, 79, 94
+TOO_LONG_TEXT = "Unable to encode message payload"
+"""Of an answer that is longer than libvirt's protocol carries, with the code RPC."""
 ENOSPC_TEXT = ("no space left on device", "disk quota exceeded")
 LOST_TEXT = ("socket", "connection reset", "broken pipe", "end of file", "cannot recv", "keepalive")
 

@@ -29,6 +29,7 @@ from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.boots import Boots, Started
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
+from nospoon.providers.libvirt.definitions import definition
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
 from nospoon.providers.libvirt.elements import parsed
@@ -175,16 +176,16 @@ class MachineDriver:
 
     def _observed(self, domain: Domain, paths: dict[str, str], iso: str) -> Observed | None:
         try:
-            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+            root = definition(domain)
             power, fault = self._power_of(domain)
             running = power in {PowerState.ON, PowerState.FAILED}
-            now = parsed(domain.XMLDesc(0)) if running else None
+            now = definition(domain, 0) if running else None
         except libvirt.libvirtError as error:
             if error.get_error_code() == NO_DOMAIN:
                 return None
             raise
-        owner = owner_in(root)
-        if owner is None or (owner.adopted and not domain.isPersistent()):
+        owner = owner_in(root) if root is not None else None
+        if root is None or owner is None or (owner.adopted and not domain.isPersistent()):
             return None  # what is left of it goes with its power
         path = paths.get(owner.pool, "")
         boot_iso = f"{path}/{iso}" if iso else ""

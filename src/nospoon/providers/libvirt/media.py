@@ -21,9 +21,10 @@ from nospoon.errors import ProviderError
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt.adopted_drives import borrow, give_back
 from nospoon.providers.libvirt.bindings import Connect, Domain, VirPool
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.domain_parse import is_seed, medium_of
 from nospoon.providers.libvirt.elements import attribute_of, element, parsed, written
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.pools import our_pool
@@ -159,10 +160,8 @@ def _drop_unused(connect: Connect, pool: VirPool, path: str) -> None:
     file = PurePosixPath(path).name
     if not MEDIUM.match(file) or path != _path_in(pool, file):
         return
-    for domain in connect.listAllDomains(0):
-        with ignoring(NO_DOMAIN):  # it went while we looked
-            if path in _files_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))):
-                return
+    if any(path in _files_of(root) for _, root in defined(connect)):
+        return
     volume = file_named(pool, file)
     if volume is not None:
         volume.delete(0)

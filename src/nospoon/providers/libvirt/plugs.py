@@ -15,20 +15,24 @@ from functools import partial
 from xml.etree import ElementTree as ET
 
 import libvirt
+import structlog
 
+from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
 from nospoon.model.resources import Machine, MachineNic, Observed
 from nospoon.providers import openvswitch
 from nospoon.providers.libvirt.bindings import Connect
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.providers.libvirt.elements import attribute_of, parsed
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK
+from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK, TOO_LONG_TEXT
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.printed import rows_of
 from nospoon.runtime import process
 from nospoon.runtime.runner import Runner
 
+log = structlog.get_logger()
 UNKNOWN: frozenset[str] = frozenset()
 """Which bridges are ours, before anybody looked."""
 SETTLES = 0.2
@@ -186,14 +190,10 @@ def _started_with(machine: Machine, connect: Connect) -> dict[MachineNic, dict[s
 def taps_of(connect: Connect) -> dict[str, list[str]]:
     """Bridge -> the taps that running machines have for it."""
     taps: dict[str, list[str]] = {}
-    for domain in connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-        with ignoring(NO_DOMAIN):
-            for nic in parsed(domain.XMLDesc(0)).iterfind("devices/interface[@type='bridge']"):
-                bridge, tap = (
-                    attribute_of(nic, "source", "bridge"),
-                    attribute_of(nic, "target", "dev"),
-                )
-                taps.setdefault(bridge, []).append(tap)
+    for _, root in defined(connect, of=libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE, flags=0):
+        for nic in root.iterfind("devices/interface[@type='bridge']"):
+            bridge, tap = attribute_of(nic, "source", "bridge"), attribute_of(nic, "target", "dev")
+            taps.setdefault(bridge, []).append(tap)
     return taps
 
 
@@ -204,10 +204,13 @@ def described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
     """
     for network in connect.listAllNetworks(0):
         try:
-            xml = network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE)
+            root = parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
             active = bool(network.isActive())
+        except ProviderError as error:
+            log.debug("network cannot be read", network=network.name(), why=str(error))
+            continue
         except libvirt.libvirtError as error:
-            if error.get_error_code() != NO_NETWORK:
+            if error.get_error_code() != NO_NETWORK and TOO_LONG_TEXT not in str(error):
                 raise
             continue
-        yield parsed(xml), active
+        yield root, active

@@ -11,8 +11,9 @@ from nospoon.errors import Gone
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
 from nospoon.providers.libvirt.bindings import Connect, Domain
+from nospoon.providers.libvirt.definitions import definition
 from nospoon.providers.libvirt.domain_parse import boot_order, has_boot_iso, parse_firmware
-from nospoon.providers.libvirt.elements import parsed, text_of
+from nospoon.providers.libvirt.elements import text_of
 from nospoon.providers.libvirt.faults import NO_DOMAIN
 from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import Owner, owner_in
@@ -51,9 +52,9 @@ class Roster:
         return self._known.get(uuid)
 
     def _read(self, domain: Domain) -> Known | None:
-        root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        owner = owner_in(root)
-        if owner is None or owner.tag.deployment != self._deployment:
+        root = definition(domain)
+        owner = owner_in(root) if root is not None else None
+        if root is None or owner is None or owner.tag.deployment != self._deployment:
             return None
         order, script = boot_order(root, owner), has_boot_iso(root)
         variables = text_of(root, "os/nvram")

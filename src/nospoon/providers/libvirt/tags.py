@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from uuid import UUID
-
-import libvirt
 
 from nospoon.model.resources import OwnerTag
 from nospoon.providers.libvirt.bindings import Connect
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.elements import parsed
-from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL
+from nospoon.providers.libvirt.faults import NO_STORAGE_POOL
 from nospoon.providers.libvirt.hypervisor import ignoring
 from nospoon.providers.libvirt.owner import owner_in, pool_owner
 from nospoon.providers.libvirt.plugs import described
@@ -31,12 +31,9 @@ def clusters(connect: Connect, deployment: str) -> set[UUID]:
 
 def domain_and_network_tags(connect: Connect) -> Iterator[OwnerTag]:
     """One for each domain and network that has a tag of nospoon's form."""
-    for domain in connect.listAllDomains(0):
-        with ignoring(NO_DOMAIN):  # it went while we looked
-            owner = owner_in(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
-            if owner is not None:
-                yield owner.tag
-    for root, _ in described(connect):
+    roots = (root for _, root in defined(connect))
+    networks = (root for root, _ in described(connect))
+    for root in chain(roots, networks):
         owner = owner_in(root)
         if owner is not None:
             yield owner.tag

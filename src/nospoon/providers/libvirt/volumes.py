@@ -14,6 +14,7 @@ from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Reso
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
+from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, NO_STORAGE_VOL
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
@@ -101,14 +102,12 @@ def disks_of(connect: Connect, tag: OwnerTag) -> frozenset[str]:
     by the node, which somebody's file that he gave to a domain is not.
     """
     found: set[str] = set()
-    for domain in connect.listAllDomains(0):
-        with ignoring(NO_DOMAIN):  # it went while we looked
-            root = parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-            owner = owner_in(root)
-            if owner and (owner.tag.deployment, owner.tag.cluster) == (tag.deployment, tag.cluster):
-                own = re.compile(rf".*/{re.escape(owner.name)}-\d+\.qcow2")
-                sources = root.iterfind("devices/disk/source")
-                found |= {path for each in sources if own.fullmatch(path := each.get("file", ""))}
+    for _, root in defined(connect):
+        owner = owner_in(root)
+        if owner and (owner.tag.deployment, owner.tag.cluster) == (tag.deployment, tag.cluster):
+            own = re.compile(rf".*/{re.escape(owner.name)}-\d+\.qcow2")
+            sources = root.iterfind("devices/disk/source")
+            found |= {path for each in sources if own.fullmatch(path := each.get("file", ""))}
     return frozenset(found)
 
 
@@ -257,8 +256,8 @@ class VolumeDriver:
         if before >= size:
             return
         path = volume.path()
-        for domain in connect.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-            disks = parsed(domain.XMLDesc(0)).iterfind("devices/disk/source")
+        for domain, root in defined(connect, of=libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE, flags=0):
+            disks = root.iterfind("devices/disk/source")
             if any(source.get("file") == path for source in disks):
                 domain.blockResize(path, size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
                 return
