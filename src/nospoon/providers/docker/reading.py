@@ -3,8 +3,8 @@
     reading MOST <IMAGE >TAR
 
 An image is a packed root, or an archive of `docker save` or of an OCI image layout: the layers of
-its first image are put together. It writes a tar with what may be in a root: no devices, of
-extended attributes capabilities alone (those of overlayfs would lead out of the root), and users
+its first image are put together. It writes a tar with what may be in a root: files, directories and
+links alone, of extended attributes capabilities alone (those of overlayfs would lead out of the root), and users
 that a container has. It ends with 1 and why where that is not the root of a system container, or
 is larger than MOST bytes.
 """
@@ -65,7 +65,7 @@ class Merged:
                 covered.add(f"{directory}/")
             elif base.startswith(WHITEOUT):
                 covered.add(posixpath.join(directory, base.removeprefix(WHITEOUT)))
-            elif not member.isdev() and not self._is_covered(path):
+            elif _may_be_in_a_root(member) and not self._is_covered(path):
                 self._put(packed, member)
                 if not is_last:
                     names.add(path)
@@ -81,7 +81,7 @@ class Merged:
             sys.exit(f"it has more than {MEMBERS} members")
         if self._size > self._most:
             sys.exit(f"it has more than {self._most >> 20} MiB: No space left on the host")
-        if max(member.uid, member.gid) >= IDS:
+        if not 0 <= min(member.uid, member.gid) <= max(member.uid, member.gid) < IDS:
             sys.exit(f"{self.name!r}: its user is {member.uid}:{member.gid}, of {IDS}")
 
     def _is_covered(self, path: str) -> bool:
@@ -99,13 +99,23 @@ class Merged:
         self.has_init |= posixpath.normpath(f"/{member.name}")[1:] in INITS
         granted = member.pax_headers.get(CAPABILITY)
         member.pax_headers = {CAPABILITY: granted} if granted and member.isreg() else {}
-        file = packed.extractfile(member) if member.isreg() else None
+        file = None
         if member.isreg():
-            member.type = tarfile.REGTYPE
+            file, member.type = packed.extractfile(member), tarfile.REGTYPE
+        else:
+            member.size = 0  # no content is written, and an engine would skip what follows
         self._clean.addfile(member, file)
 
     def close(self) -> None:
         self._clean.close()
+
+
+def _may_be_in_a_root(member: tarfile.TarInfo) -> bool:
+    """Of a type that has no name here, an engine may think otherwise; `.wh.` within a path is for
+    its own use (aufs).
+    """
+    known = member.isreg() or member.isdir() or member.issym() or member.islnk()
+    return known and f"/{WHITEOUT}" not in f"/{member.name}"
 
 
 def layers(source: IO[bytes]) -> list[IO[bytes]]:
