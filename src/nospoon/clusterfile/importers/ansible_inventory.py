@@ -11,11 +11,18 @@ Variables = Mapping[str, Value]
 
 
 def members(inventory: Inventory, group: str) -> list[str]:
-    """Names of hosts in the group and in groups below it, each once."""
-    found = _mapping(inventory, group)
-    hosts, children = as_sequence(found.get("hosts")), as_sequence(found.get("children"))
-    below = [name for child in children for name in members(inventory, str(child))]
-    return list(dict.fromkeys([*map(str, hosts), *below]))
+    """Names of hosts in the group and in groups below it, each once, also where one group is below
+    others by many ways, or below itself.
+    """
+    found: dict[str, None] = {}
+    seen, left = {group}, [group]
+    while left:
+        here = _mapping(inventory, left.pop())
+        found |= dict.fromkeys(map(str, as_sequence(here.get("hosts"))))
+        below = dict.fromkeys(map(str, as_sequence(here.get("children"))))
+        left += reversed([each for each in below if each not in seen])
+        seen |= below.keys()
+    return list(found)
 
 
 def variables_of(inventory: Inventory, host: str) -> Variables:

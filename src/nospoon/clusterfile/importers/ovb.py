@@ -194,7 +194,7 @@ class _Reader:
     def __init__(self, source: Source, base: _Environment, roles: Sequence[_Environment]) -> None:
         self.source, self.base = source, base
         self.environments = [base, *roles]
-        self.left_out: list[str] = []
+        self.left_out: dict[str, None] = {}
         self.existing = self._existing()
 
     def imported(self) -> Imported:
@@ -228,7 +228,7 @@ class _Reader:
         return Imported(write(sections, heading=heading), tuple(self.left_out))
 
     def _host(self, flavors: list[str]) -> Mapping[str, object]:
-        self.left_out.append(
+        self._left(
             f"hosts.cloud.openstack.boot_address: replace {REPLACE_ME} by the address of the "
             "daemon's machine as nodes reach it"
         )
@@ -264,9 +264,7 @@ class _Reader:
         }
 
     def _flavor(self, flavor: str) -> Mapping[str, object]:
-        self.left_out.append(
-            f"sizes of the flavor {flavor}: write those of `openstack flavor show {flavor}`"
-        )
+        self._left(f"sizes of the flavor {flavor}: write those of `openstack flavor show {flavor}`")
         return {name: Said(value, "OVB's recommendation") for name, value in SIZES.items()}
 
     def _group(self, environment: _Environment) -> Iterator[object]:
@@ -321,8 +319,7 @@ class _Reader:
                     self._left(f"{resource}: {template}" + _lost(resource))
 
     def _left(self, what: str) -> None:
-        if what not in self.left_out:
-            self.left_out.append(what)
+        self.left_out[what] = None
 
 
 def _words(environment: _Environment) -> Iterable[str]:

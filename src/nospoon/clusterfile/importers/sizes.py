@@ -36,5 +36,8 @@ def _known(unit: str) -> bool:
 def _scaled(number: str, unit: str) -> str:
     letter, base = unit[0], _BASES[unit[1:]]
     if letter in _LARGER:
-        letter, number = "t", str(int(float(number) * base ** _LARGER[letter]))
+        try:
+            letter, number = "t", str(int(float(number) * base ** _LARGER[letter]))
+        except OverflowError:
+            raise ValueError(f"expected a size of a disk, got {number}{unit}") from None
     return f"{number}{letter.upper()}{'iB' if base == 1024 else 'B'}"

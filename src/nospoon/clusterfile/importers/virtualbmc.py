@@ -22,6 +22,8 @@ USUAL: Mapping[str, str] = {
     "libvirt_uri": "qemu:///system", "active": "False",
 }  # fmt: skip
 """What `vbmc add` gives a BMC of which nothing else is said."""
+MOST_LINE = 8192
+"""Characters: configparser takes time in proportion to the square of a line."""
 SASL = ("libvirt_sasl_username", "libvirt_sasl_password")
 
 
@@ -74,6 +76,9 @@ def settings_of(text: str, *, place: str) -> dict[str, str] | None:
 
     virtualbmc writes `%%` for `%` in values (configparser.BasicInterpolation).
     """
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MOST_LINE:
+            raise configparser.MissingSectionHeaderError(place, number, line[:MOST_LINE])
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(text, source=place)
     if SECTION not in parser:
@@ -116,12 +121,17 @@ def _settings(source: Source, place: str, text: str) -> dict[str, str]:
 def hosts_of(uris: Iterable[str]) -> dict[str, str]:
     """URI -> name of the host: `here`, or that in the URI."""
     hosts: dict[str, str] = {}
+    taken: dict[str, int] = {}
     for uri in dict.fromkeys(uris):
         machine = urlsplit(uri).hostname
         path = urlsplit(uri).path.strip("/")
         wanted = name_of(machine) if machine else ("here" if path == "system" else name_of(path))
-        names = (wanted, *(f"{wanted}-{number}" for number in range(2, len(hosts) + 3)))
-        hosts[uri] = next(each for each in names if each not in hosts.values())
+        name = wanted
+        while name in taken:
+            taken[wanted] += 1
+            name = f"{wanted}-{taken[wanted]}"
+        taken[name] = 1
+        hosts[uri] = name
     return hosts
 
 

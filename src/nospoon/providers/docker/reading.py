@@ -3,10 +3,10 @@
     reading MOST <IMAGE >TAR
 
 An image is a packed root, or an archive of `docker save` or of an OCI image layout: the layers of
-its first image are put together. It writes a tar with what may be in a root: files, directories and
-links alone, of extended attributes capabilities alone (those of overlayfs would lead out of the root), and users
-that a container has. It ends with 1 and why where that is not the root of a system container, or
-is larger than MOST bytes.
+its first image are put together. It writes a tar with what may be in a root: files, directories
+and links alone, of extended attributes capabilities alone (those of overlayfs would lead out of the
+root), and users that a container has. It ends with 1 and why where that is not the root of a system
+container, or is larger than MOST bytes.
 """
 
 from __future__ import annotations
