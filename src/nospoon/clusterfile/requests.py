@@ -26,6 +26,10 @@ MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 32
 MOST_VALUE = 4096
 """Characters of an attribute: each machine of a lab is compared with it."""
+MOST_NAME = 255
+"""Characters of the name of an element, with its namespace, and of an attribute."""
+MOST_PATHS = 32 << 20
+"""Characters of the paths of all elements: each has those of the elements that it is in."""
 MOST_PROBLEMS = 100
 MOST_TOKEN = 128 << 10
 """Bytes of a start tag or comment: expat reads one at a time, in which no other thread runs."""
@@ -180,11 +184,11 @@ class _JsonReader:
         self._file, self._count = file, 0
 
     def read(self, name: str, value: object) -> Element:
-        return _placed(self._element(name, value, 1), name)
+        return _Paths(self._file).placed(self._element(name, value, 1), name)
 
     def _element(self, name: str, value: object, depth: int) -> Element:
         self._count += 1
-        self._text("", name, MOST_VALUE)
+        self._text("", name, MOST_NAME)
         if self._count > MOST_ELEMENTS or depth > MOST_DEPTH:
             message = f"expected at most {MOST_ELEMENTS} elements and {MOST_DEPTH} levels of them"
             raise SpecError([Problem(self._file, 1, 1, name, message)])
@@ -217,7 +221,7 @@ class _JsonReader:
             message = f"expected an object, got {shown(part)}"
             raise SpecError([Problem(self._file, 1, 1, "", message)])
         for name, value in part.items():
-            self._text("", name, MOST_VALUE)
+            self._text("", name, MOST_NAME)
             several = name in (recipe.SET, recipe.RECIPE) and isinstance(value, list)
             for each in value if several else [value]:
                 yield self._element(name, each, depth)
@@ -286,6 +290,8 @@ class _Reader:
             raise self._wrong(f"expected at most {MOST_DEPTH} levels of elements")
         if len(attributes) > MOST_ATTRIBUTES:
             raise self._wrong(f"expected at most {MOST_ATTRIBUTES} attributes")
+        if max(map(len, (name, *attributes))) > MOST_NAME:
+            raise self._wrong(f"expected names of at most {MOST_NAME} characters")
         if long := next((each for each, text in attributes.items() if len(text) > MOST_VALUE), ""):
             raise self._wrong(f"{long[:40]}: expected at most {MOST_VALUE} characters")
         namespace, _, local = name.rpartition(" ")
@@ -298,7 +304,7 @@ class _Reader:
         if self._open:
             self._open[-1].children.append(element)
         else:
-            self._root = _placed(element, element.name)
+            self._root = _Paths(self._file).placed(element, element.name)
 
     def _text(self, text: str) -> None:
         within = self._open[-1].name if self._open else ""
@@ -326,15 +332,25 @@ class _Reader:
         return SpecError([Problem(self._file, line, column, "", message, hint)])
 
 
-def _placed(element: Element, path: str) -> Element:
-    """With the paths of all that is in it."""
-    several = {
-        name for name, count in Counter(e.name for e in element.children).items() if count > 1
-    }
-    numbers = Counter[str]()
-    children = []
-    for child in element.children:
-        numbers[child.name] += 1
-        number = f"[{numbers[child.name]}]" if child.name in several else ""
-        children.append(_placed(child, f"{path}/{child.name}{number}"))
-    return replace(element, path=path, children=tuple(children))
+@dataclass(slots=True)
+class _Paths:
+    """Of elements. `left`: characters that further ones may have."""
+
+    file: str
+    left: int = MOST_PATHS
+
+    def placed(self, element: Element, path: str) -> Element:
+        """With the paths of all that is in it. Raises `SpecError`."""
+        self.left -= len(path)
+        if self.left < 0:
+            message = "expected fewer elements in others, or shorter names of them"
+            problem = Problem(self.file, element.line, element.column, path, message)
+            raise SpecError([problem])
+        counts = Counter(each.name for each in element.children)
+        numbers = Counter[str]()
+        children = []
+        for child in element.children:
+            numbers[child.name] += 1
+            number = f"[{numbers[child.name]}]" if counts[child.name] > 1 else ""
+            children.append(self.placed(child, f"{path}/{child.name}{number}"))
+        return replace(element, path=path, children=tuple(children))
