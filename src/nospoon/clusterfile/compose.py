@@ -7,6 +7,7 @@ threads have their turns, and what is too deep or too large ends it at once, wit
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -28,17 +29,23 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 MAX_DEPTH = 64
 """Levels of lists and mappings; a cluster file has some 8."""
+_TAG_DIRECTIVE = re.compile(r"(?:\A|[\r\n\x85\u2028\u2029])\ufeff?%TAG")
+"""At a line's begin, as the parser takes lines (YAML 1.1 §4.1.4)."""
 MAX_NODES = 600_000
 """Values and aliases that a document has as it is written; 20,000 nodes in full are that many."""
 
 
 class BoundError(Exception):
-    """A document is too deep or too large. `line` and `column` from 1."""
+    """A document is too deep or too large, or would be. `line` and `column` from 1."""
 
-    def __init__(self, message: str, event: Event) -> None:
+    def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
+        self.line, self.column = line, column
+
+    @classmethod
+    def at(cls, event: Event, message: str) -> BoundError:
         mark = _mark(event.start_mark)
-        self.line, self.column = mark.line + 1, mark.column + 1
+        return cls(message, mark.line + 1, mark.column + 1)
 
 
 @dataclass(slots=True)
@@ -70,7 +77,7 @@ class _Composing:
     def _take_node(self, event: AliasEvent | ScalarEvent | CollectionStartEvent) -> None:
         self.nodes += 1
         if self.nodes > self.most:
-            raise BoundError(f"more than {self.most} values", event)
+            raise BoundError.at(event, f"more than {self.most} values")
         if isinstance(event, AliasEvent):
             self._attach(self._known(event))
             return
@@ -82,7 +89,7 @@ class _Composing:
             self.keys.append(None)
             if len(self.open) > MAX_DEPTH:
                 said = f"lists and mappings nested more than {MAX_DEPTH} deep"
-                raise BoundError(said, event)
+                raise BoundError.at(event, said)
 
     def _known(self, event: AliasEvent) -> Node:
         node = self.anchors.get(event.anchor or "")
@@ -129,7 +136,14 @@ def _node_of(event: ScalarEvent | CollectionStartEvent) -> Node:
 
 
 def compose(text: str, *, most: int = MAX_NODES) -> Node | None:
-    """The root of the only document, None for an empty one. Raises `BoundError`, `YAMLError`."""
+    """The root of the only document, None for an empty one. Raises `BoundError`, `YAMLError`.
+
+    Tags mean nothing, and a %TAG directive is costly: its prefix would be written out for each
+    value, and the parser compares directives with one another while no other thread runs.
+    """
+    if found := _TAG_DIRECTIVE.search(text):
+        line = len(text[: found.end()].splitlines())
+        raise BoundError("a %TAG directive: tags have no meaning here", line, 1)
     composing = _Composing(most)
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         composing.take(event)
