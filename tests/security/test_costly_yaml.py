@@ -1,4 +1,6 @@
-"""%TAG directives of YAML: a file of a megabyte took all memory, or all threads for minutes."""
+"""What YAML's parser does while no other thread runs. %TAG directives of a file of a megabyte took
+all memory, or all threads for minutes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OWNER, a_daemon
 
-from nospoon.clusterfile.compose import compose
+from nospoon.clusterfile import compose as composing
+from nospoon.clusterfile.compose import PIECE, compose
 from nospoon.clusterfile.document import Document
 from nospoon.errors import SpecError
 
@@ -37,3 +40,23 @@ def test_directives_are_seen_behind_a_mark_of_byte_order() -> None:
 
 def test_the_same_within_a_line_is_text() -> None:
     assert compose("a: '%TAG ! t'\nb: |\n  %TAG ! t\n") is not None
+
+
+@pytest.mark.parametrize("begin", ["a: ", "a: '", "#", "a: |\n ", ""])
+def test_others_have_turns_while_a_long_value_is_read(
+    monkeypatch: pytest.MonkeyPatch, begin: str
+) -> None:
+    """16 MiB of one value stopped all threads for 0.2 s."""
+    given: list[int] = []
+
+    class Pieces(composing._Pieces):
+        def read(self, size: int = PIECE, /) -> str:
+            piece = super().read(size)
+            given.append(len(piece))
+            return piece
+
+    monkeypatch.setattr(composing, "_Pieces", Pieces)
+    length = 1 << 20
+    compose(begin + ("x" if begin else " ") * length + ("'" if "'" in begin else ""))
+    assert sum(given) >= length
+    assert max(given) <= PIECE
