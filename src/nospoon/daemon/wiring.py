@@ -636,13 +636,17 @@ class Daemon:
         await self.board.start()
         self._tasks.start(self.memory.read_rest(), name="read the rest of the cluster files")
         self._tasks.start(self._watch().keep(), name="watch consoles of labs")
-        await self.api.start()
-        self._end.callback(self.members.close)
-        self._end.push_async_callback(self._stop_serving)
+        await self._begin_to_answer()
         open_calls = len(await self.database.call(journal.open_intents))
         self.controller.found = _found(nodes, [row.kind for row in interrupted], open_calls, failed)
         log.info("start-up found", what=self.controller.found)
         return self
+
+    async def _begin_to_answer(self) -> None:
+        await self.api.start()
+        self._tasks.start(asyncio.to_thread(self.connections.prepare), name="import libvirt")
+        self._end.callback(self.members.close)
+        self._end.push_async_callback(self._stop_serving)
 
     async def __aexit__(
         self,
