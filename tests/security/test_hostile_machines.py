@@ -17,7 +17,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.resources import Kind
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.providers.libvirt.elements import MOST_TAGS, PIECE, parsed
+from nospoon.providers.libvirt.elements import LONGEST_NAMESPACE, MOST_TAGS, PIECE, parsed
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
@@ -27,6 +27,7 @@ HOSTILE = {
     "attribute twice": "<a:x xmlns:a='urn:x' xmlns:b='urn:x' a:y='' b:y=''/>",
     "entity": "<a:x xmlns:a='urn:x'>&foo;</a:x>",
     "longer than an answer": "<a:x xmlns:a='urn:x'>" + ">" * (3 << 19) + "</a:x>",
+    "a long namespace": f"<a:x xmlns:a='{'u' * (LONGEST_NAMESPACE + 1)}'/>",
     "more elements than are read": "<a:x xmlns:a='urn:x'>" + "<y/>" * MOST_TAGS + "</a:x>",
 }
 
@@ -117,3 +118,10 @@ def test_others_have_turns_while_a_definition_is_parsed(monkeypatch: pytest.Monk
 def test_a_definition_that_has_more_elements_than_any_machine_is_not_parsed() -> None:
     with pytest.raises(ProviderError, match="tags; at most 131072 are read"):
         parsed(f"<a>{'<b/>' * MOST_TAGS}</a>")
+
+
+def test_names_do_not_have_a_long_namespace_each() -> None:
+    """4 MiB of a definition would have taken 200 GB."""
+    elements = "".join(f"<a:b{number}/>" for number in range(50_000))
+    with pytest.raises(ProviderError, match="a namespace 'a' of 1048576 characters"):
+        parsed(f"<x><a:c xmlns:a='{'u' * (1 << 20)}'>{elements}</a:c></x>")

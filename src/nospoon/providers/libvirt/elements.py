@@ -8,8 +8,19 @@ from nospoon.errors import ProviderError
 
 PIECE = 16 << 10
 """Characters that are parsed before others have a turn: the parser itself lets them have none."""
+LONGEST_NAMESPACE = 1000
 MOST_TAGS = 1 << 17
 """Beginnings and ends of elements: a machine with hundreds of devices has some thousand."""
+
+
+class _Building(ET.TreeBuilder):
+    def start_ns(self, prefix: str, uri: str) -> None:
+        """Names of elements have that of their namespace, each of them."""
+        if len(uri) > LONGEST_NAMESPACE:
+            raise ProviderError(
+                f"libvirt's XML has a namespace {prefix!r} of {len(uri)} characters; at most "
+                f"{LONGEST_NAMESPACE} are read"
+            )
 
 
 def element(name: str, /, *children: ET.Element | None, **attributes: str) -> ET.Element:
@@ -45,7 +56,7 @@ def parsed(xml: str) -> ET.Element:
     """
     if (tags := xml.count("<")) > MOST_TAGS:
         raise ProviderError(f"libvirt's XML has {tags} tags; at most {MOST_TAGS} are read")
-    parser = ET.XMLParser()  # noqa: S314  (libvirt refuses entities that grow)
+    parser = ET.XMLParser(target=_Building())  # noqa: S314  (libvirt refuses entities that grow)
     try:
         for begin in range(0, len(xml), PIECE):
             parser.feed(xml[begin : begin + PIECE])
