@@ -79,7 +79,10 @@ def test_what_is_not_acknowledged_is_sent_again_and_then_given_up() -> None:
 def test_what_was_taken_in_part_goes_on_in_the_next_packet() -> None:
     sol = Sol(1)
     sol.say(b"abcdef", 0.0)
-    assert sol.receive(packet(0, ack=1, count=2), 0.1).send == (packet(2, b"cdef"),)
+    assert sol.receive(packet(0, ack=1, count=2), 0.1).send == ()
+    assert sol.expire(Retries().seconds) == (packet(2, b"cdef"),)
+    assert sol.receive(packet(0, ack=2, count=4), 0.6).send == ()
+    assert sol.deadline is None
 
 
 def test_a_late_acknowledgement_of_another_packet_changes_nothing() -> None:

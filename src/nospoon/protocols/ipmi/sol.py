@@ -10,7 +10,8 @@ Rules:
 
 - One packet with characters is under way at a time. It is sent again, the same, until it is
   acknowledged or was sent often enough; then it is given up, for its console is not there.
-- What a console took of it only in part goes on in the next packet (§15.11).
+- What a console took of it only in part goes on in the next packet (§15.11), when the last one
+  would be sent again: else a small packet that takes nothing would have a large one sent.
 - A packet of the console that was sent again is acknowledged again, and typed once.
 - What waits is bounded; the oldest gives way, and the next packet says so (transmit overrun).
 """
@@ -129,10 +130,14 @@ class Sol:
         if not number or number != self._number or not self._under_way:
             return
         rest = self._under_way[count:]
+        if rest and (count or not refused):
+            if count:
+                self._under_way, self._number = rest, self._number % 15 + 1
+                self._tries = 0
+            return
         self._under_way, self._resend_at = b"", None
         self._waiting[:0] = rest
-        if refused and not count:
-            self._paused = True
+        self._paused = self._paused or bool(rest)
 
     def _take(self, number: int, characters: bytes) -> bytes:
         """What was not typed before."""
