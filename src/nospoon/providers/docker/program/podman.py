@@ -5,14 +5,19 @@ and runs nothing yet.
 from __future__ import annotations
 
 import resource
+import time
 from pathlib import Path
 
 from nospoon.providers.docker.program.engines import ADDED, IDS, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
+from nospoon.providers.docker.program.wire import EngineError
 
 LIBPOD = "/v4.0.0/libpod"
 FILES = 65_536
 """Descriptors of a process, where the host lets it have as many."""
+CLEANS_UP = 60.0
+"""Seconds within which Podman has cleaned up after a run: as a process of its own, on a busy host.
+"""
 RESERVE = (
     "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
     "/etc/subgid`."
@@ -58,10 +63,24 @@ class Podman(Engine):
         self.call("POST", "/containers/create", query={"name": name}, body=body)
 
     def prepare(self, name: str, limits: Limits) -> int:
+        self._until_cleaned_up(name)
         self.call("POST", f"{LIBPOD}/containers/{name}/init")
         pid = self.pid(name)
         self._limit(name, limits, pid)
         return pid
+
+    def _until_cleaned_up(self, name: str) -> None:
+        """After each run conmon(8) starts a Podman that cleans up, and waits for it; the service,
+        which was asked to stop the container, does the same at once, so that it has "exited" by
+        then. What the late one finds prepared, it takes for what has run, and ends it.
+        """
+        found = self.get(self.inspected.format(name))
+        pid, conmon = content(Path(found.get("ConmonPidFile", ""))).decode(), found["Id"].encode()
+        until = time.monotonic() + CLEANS_UP
+        while pid.isdigit() and conmon in content(Path(f"/proc/{pid}/cmdline")):
+            if time.monotonic() > until:
+                raise EngineError(f"conmon {pid} of the run before does not end")
+            time.sleep(0.01)
 
     def _limit(self, name: str, limits: Limits, pid: int) -> None:
         """Version 1 counts what is swapped out with memory, where the kernel counts it at all;
