@@ -241,3 +241,15 @@ async def test_processes_that_outlive_their_monitor_end_with_the_container(
     another.kill()
     another.wait()
     await nothing_left(place, bench)
+
+
+async def test_a_host_is_looked_at_by_its_own_python(
+    bench: Bench, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A python3 that a user has before it in the path may take five times as long (pyenv)."""
+    (place / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (place / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    assert (await found(bench, rack.machine)).shape == rack.machine.shape

@@ -13,7 +13,7 @@ import msgspec
 from nospoon.errors import MissingTool, ProviderError
 from nospoon.providers.containers.host import ContainerHost
 from nospoon.providers.containers.records import Seen
-from nospoon.providers.containers.scripts import SYSTEM_FIRST
+from nospoon.providers.containers.scripts import RUN_PYTHON
 from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner
 
@@ -33,8 +33,6 @@ module.main(sys.argv[1:])
 """
 LABEL = "nospoon.root"
 """As `roots` has it."""
-RUN = SYSTEM_FIRST + 'exec python3 -I -S -c "$0" "$@"'
-"""Shell: Python's program with the system's own tools."""
 INSTALL = (
     "Install Podman there, and start its service: `apt install podman`, `systemctl enable --now "
     "podman.socket`. Or start Docker Engine: `systemctl start docker`."
@@ -92,7 +90,7 @@ def program() -> str:
 
 
 def _python(text: str, *words: str) -> list[str]:
-    return ["sh", "-c", RUN, text, *words]
+    return ["sh", "-c", RUN_PYTHON, text, *words]
 
 
 class DockerHost(ContainerHost):

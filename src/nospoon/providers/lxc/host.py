@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nospoon.errors import MissingTool, ProviderError
 from nospoon.providers.containers.host import ContainerHost
+from nospoon.providers.containers.scripts import RUN_PYTHON
 from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Cgroups, Ids
 from nospoon.runtime.runner import Runner
@@ -41,7 +42,7 @@ class LxcHost(ContainerHost):
     """
 
     def __init__(self, name: str, runner: Runner, root: str, idmap: tuple[int, int]) -> None:
-        observation = ["python3", "-I", "-S", "-c", scripts.LOOK, root]
+        observation = ["sh", "-c", RUN_PYTHON, scripts.LOOK, root]
         super().__init__(name, runner, root, observation)
         self._idmap = idmap
         self._facts: LxcFacts | None = None
