@@ -24,6 +24,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker
 from nospoon.model.node_kind import NodeKind
 from nospoon.providers.docker import DockerConnection
+from nospoon.providers.docker.host import DockerFacts
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import Bench, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
@@ -253,8 +254,25 @@ async def connection(
         records=str(place / "records"),
         open_seed=open_seed,
     )
+    await share_facts(made, engine)
     yield made
     await made.close()
+
+
+FACTS: dict[Path, DockerFacts] = {}
+"""What an engine of this run has said of itself, for which Podman needs half a second."""
+
+
+async def share_facts(connection: DockerConnection, engine: Path) -> None:
+    """A connection asks once; `check` asks again."""
+    if engine not in FACTS:
+        FACTS[engine] = await connection._host.facts()
+    know_facts(connection, engine)
+
+
+def know_facts(connection: DockerConnection, engine: Path) -> None:
+    """Of an engine of which another connection has asked."""
+    connection._host._facts = FACTS[engine]
 
 
 @pytest.fixture

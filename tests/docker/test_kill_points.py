@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.docker.conftest import PLACE, both_engines
+from tests.docker.conftest import PLACE, both_engines, know_facts
 from tests.docker.test_machines import asked
 from tests.lxc.test_kill_points import (
     AT_ONCE,
@@ -37,11 +37,13 @@ class EngineGround(Ground):
     engine: Path
 
     def connected(self, runner: Mortal, open_image: OpenImage) -> Connection:
-        return DockerConnection(
+        made = DockerConnection(
             Host(PLACE, Docker(str(self.engine))), "kit", runner, open_image,
             root=str(self.directory / "pools"), records=str(self.directory / "records"),
             open_seed=open_seed,
         )  # fmt: skip
+        know_facts(made, self.engine)
+        return made
 
     def left(self) -> list[str]:
         name = f"kit-{self.cluster.hex[:8]}"

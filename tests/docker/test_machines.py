@@ -469,10 +469,12 @@ async def test_a_docker_engine_that_gives_its_containers_the_hosts_ids_is_refuse
 
 DIES = """
 import os, signal, sys
+from pathlib import Path
 from nospoon.providers.docker.program import main, running
 engine = main.engine_at(sys.argv[1])
 engine.begin = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-running.start(engine, sys.argv[2])
+settings = running.settings(Path(sys.argv[2]))
+running.start(engine, sys.argv[2], {"settings": settings, "filters": {}, "remove_filters": ""})
 """
 """A start that is killed when its container is prepared, and has not begun."""
 

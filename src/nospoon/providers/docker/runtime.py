@@ -16,7 +16,7 @@ from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
 from nospoon.providers.docker.program.roots import root_name
-from nospoon.providers.docker.program.running import Nic, Start
+from nospoon.providers.docker.program.running import Given, Nic, Start
 from nospoon.runtime import process
 
 PIDS = 4096
@@ -34,12 +34,7 @@ class DockerRuntime:
             raise ProviderError(f"host {self.host.name}: container {name} has no root")
         root = f"{PurePosixPath(directory).parent}/{machine.disks[0].volume}.volume"
         filtered = filters.filtered(machine)
-        await self.host.ask("kill", directory)  # what one that was killed has left
-        await self.host.sh(filters.REMOVE, directory)
-        for nic in filtered:
-            text = filters.render(machine, name, nic)
-            await self.host.write(filters.path_of(directory, nic), text)
-        given: Start = {
+        settings: Start = {
             "container": root_name(root),
             "volume": root,
             "record": log,
@@ -51,9 +46,16 @@ class DockerRuntime:
             "volumes": volumes.places(directory, machine),
             "nics": [_nic(directory, nic, is_filtered=nic in filtered) for nic in machine.nics],
         }
-        await self.host.write(f"{directory}/start.json", msgspec.json.encode(given))
+        given: Given = {
+            "settings": settings,
+            "filters": {
+                filters.path_of(directory, nic): filters.render(machine, name, nic).decode()
+                for nic in filtered
+            },
+            "remove_filters": filters.REMOVE,
+        }
         try:
-            await self.host.ask("start", directory)
+            await self.host.ask("start", directory, stdin=msgspec.json.encode(given))
         except ProviderError as error:
             await self.host.ask("kill", directory, check=False)
             cli = (await self.host.facts()).cli

@@ -42,6 +42,7 @@ class ImageDriver(Files):
     def __init__(self, host: DockerHost, deployment: str, open_image: OpenImage) -> None:
         super().__init__(Kind.IMAGE, host, deployment)
         self._open, self._ask, self._words = open_image, host.ask, host.words
+        self._facts = host.facts
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         seen = await self.host.look()
@@ -65,8 +66,9 @@ class ImageDriver(Files):
 
     async def _import(self, name: str, path: str) -> None:
         """The copy goes when the engine has it."""
-        words = (image_name(path), self.host.root, self.host.relative(path), text_of("reading"))
-        command = self._words("import", *words)
+        place = (await self._facts()).directory or "/"
+        words = (image_name(path), self.host.root, self.host.relative(path), place)
+        command = self._words("import", *words, text_of("reading"))
         try:
             await self.host.sh(READ, path, *command)
         except ProviderError as error:

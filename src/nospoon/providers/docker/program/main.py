@@ -81,7 +81,7 @@ def main(words: Sequence[str]) -> None:
         "remove-root": roots.remove_root,
         "grow-root": roots.grow_root,
         "clear": roots.clear,
-        "start": running.start,
+        "start": running.start_as_given,
         "kill": running.kill,
         "tend": running.tend,
         "console": running.show_console,

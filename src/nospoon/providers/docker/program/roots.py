@@ -65,12 +65,12 @@ def image_name(path: str) -> str:
     return f"localhost/{PurePosixPath(path).parent.name}/{PurePosixPath(path).stem}:latest"
 
 
-def import_image(engine: Engine, name: str, root: str, path: str, reading: str) -> None:
+def import_image(engine: Engine, name: str, root: str, path: str, place: str, reading: str) -> None:
     """Of a packed root at standard input. Another process reads it, which has no rights: what its
-    headers ask for is limited, and what it leaves out does not reach the engine.
+    headers ask for is limited, and what it leaves out does not reach the engine. `place`: where the
+    engine keeps images, for which Podman needs half a second to say.
     """
     remove_image(engine, name)
-    place = engine.get("/info").get("DockerRootDir") or "/"
     space = os.statvfs(place)
     most = str(space.f_bavail * space.f_frsize // 2)
     reader = subprocess.Popen(

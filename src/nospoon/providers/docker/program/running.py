@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -71,6 +72,16 @@ class Start(TypedDict):
     nics: list[Nic]
 
 
+class Given(TypedDict):
+    """What `start` is given. `filters`: path -> content of each NIC's rules; `remove_filters`: the
+    program that removes those of a start before, of its directory.
+    """
+
+    settings: Start
+    filters: dict[str, str]
+    remove_filters: str
+
+
 def keeper_of(directory: Path) -> int:
     """Its process, 0 for none. It is known by its words: its number may be another's by now."""
     pid = content(directory / "pid")
@@ -96,12 +107,31 @@ def settings(directory: Path) -> Start:
     return given
 
 
-def start(engine: Engine, place: str) -> None:
-    """By the settings beside it. Returns when it runs; the keeper goes on."""
-    directory = Path(place)
-    given = settings(directory)
+def start_as_given(engine: Engine, place: str) -> None:
+    """By what is at standard input. Of a daemon that was killed while it wrote, nothing is done."""
+    try:
+        given: Given = json.load(sys.stdin)
+    except ValueError as error:
+        raise EngineError("it is not wholly given with what to start") from error
+    start(engine, place, given)
+
+
+def start(engine: Engine, place: str, wanted: Given) -> None:
+    """When what the start before has left is removed. Returns when it runs; the keeper goes on."""
+    directory, given = Path(place), wanted["settings"]
     hold(directory)
-    end(engine, directory, given)
+    try:
+        before = settings(directory)
+    except (OSError, ValueError):
+        before = given
+    end(engine, directory, before)
+    if before["container"] != given["container"]:
+        end(engine, directory, given)
+    if any(directory.glob("filter-*.xml")):
+        run("sh", "-ec", wanted["remove_filters"], "sh", place)
+    for path, text in wanted["filters"].items():
+        write(Path(path), text)
+    write(directory / "start.json", json.dumps(given))
     if engine.container(given["container"]) is None:
         raise EngineError(f"its root is gone: the engine has no container {given['container']}")
     shutil.copyfile(directory / "machine.json", directory / "live.json")
