@@ -123,7 +123,7 @@ class AnyRack:
 @dataclass(frozen=True, kw_only=True)
 class Rack(AnyRack):
     """That of a host with pools: an image and two volumes. A container has only the first, which is
-    made from the image as well.
+    made from the image as well: `cloned` would be a second root, and is none of `all`.
     """
 
     pool: Resource
@@ -134,7 +134,9 @@ class Rack(AnyRack):
     @property
     def all(self) -> tuple[Resource, ...]:
         link = (self.link,) if self.link is not None else ()
-        return (self.pool, self.image, *link, self.blank, self.cloned, self.machine)
+        assert isinstance(self.machine.shape, Machine)
+        cloned = () if self.machine.shape.kind is NodeKind.CONTAINER else (self.cloned,)
+        return (self.pool, self.image, *link, self.blank, *cloned, self.machine)
 
 
 def any_rack(bench: Bench) -> AnyRack:
@@ -533,12 +535,12 @@ class DriverPromises:
     async def test_media_are_inserted_once_or_again_and_ejected_once_or_again(
         self, bench: Bench, rack: AnyRack, tmp_path: Path
     ) -> None:
-        await make(bench, *rack.all)
-        (tmp_path / "disc").write_bytes(b"not bootable".ljust(4096))
-        sha256 = hashlib.sha256((tmp_path / "disc").read_bytes()).hexdigest()
         drives = bench.connection.machine_driver.drives
         if drives is None:
             return
+        await make(bench, *rack.all)
+        (tmp_path / "disc").write_bytes(b"not bootable".ljust(4096))
+        sha256 = hashlib.sha256((tmp_path / "disc").read_bytes()).hexdigest()
         for _ in range(2):
             await drives.insert(rack.uuid, Medium(str(tmp_path / "disc"), sha256))
         for _ in range(2):
@@ -549,10 +551,12 @@ class DriverPromises:
     async def test_a_snapshot_is_taken_of_what_does_not_run_and_restored_to_what_is_off(
         self, bench: Bench, rack: AnyRack
     ) -> None:
-        await make(bench, *rack.all)
         machines = bench.connection.machine_driver
         states = machines.snapshots
-        if states is None or await states.refusal(rack.uuid):
+        if states is None:
+            return
+        await make(bench, *rack.all)
+        if await states.refusal(rack.uuid):
             return
         await states.delete(rack.uuid, "none")
         assert not await states.pause(rack.uuid)
