@@ -195,7 +195,13 @@ def test_systemd_runs_where_control_groups_are_of_version_2_alone(unified: Rack)
 
 def test_a_link_that_another_program_unplugged_is_plugged_in_again(rack: Rack) -> None:
     name = rack.name()
-    file = written(rack, name, rack.bmc(), "said")
+    (rack.directory / "busybox.tar").write_bytes(busybox_root())
+    box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+    file = rack.file(
+        f"cluster: {name}\n{rack.bmc()}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"networks: {{lan: {{netboot: builtin}}}}\nnodes: [{{name: box, {box}, nics: lan}}]\n",
+        f"{name}.yaml",
+    )
     rack.run("up", "--yes", file)
     (port,) = rack.json("node", "show", f"{name}/box")["ports"]
     link = port["local_link_connection"]
