@@ -18,6 +18,7 @@ from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.models import HostSection
 from nospoon.testing.container_root import busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.docker]
 
@@ -188,6 +189,9 @@ def test_a_rollback_brings_back_the_root_and_a_volume_outlives_both(
         ran("/bin/busybox tail -n 1 /sbin/init; /bin/busybox cat /kept /var/data/kept")
         == "# one\nroot\nvolume"
     )
+    made = asked(engine, "ps", "-aq", "--no-trunc").split()
+    assert any(control_groups(each) for each in made)
     rack.run("down", "--yes", "--purge", name)
     assert left(rack, name) == []
     assert asked(engine, "ps", "-aq") == asked(engine, "images", "-q") == ""
+    assert [group for each in made for group in control_groups(each)] == []

@@ -8,11 +8,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.docker.conftest import cli_of, engine  # noqa: F401  (a fixture)
+from tests.docker.test_machines import asked
 
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.hardware import DiskSection
@@ -268,41 +271,65 @@ def test_a_port_of_open_vswitch_that_another_program_changed_is_drift(
 
 
 def test_containers_of_one_vlan_reach_one_another_and_no_other_vlan(
-    rack: Rack, switch: str
+    rack: Rack,
+    switch: str,
+    engine: Path,  # noqa: F811
 ) -> None:
+    """Of liblxc (a, b, c) and of an engine (d, e)."""
     name, busybox = rack.name(), "/bin/busybox"
     (rack.directory / "busybox.tar").write_bytes(busybox_root())
     lans = "".join(
         f"  lan{vlan}: {{bridge: {switch}, switch: ovs, vlan: {vlan}}}\n" for vlan in (100, 200)
     )
     box = "kind: container, memory: 32MiB, disks: [{image: busybox.tar, size: 16MiB}]"
+    vlans = {"a": 100, "b": 100, "c": 200, "d": 100, "e": 200}
     nodes = "".join(
-        f"- {{name: {node}, {box}, nics: [lan{vlan}]}}\n"
-        for node, vlan in (("a", 100), ("b", 100), ("c", 200))
+        f"- {{name: {node}, {box}, nics: [lan{vlan}],"
+        f" host: 'here:{'docker' if node in 'de' else 'lxc'}'}}\n"
+        for node, vlan in vlans.items()
     )
-    hosts = "hosts: {here: {libvirt: 'qemu:///system', lxc: true}}\n"
+    connections = f"libvirt: 'qemu:///system', lxc: true, docker: {{socket: {engine}}}"
+    hosts = f"hosts: {{here: {{{connections}}}}}\n"
     file = rack.file(f"cluster: {name}\n{hosts}networks:\n{lans}nodes:\n{nodes}", f"{name}.yaml")
     rack.run("up", "--yes", file)
-    for number, node in enumerate("abc", 1):
+
+    def ran(node: str, *argv: str) -> subprocess.CompletedProcess[str]:
+        if node not in "de":
+            return attached(rack, name, node, busybox, *argv)
+        listed = asked(engine, "ps", "--format={{.Names}}").split()
+        (there,) = (each for each in listed if f".{node}-" in each)
+        line = [*cli_of(engine), "exec", there, busybox, *argv]
+        return subprocess.run(line, text=True, capture_output=True, check=False, timeout=60)
+
+    for number, node in enumerate(vlans, 1):
         for argv in (
             ["addr", "add", f"10.91.7.{number}/24", "dev", "eth0"],
             ["link", "set", "eth0", "up"],
         ):
-            done = attached(rack, name, node, busybox, "ip", *argv)
+            done = ran(node, "ip", *argv)
             assert done.returncode == 0, done.stderr
 
-    def reaches(number: int) -> bool:
-        ping = [busybox, "ping", "-c", "1", "-W", "2", f"10.91.7.{number}"]
-        return attached(rack, name, "a", *ping).returncode == 0
+    def reaches(node: str, number: int) -> bool:
+        return ran(node, "ping", "-c", "1", "-W", "2", f"10.91.7.{number}").returncode == 0
 
-    until(lambda: reaches(2), "an answer of b")
-    assert not reaches(3)
-    assert reaches(2)
+    def reached(pairs: Sequence[tuple[str, int]]) -> list[bool]:
+        """At the same time: one that is not reached is waited for."""
+        with ThreadPoolExecutor() as pool:
+            return [*pool.map(lambda pair: reaches(*pair), pairs)]
+
+    together = [("a", 2), ("a", 4), ("d", 1), ("d", 2), ("e", 3)]
+    until(lambda: all(reached(together)), "answers in each VLAN")
+    assert not any(reached([("a", 3), ("a", 5), ("d", 3), ("d", 5)]))
+    assert all(reached(together))
     ports = vsctl("list-ports", switch).split()
-    assert [vsctl("get", "port", port, "tag") for port in ports].count("100") == 2
+    assert [vsctl("get", "port", port, "tag") for port in ports].count("100") == 3
+    made = asked(engine, "ps", "-aq", "--no-trunc").split()
+    assert all(control_groups(each) for each in made)
     rack.run("down", "--yes", name)
     assert vsctl("list-ports", switch) == ""
     assert left(rack, name) == []
+    assert asked(engine, "ps", "-aq") == asked(engine, "images", "-q") == ""
+    assert [group for each in made for group in control_groups(each)] == []
 
 
 def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
