@@ -78,8 +78,10 @@ async def expect_limits(bench: Bench, init: Callable[[], int]) -> None:
 
 
 async def expect_end_of_a_fork_bomb(bench: Bench, init: Callable[[], int], inside: Inside) -> None:
-    """The kernel begins no more processes than its limit, and power-off ends them all."""
-    rack = await running(bench, memory=512 * MEBI)
+    """The kernel begins no more processes than its limit, and power-off ends them all. They need
+    half a gibibyte: where memory ends first, the kernel may kill the init.
+    """
+    rack = await running(bench, memory=1024 * MEBI)
     group = group_of(init(), "pids")
     inside(*SHELL, BOMB)
     async with asyncio.timeout(300):
