@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nospoon.clusterfile.requests import read_request
+from nospoon.errors import SpecError
 from nospoon.lab.filter import GIB, MIB, Answer, Offer, Verdict
 from nospoon.lab.recipe import verdict
 from nospoon.model.host_facts import SizeOffered
@@ -259,3 +260,29 @@ def test_flavors_with_too_small_a_disk_install_nothing() -> None:
     none = judged("", replace(LAB, minimum_disk=100 * GIB))
     assert none.answer is Answer.NO_FLAVOR
     assert "none of 4 flavors has a disk of 100 GiB" in none.reasons[0].why
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<memory ops='&gt;=' value='4096'/>", "unknown attribute 'ops' of <memory>"),
+        ("<memory op='&gt;=' value='4096' xml:lang='en'/>", "unknown attribute 'lang' of <memory>"),
+        ("<or value='1'/>", "unknown attribute 'value' of <or>"),
+        ("<cpu flag='vmx'/>", "unknown attribute 'flag' of <cpu>"),
+        ("<device drivr='e1000'/>", "unknown attribute 'drivr' of <device>"),
+        (
+            "<disk><model op='like' value='1' units='MB'/></disk>",
+            "unknown attribute 'units' of <model>",
+        ),
+    ],
+)
+def test_an_attribute_that_is_unknown_is_an_error(text: str, message: str) -> None:
+    """Beaker passes over it, and compares as if it was not there."""
+    with pytest.raises(SpecError) as caught:
+        read_request(f"<hostRequires>{text}</hostRequires>".encode(), file="f")
+    assert message in [each.message for each in caught.value.problems]
+
+
+def test_a_machine_by_its_name_has_no_filter_besides() -> None:
+    with pytest.raises(SpecError, match="expected nothing beside force, got <memory>"):
+        read_request(b"<hostRequires force='a'><memory value='1'/></hostRequires>", file="f")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nospoon.clusterfile.requests import read_request
+from nospoon.clusterfile.requests import read_asked, read_request
+from nospoon.errors import SpecError
 from nospoon.lab.filter import Answer, Offer
 from nospoon.lab.recipe import verdict
 from nospoon.model.host_facts import SizeOffered
@@ -79,3 +80,61 @@ def test_a_distribution_must_be_for_an_architecture_of_the_lab(distro: str, *, r
     found, why = answer(f"<distroRequires>{distro}</distroRequires><hostRequires/>")
     assert found is (Answer.POSSIBLE if runs else Answer.PRECLUDED)
     assert runs or "run x86_64 and i386" in why[0]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "noted"),
+    [
+        (
+            "<recipe ks_meta='method=nfs' role='a' whiteboard='b'>{}</recipe>",
+            "recipe: not read: ks_meta of <recipe>",
+        ),
+        (
+            "<recipe>{}<ks_appends><a/></ks_appends></recipe>",
+            "recipe/ks_appends: not read: write what <ks_appends> asks for into the kickstart",
+        ),
+        ("<recipe>{}<repos/><packages/></recipe>", ""),
+        (
+            "<recipe>{}<watchdog panik='ignore'/></recipe>",
+            "recipe/watchdog: not read: panik of <watchdog>",
+        ),
+        ("<recipe>{}<reservesys duration='9' when='always'/></recipe>", ""),
+        ("<recipe>{}<task name='/a' role='b'/></recipe>", ""),
+        (
+            "<recipe>{}<distroRequires><and><nme value='x'/><arc/></and></distroRequires></recipe>",
+            "recipe/distroRequires: not compared with the lab's distributions: <nme>, <arc>",
+        ),
+    ],
+)
+def test_what_is_passed_over_of_a_recipe_is_named(recipe: str, noted: str) -> None:
+    (found,) = read_asked(recipe.format("<hostRequires/>").encode(), file="f")
+    assert found.asked[0].notes == (noted,) * bool(noted)
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        ("<kickstart>a</kickstart><kickstart>b</kickstart>", "expected one <kickstart>, got 2"),
+        ("<watchdog/><watchdog panic='ignore'/>", "expected one <watchdog>, got 2"),
+        (
+            "<distroRequires><distro_name op='~' value='a'/></distroRequires>",
+            "op: expected one of = != like, got '~'",
+        ),
+        (
+            "<distroRequires><not><distro_arch/></not></distroRequires>",
+            "expected a value of <distro_arch>",
+        ),
+        ("<distroRequires><x:a xmlns:x='urn:x'/></distroRequires>", "unknown element <a> of urn:x"),
+    ],
+)
+def test_what_a_recipe_has_twice_or_cannot_mean_is_an_error(inner: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_asked(f"<recipe><hostRequires/>{inner}</recipe>".encode(), file="f")
+    assert [each.message for each in caught.value.problems] == [message]
+
+
+def test_a_panic_that_does_what_it_does_without_a_word_is_beakers_none() -> None:
+    text = b"<recipe><hostRequires/><watchdog panic='None'/></recipe>"
+    (found,) = read_asked(text, file="f")
+    assert not found.asked[0].panic_ignored
+    assert not found.asked[0].ends_on_panic

@@ -70,7 +70,8 @@ class Writer:
                 return self._recipe()
             case _:
                 inner = self._filter("host", 0)
-                return self._with(name, inner, attributes=self._maybe(force="f"))
+                given = self._maybe(force=self.random.choice(["", "f"]))
+                return self._with(name, inner, attributes={**given, **self._unknown()})
 
     def _several(self, name: str) -> list[ET.Element]:
         return [self._of(name) for _ in range(self._pick(0, 1, 1, 1, 2))]
@@ -78,8 +79,10 @@ class Writer:
     def _recipe(self) -> ET.Element:
         children = [self._of("hostRequires") for _ in range(self._pick(0, 1, 1, 1, 1, 1, 1, 2))]
         if self._rarely():
-            panic = self.random.choice(["", "ignore", "end", "stop"])
-            children.append(ET.Element("watchdog", panic=panic))
+            panic = self.random.choice(["", "None", "ignore", "end", "stop"])
+            children += [ET.Element("watchdog", panic=panic)] * self._pick(1, 1, 1, 2)
+        if self._rarely():
+            children.append(self._distro("distroRequires", 0))
         if self._rarely():
             duration = self.random.choice(["0", "3600", "8553600", "8553601", "-1", "1h"])
             children.append(ET.Element("reservesys", duration=duration, when="always"))
@@ -89,6 +92,22 @@ class Writer:
             children.append(task)
         role = self.random.choice(["S", "r" * 64, "r" * 65])
         return self._with("recipe", children, self._odd(), attributes=self._maybe(role=role))
+
+    def _distro(self, name: str, depth: int) -> ET.Element:
+        given = {"op": self.random.choice(OPS if self._rarely() else OPS[:3])}
+        if not self._rarely():
+            given["value"] = "x"
+        names = ["and", "distro_arch", "distro_name", "distro_family", "distro_name", "not"]
+        inner = self._pick(0, 1, 1, 2) if depth < 3 else 0
+        below = [self._distro(self.random.choice(names), depth + 1) for _ in range(inner)]
+        if self.random.random() < 0.02:
+            below.append(ET.Element("{urn:x}distro_name"))
+        return self._with(name, below, attributes=given)
+
+    def _unknown(self) -> dict[str, str]:
+        """An attribute that means nothing there."""
+        names = ["ops", "key", "driver", "{urn:x}op", "osmajor", "value"]
+        return {self.random.choice(names): "1"} if self.random.random() < 0.02 else {}
 
     def _odd(self) -> list[ET.Element]:
         """What has no place everywhere."""
@@ -104,13 +123,13 @@ class Writer:
         row = ROWS[of][name]
         if row.within:
             deeper = self._filter(row.within, depth + 1) if depth < 4 else []
-            return self._with(name, deeper)
+            return self._with(name, deeper, attributes=self._unknown())
         return self._leaf(name, row)
 
     def _leaf(self, name: str, row: Row) -> ET.Element:
         right = self.random.random() < 0.8
         value = self.random.choice(("1", "2048") if right else VALUES)
-        element = ET.Element(name, value=value)
+        element = ET.Element(name, {"value": value, **self._unknown()})
         if right and self.random.random() < 0.5:
             element.set("op", "=")
         elif not right and self.random.random() < 0.5:

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from nospoon.lab import recipe
-from nospoon.lab.asked import MOST_CMDLINE, MOST_ROLE, MOST_SECONDS, PRIORITIES
-from nospoon.lab.compare import Op
-from nospoon.lab.grammar import BARE, MOST_DIGITS, ROWS, Row, ops
+from nospoon.lab.asked import MOST_CMDLINE, MOST_ROLE, MOST_SECONDS, PANIC, PRIORITIES
+from nospoon.lab.compare import TEXTUAL, Op
+from nospoon.lab.grammar import BARE, MOST_DIGITS, ROWS, Row, attributes, ops
 
 NAMESPACE = "http://relaxng.org/ns/structure/1.0"
 DATATYPES = "http://www.w3.org/2001/XMLSchema-datatypes"
 NUMBER = f"[0-9]{{1,{MOST_DIGITS}}}"
-ANYTHING = "anything"
+ANYTHING, DISTRO = "anything", "distro"
 
 
 def relax_ng() -> str:
@@ -30,8 +30,9 @@ def relax_ng() -> str:
         _define("job", _job()),
         _define("recipeSet", _recipe_set()),
         _define("recipe", _recipe()),
-        _define("hostRequires", _element("hostRequires", _attributes(), _members("host"))),
+        _define("hostRequires", _host_requires()),
         *(_define(group, _choice_of_rows(group)) for group in ROWS),
+        _define(DISTRO, _distro()),
         _define(ANYTHING, _anything()),
         xmlns=NAMESPACE,
         datatypeLibrary=DATATYPES,
@@ -62,20 +63,54 @@ def _recipe() -> ET.Element:
     bounded = [_optional(n, _data("string", maxLength=str(most))) for n, most in length.items()]
     seconds = _data("nonNegativeInteger", maxInclusive=str(MOST_SECONDS), pattern=NUMBER)
     special = {
-        "watchdog": _optional("panic", _pattern("choice", *map(_value, ("", "ignore", "end")))),
+        "watchdog": _optional("panic", _pattern("choice", *map(_value, PANIC))),
         "reservesys": _optional("duration", seconds),
     }
     attribute = {"watchdog": "panic", "reservesys": "duration"}
-    others = sorted(recipe.CHILDREN["recipe"] - {recipe.REQUIRES, *special})
-    around = [
-        *(_element(each, _reference(ANYTHING)) for each in others),
-        *(
-            _element(each, checked, _attributes(attribute[each]), _inner())
-            for each, checked in special.items()
-        ),
-    ]
-    inner = _pattern("interleave", _reference("hostRequires"), _any_of(around))
+    once = {
+        each: _element(each, checked, _attributes(attribute[each]), _inner())
+        for each, checked in special.items()
+    }
+    once[recipe.DISTRO] = _element(recipe.DISTRO, _attributes(), _any_of(_distro_inner()))
+    others = sorted(recipe.CHILDREN["recipe"] - {recipe.REQUIRES})
+    named = {each: once.get(each) or _element(each, _reference(ANYTHING)) for each in others}
+    inner = _pattern(
+        "interleave",
+        _reference("hostRequires"),
+        *(_pattern("optional", named[each]) for each in recipe.ONCE),
+        _any_of(named[each] for each in others if each not in recipe.ONCE),
+    )
     return _element("recipe", *bounded, _attributes(*length), inner)
+
+
+def _distro_inner() -> list[ET.Element]:
+    return [ET.Element("text"), _reference(DISTRO)]
+
+
+def _distro() -> ET.Element:
+    """What stands in `distroRequires`: others than these two are not read."""
+    op = _pattern("choice", *map(_value, ("==", *TEXTUAL)))
+    compared = [
+        _element(
+            each,
+            _optional("op", op),
+            _attribute("value", ET.Element("text")),
+            _attributes("op", "value"),
+            _any_of(_distro_inner()),
+        )
+        for each in recipe.COMPARED
+    ]
+    names = ET.Element("nsName", ns="")
+    names.append(_pattern("except", *map(_named, recipe.COMPARED)))
+    other = _pattern("element", names, _attributes(), _any_of(_distro_inner()))
+    return _pattern("choice", *compared, other)
+
+
+def _host_requires() -> ET.Element:
+    """One machine, by its name, or a filter."""
+    named = _attribute("force", _data("string", minLength="1"))
+    any_of_them = _pattern("group", _optional("force", _value("")), _members("host"))
+    return _element("hostRequires", _pattern("choice", named, any_of_them))
 
 
 def _choice_of_rows(group: str) -> ET.Element:
@@ -84,31 +119,21 @@ def _choice_of_rows(group: str) -> ET.Element:
 
 def _of_row(name: str, row: Row) -> ET.Element:
     if row.within:
-        return _element(name, _attributes(), _members(row.within))
+        return _element(name, _members(row.within))
     compared = ops(row)
     written = [_value(each) for each in ("==", *compared) if each != Op.LIKE]
+    text = ET.Element("text")
     if name in BARE:
         written += [_value(Op.LIKE)] * (Op.LIKE in compared)
-        return _element(name, _optional("op", _pattern("choice", *written)), _attributes("op"))
-    text = ET.Element("text")
-    like = _group(_attribute("op", _value(Op.LIKE)), _attribute("value", text), ("op", "value"))
-    value = _data("string", pattern=NUMBER) if row.number else text
-    taken = ("op", "value", "units") if row.number else ("op", "value")
+        others = (each for each in attributes(name, row) if each != "op")
+        op = _optional("op", _pattern("choice", *written))
+        return _element(name, op, *(_optional(each, text) for each in others))
     units = [_optional("units", _pattern("choice", *map(_value, row.units)))] if row.units else []
-    exact = _group(
-        _optional("op", _pattern("choice", *written)), _attribute("value", value), taken, units
-    )
+    like = _pattern("group", _attribute("op", _value(Op.LIKE)), _attribute("value", text), *units)
+    value = _attribute("value", _data("string", pattern=NUMBER) if row.number else text)
+    exact = _pattern("group", _optional("op", _pattern("choice", *written)), value, *units)
     alternatives = (exact, like) if Op.LIKE in compared else (exact,)
     return _element(name, _pattern("choice", *alternatives))
-
-
-def _group(
-    op: ET.Element,
-    value: ET.Element,
-    taken: tuple[str, ...],
-    units: Iterable[ET.Element] = (),
-) -> ET.Element:
-    return _pattern("group", op, value, *units, _attributes(*taken))
 
 
 def _members(group: str) -> ET.Element:

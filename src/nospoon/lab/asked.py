@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from nospoon.lab.compare import Op, holds
 from nospoon.lab.element import Element
 from nospoon.lab.grammar import MOST_DIGITS, Wrong
-from nospoon.lab.recipe import LOGIC, RECIPE, REQUIRES, SET, Recipe, recipes
+from nospoon.lab.notes import notes
+from nospoon.lab.recipe import DISTRO, LOGIC, RECIPE, REQUIRES, SET, Recipe, recipes
 from nospoon.lab.work import Asked
 from nospoon.model.lab import Distro
 
 PRIORITIES: Mapping[str, int] = {"low": -1, "medium": 0, "normal": 1, "high": 2, "urgent": 3}
 NORMAL = "normal"
+PANIC = ("", "None", "ignore", "end")
+"""What a panic does: Beaker's schema has `None` for what happens without it."""
 NAME = "distro_name"
 MOST_SECONDS = 99 * 86400
 """Of a lease: Beaker's longest reservation."""
@@ -75,6 +78,7 @@ def _asked(recipe: Element) -> Asked:
         seconds=float(duration),
         panic_ignored=panic == "ignore",
         ends_on_panic=panic == "end",
+        notes=tuple(f"{each.at.path}: {each.why}" for each in notes(recipe)),
     )
 
 
@@ -109,7 +113,7 @@ def _of_element(element: Element) -> Iterator[Wrong]:
         case "reservesys":
             yield from _of_duration(element, given.get("duration", "0"))
         case "watchdog":
-            if given.get("panic", "") not in ("", "ignore", "end"):
+            if given.get("panic", "") not in PANIC:
                 yield Wrong(element, f"panic: expected ignore or end, got {given['panic'][:40]!r}")
         case "kickstart" if len(element.text) > MOST_KICKSTART:
             yield Wrong(element, f"expected at most {MOST_KICKSTART >> 10} KiB of kickstart")
@@ -137,7 +141,9 @@ def distro_of(recipe: Element, distros: Sequence[Distro]) -> tuple[str, str]:
     """
     if recipe.name == REQUIRES or not distros:
         return (distros[0].name if distros else ""), ""
-    asked = recipe.find("distroRequires")
+    if recipe.find("distro") is not None:
+        return "", "it brings a distribution of its own (<distro>): name one of this lab's instead"
+    asked = recipe.find(DISTRO)
     if asked is None:
         return distros[0].name, ""
     for each in distros:
@@ -149,7 +155,7 @@ def distro_of(recipe: Element, distros: Sequence[Distro]) -> tuple[str, str]:
 
 def _is_asked(element: Element, distro: Distro) -> bool:
     """What else trees are asked for (family, variant, tag) is not compared."""
-    if element.name in LOGIC or element.name == "distroRequires":
+    if element.name in LOGIC or element.name == DISTRO:
         inner = [_is_asked(each, distro) for each in element.children]
         if element.name == "or":
             return any(inner) or not inner
@@ -158,9 +164,6 @@ def _is_asked(element: Element, distro: Distro) -> bool:
             return not (compared and inner and all(inner))
         return all(inner)
     if element.name == NAME:
-        try:
-            op = Op.read(element.attributes.get("op", "="))
-        except ValueError:
-            return False
-        return holds(op, (distro.name,), element.attributes.get("value", ""))
+        op = Op.read(element.attributes.get("op", "="))
+        return holds(op, (distro.name,), element.attributes["value"])
     return True

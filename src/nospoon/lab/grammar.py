@@ -112,8 +112,15 @@ ROWS: Mapping[str, Mapping[str, Row]] = {
     },
 }  # fmt: skip
 """Group -> name -> row. `host`: what stands in `hostRequires` itself."""
-BARE = frozenset({"device", "key_value", "compatible_with_distro"})
-"""Whose attributes are other ones than `op` and `value`."""
+BARE: Mapping[str, tuple[str, ...]] = {
+    "device": (
+        "type", "bus", "driver", "vendor_id", "device_id", "subsys_vendor_id", "subsys_device_id",
+        "description",
+    ),
+    "key_value": ("key",),
+    "compatible_with_distro": ("arch", "osmajor", "osminor"),
+}  # fmt: skip
+"""Those that need no `value` -> the attributes that they have besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,10 @@ class Wrong:
 
 def wrong(requires: Element) -> Iterator[Wrong]:
     """All that is wrong in a filter. Nothing that is unknown is passed over."""
+    yield from _of_attributes(requires, ("force",))
+    if requires.attributes.get("force") and requires.children:
+        inner = requires.children[0]
+        yield Wrong(inner, f"expected nothing beside force, got <{inner.name}>")
     waiting = [(requires, "host")]
     while waiting:
         element, group = waiting.pop()
@@ -136,9 +147,26 @@ def wrong(requires: Element) -> Iterator[Wrong]:
                 known = ", ".join(sorted(ROWS[group]))
                 yield Wrong(child, f"unknown element <{child.name}>", f"Known here: {known}.")
             elif row.within:
+                yield from _of_attributes(child, ())
                 waiting.append((child, row.within))
             else:
+                yield from _of_attributes(child, attributes(child.name, row))
                 yield from _of_value(child, row)
+
+
+def attributes(name: str, row: Row) -> tuple[str, ...]:
+    """What an element without others in it may have; `units` of what has none is an error of its
+    own.
+    """
+    return ("op", "value", *("units",) * row.number, *BARE.get(name, ()))
+
+
+def _of_attributes(element: Element, known: tuple[str, ...]) -> Iterator[Wrong]:
+    """One that is misspelt would change what is asked for: without its `op`, a value is equal."""
+    for name in (each for each in element.attributes if each not in known):
+        hint = f"Known here: {', '.join(known)}." if known else "It has none."
+        shown = name.rpartition(" ")[2][:40]
+        yield Wrong(element, f"unknown attribute {shown!r} of <{element.name}>", hint)
 
 
 def _of_value(element: Element, row: Row) -> Iterator[Wrong]:
@@ -153,8 +181,8 @@ def _of_value(element: Element, row: Row) -> Iterator[Wrong]:
     value = element.attributes.get("value")
     if value is None:
         yield Wrong(element, f"expected a value of <{element.name}>", 'Write value="…".')
-    elif row.number and op != Op.LIKE:
-        yield from _of_number(element, value, row)
+    elif row.number:
+        yield from _of_number(element, value, row, like=op == Op.LIKE)
 
 
 def ops(row: Row) -> tuple[Op, ...]:
@@ -164,8 +192,9 @@ def ops(row: Row) -> tuple[Op, ...]:
     return tuple(NUMERIC) if row.number else TEXTUAL
 
 
-def _of_number(element: Element, value: str, row: Row) -> Iterator[Wrong]:
-    if not (value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS):
+def _of_number(element: Element, value: str, row: Row, *, like: bool) -> Iterator[Wrong]:
+    whole = value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS
+    if not (whole or like):
         unit = {Means.MEMORY: " of MiB", Means.CPUS: " of CPUs"}.get(row.means, "")
         yield Wrong(element, f"value: expected a whole number{unit}, got {value[:40]!r}")
     units = element.attributes.get("units")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nospoon.lab import grammar
-from nospoon.lab.compare import Op, holds
+from nospoon.lab.compare import TEXTUAL, Op, holds
 from nospoon.lab.element import Element
 from nospoon.lab.filter import (
     USUAL_ARCH,
@@ -33,6 +33,10 @@ CHILDREN: dict[str, frozenset[str]] = {
     ),
 }  # fmt: skip
 """What may stand in each, by Beaker's schema; elements of other namespaces may, in a job."""
+ONCE = ("kickstart", "watchdog", "reservesys", DISTRO, "distro")
+"""What is read of a recipe, as Beaker's schema has it once."""
+COMPARED = ("distro_name", "distro_arch")
+"""What a distribution is chosen by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,8 @@ def wrong(root: Element) -> Iterator[Wrong]:
     """All that cannot be understood in a request."""
     if root.name not in (*CHILDREN, REQUIRES) or root.namespace:
         expected = ", ".join((*CHILDREN, REQUIRES))
-        yield Wrong(root, f"expected one of {expected}, got <{root.name}>")
+        of = f" of {root.namespace}" if root.namespace else ""
+        yield Wrong(root, f"expected one of {expected}, got <{root.name}>{of}")
         return
     waiting = [root]
     while waiting:
@@ -75,6 +80,9 @@ def wrong(root: Element) -> Iterator[Wrong]:
             continue
         yield from _unknown(element)
         yield from _missing(element)
+        if element.name == RECIPE:
+            yield from _twice(element)
+            yield from _of_distro(element)
         inner = (each for each in element.children if not each.namespace)
         waiting.extend(each for each in inner if each.name in (*CHILDREN, REQUIRES))
 
@@ -83,11 +91,15 @@ def _unknown(element: Element) -> Iterator[Wrong]:
     allowed = CHILDREN[element.name]
     for child in element.children:
         if child.namespace and element.name != "job":
-            message = f"unknown element <{child.name}> of {child.namespace}"
-            yield Wrong(child, message, "Other namespaces may stand in <job> alone.")
+            yield _foreign(child)
         elif not child.namespace and child.name not in allowed:
             known = ", ".join(sorted(allowed))
             yield Wrong(child, f"unknown element <{child.name}>", f"Known here: {known}.")
+
+
+def _foreign(element: Element) -> Wrong:
+    message = f"unknown element <{element.name}> of {element.namespace}"
+    return Wrong(element, message, "Other namespaces may stand in <job> alone.")
 
 
 def _missing(element: Element) -> Iterator[Wrong]:
@@ -98,6 +110,27 @@ def _missing(element: Element) -> Iterator[Wrong]:
         yield Wrong(element, f"expected <{needed}> in <{element.name}>, got none", hint)
     elif given > 1 and needed == REQUIRES:
         yield Wrong(element, f"expected one <{REQUIRES}>, got {given}", "Write <and> around all.")
+
+
+def _twice(recipe: Element) -> Iterator[Wrong]:
+    for name in ONCE:
+        several = [each for each in recipe.children if each.name == name and not each.namespace]
+        for each in several[1:]:
+            yield Wrong(each, f"expected one <{name}>, got {len(several)}")
+
+
+def _of_distro(recipe: Element) -> Iterator[Wrong]:
+    """What the distribution must be, where that is compared."""
+    required = recipe.find(DISTRO)
+    for each in required.walk() if required is not None else ():
+        if each.namespace:
+            yield _foreign(each)
+        elif each.name in COMPARED:
+            op = each.attributes.get("op", "=")
+            if op not in ("==", *TEXTUAL):
+                yield Wrong(each, f"op: expected one of {' '.join(TEXTUAL)}, got {op[:40]!r}")
+            if "value" not in each.attributes:
+                yield Wrong(each, f"expected a value of <{each.name}>", 'Write value="…".')
 
 
 def verdict(recipe: Recipe, offer: Offer) -> Verdict:
@@ -162,8 +195,5 @@ def _runs(distro: Element, arch: str) -> bool:
 
 
 def _is_of(element: Element, arch: str) -> bool:
-    try:
-        op = Op.read(element.attributes.get("op", "="))
-    except ValueError:
-        return False
-    return holds(op, (arch,), element.attributes.get("value", ""))
+    op = Op.read(element.attributes.get("op", "="))
+    return holds(op, (arch,), element.attributes["value"])

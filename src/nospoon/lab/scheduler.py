@@ -76,7 +76,12 @@ class Scheduler(Placing):
         """It waits from now on; `new.runs` have their options by lab."""
         self._save(replace(new, submitted=now, state=SetState.QUEUED))
         self._enqueue(self.sets[new.id])
-        return [Happened(new.id, -1, "queued"), *self._decide(now)]
+        noted = (
+            Happened(new.id, number, "note", why)
+            for number, run in enumerate(new.runs)
+            for why in run.asked.notes
+        )
+        return [Happened(new.id, -1, "queued"), *noted, *self._decide(now)]
 
     def started(self, set_id: str, now: float) -> list[Effect]:
         """All machines of a set were made and started."""

@@ -111,7 +111,8 @@ class Asked:
     """What a recipe asks for. `path` and `line` of it in the request. `distro`: of the lab where it
     has a machine, while it has none of the first that fits. `seconds` of its lease, 0 for the
     lab's.
-    `panic_ignored`: a panic is shown, and ends nothing. `ends_on_panic`: at once.
+    `panic_ignored`: a panic is shown, and ends nothing. `ends_on_panic`: at once. `notes`: what it
+    has that is passed over.
     """
 
     path: str
@@ -123,6 +124,7 @@ class Asked:
     seconds: float = 0
     panic_ignored: bool = False
     ends_on_panic: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from nospoon.lab.recipe import Recipe
 
 MIB, GIB = 1 << 20, 1 << 30
-COLUMNS = ("recipe", "line", "answer", "chosen", "flavors", "reasons", "disk_gib")
+COLUMNS = ("recipe", "line", "answer", "chosen", "flavors", "reasons", "notes", "disk_gib")
 OF_LABS = (
     "recipe", "line", "lab", "answer", "chosen", "flavors", "machines", "distro", "starts",
-    "reasons", "disk_gib",
+    "reasons", "notes", "disk_gib",
 )  # fmt: skip
-UNSHOWN = 2
+UNSHOWN = 3
 """Columns of both, the last ones, that a table has only where they are named."""
 SHOWN = ("set", "owner", "state", "lab", "recipes", "position", "result", "reason")
 SETS = (
@@ -117,7 +117,7 @@ def check(
         shown = columns or COLUMNS[:-UNSHOWN]
         print_rows([_in_a_line(row) for row in rows], format_=format_, columns=shown, names=COLUMNS)
         if not columns:
-            for line in _why(name, [each for _, each in found]):
+            for line in _why(name, found):
                 echo(line)
     else:
         print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
@@ -141,6 +141,8 @@ def _check_labs(file: str, lab: str, format_: str, columns: tuple[str, ...]) -> 
             for why in row["reasons"]:
                 place = f"{name}:{why['line']}:{why['column']}"
                 echo(f"{place}: {why['path']}: lab {row['lab']}: {why['why']}")
+            for note in row["notes"]:
+                echo(f"{name}:{note['line']}:{note['column']}: {note['path']}: {note['why']}")
     else:
         print_rows(rows, format_=format_, columns=columns, names=OF_LABS)
     recipes = {row["recipe"] for row in rows}
@@ -312,6 +314,8 @@ def _decoded(data: bytes, name: str) -> str:
 
 
 def _row(recipe: Recipe, found: Verdict) -> dict[str, object]:
+    from nospoon.lab.notes import notes  # noqa: PLC0415  (late)
+
     return {
         "recipe": recipe.at.path,
         "line": recipe.at.line,
@@ -319,17 +323,21 @@ def _row(recipe: Recipe, found: Verdict) -> dict[str, object]:
         "chosen": found.chosen.name if found.chosen is not None else "",
         "flavors": [each.name for each in found.flavors],
         "reasons": [f"{each.at.path}: {each.why}" for each in found.reasons],
+        "notes": [f"{each.at.path}: {each.why}" for each in notes(recipe.at)],
         "disk_gib": found.chosen.disk // GIB if found.chosen is not None else 0,
     }
 
 
 def _in_a_line(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "flavors": ", ".join(row["flavors"]), "reasons": "; ".join(row["reasons"])}
+    lists = {key: "; ".join(row[key]) for key in ("reasons", "notes")}
+    return {**row, "flavors": ", ".join(row["flavors"]), **lists}
 
 
-def _why(file: str, found: Sequence[Verdict]) -> Iterator[str]:
-    for each in found:
-        for why in each.reasons:
+def _why(file: str, found: Sequence[tuple[Recipe, Verdict]]) -> Iterator[str]:
+    from nospoon.lab.notes import notes  # noqa: PLC0415  (late)
+
+    for recipe, each in found:
+        for why in (*each.reasons, *notes(recipe.at)):
             yield f"{file}:{why.at.line}:{why.at.column}: {why.at.path}: {why.why}"
 
 

@@ -24,6 +24,7 @@ from nospoon.lab.filter import (
 )
 from nospoon.lab.held import fits_ever
 from nospoon.lab.match import mismatches
+from nospoon.lab.notes import notes
 from nospoon.lab.recipe import DISTRO, Recipe, names_arch, verdict, wrong_arch
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.cluster import MOST_USER_DATA
@@ -267,7 +268,11 @@ def _reasons(judged: Judged, recipe: int, lab: int) -> list[CheckReason]:
     if not recipe and each.lab.key not in judged.labs and _each_fits(judged.answers, lab):
         why = f"it {_not_at_once(each.lab.lab, len(judged.answers))}"
         return [CheckReason(judged.asked.line, 1, judged.asked.path, why)]
-    return [CheckReason(why.at.line, why.at.column, why.at.path, why.why) for why in each.reasons]
+    return [_shown(why) for why in each.reasons]
+
+
+def _shown(reason: Reason) -> CheckReason:
+    return CheckReason(reason.at.line, reason.at.column, reason.at.path, reason.why)
 
 
 def checked(found: Sequence[Judged]) -> Iterator[CheckedRecipe]:
@@ -288,5 +293,6 @@ def checked(found: Sequence[Judged]) -> Iterator[CheckedRecipe]:
                     machines=list(each.options.machines),
                     distro=each.distro,
                     reasons=_reasons(judged, number, lab),
+                    notes=[] if lab else [_shown(why) for why in notes(recipe.at)],
                     starts=each.lab.key in judged.labs,
                 )

@@ -98,7 +98,7 @@ class RefusedFlavor:
 
 @dataclass(frozen=True, slots=True)
 class CheckReason:
-    """Why a recipe gets no machine, and the element of the request that asks for it."""
+    """Why a recipe gets no machine, or what of it is not read, and the element of the request."""
 
     line: int
     column: int
@@ -110,6 +110,7 @@ class CheckReason:
 class CheckedRecipe:
     """What a recipe would get in a lab. `answer`: possible, no-flavor or precluded, of dynamic
     machines; `chosen`: their flavor, "" for none. `starts`: whether its whole set may start there.
+    `notes`: what of the recipe is not read, in the first of its rows.
     """
 
     recipe: str
@@ -122,6 +123,7 @@ class CheckedRecipe:
     machines: Sequence[str]
     distro: str
     reasons: Sequence[CheckReason]
+    notes: Sequence[CheckReason]
     starts: bool
 
 
