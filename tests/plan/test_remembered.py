@@ -43,6 +43,63 @@ def test_nodes_that_come_and_go_are_not_told_of_here() -> None:
     assert lines(before, "nodes: [{name: a}, {name: c, labels: {x: y}}]") == []
 
 
+def machines(*given: str) -> str:
+    each = ", ".join(given)
+    return f"labs: {{dev: {{dynamic: false, machines: {{{each}}}}}}}\nnodes: []"
+
+
+def test_a_changed_machine_of_a_lab_is_shown_with_what_changed_and_no_password() -> None:
+    before = "m: {bmc: {address: 192.0.2.1, password: geheim1}, cpus: 4}"
+    after = "m: {bmc: {address: 192.0.2.2, password: geheim2}, cpus: 4, memory: 1GiB}"
+    assert lines(machines(before), machines(after)) == [
+        "~ address of m of machines of lab dev: 192.0.2.1 -> 192.0.2.2 [live]",
+        "~ password of m of machines of lab dev: one -> another [live]",
+        "~ memory of m of machines of lab dev: 0 B -> 1 GiB [live]",
+    ]
+
+
+def test_machines_of_a_lab_that_come_and_go_are_shown_in_long_lists_too() -> None:
+    names = [
+        f"m{number}: {{bmc: {{address: 192.0.2.{number}, password: p}}}}" for number in range(7)
+    ]
+    assert lines(machines(*names[:6]), machines(*names[:5], names[6])) == [
+        "~ machines of lab dev: m5 -> m6 [live]"
+    ]
+    swapped = machines(*names[1::-1])
+    assert lines(machines(*names[:2]), swapped) == [
+        "~ order of machines of lab dev: m0, m1 -> m1, m0 [live]"
+    ]
+
+
+def test_many_changed_machines_of_a_lab_are_counted() -> None:
+    many = [
+        "m{0}: {{bmc: {{address: 192.0.{1}.{0}, password: p}}}}".format(n, "{net}")
+        for n in range(150)
+    ]
+    two, three = (machines(*(each.replace("{net}", net) for each in many)) for net in "23")
+    found = lines(two, three)
+    assert len(found) == 101
+    assert found[-1] == "~ 50 more of machines of lab dev:  ->  [live]"
+
+
+def test_what_else_changes_of_a_lab_is_shown() -> None:
+    lab = "labs: {{dev: {{dynamic: false, {0}}}}}\nnodes: []"
+    before = lab.format(
+        "distros: {d: {kernel: 'http://a/k', initrd: 'http://a/i', kickstart: a}}, "
+        "webhooks: [{url: 'http://u:p@h/', secret: sixteen letters 1}]"
+    )
+    after = lab.format(
+        "distros: {d: {kernel: 'http://b/k', initrd: 'http://a/i', kickstart: b}}, lease: 2h, "
+        "webhooks: [{url: 'http://u:p@h/', secret: sixteen letters 2}]"
+    )
+    assert lines(before, after) == [
+        "~ lease of lab dev: 86400.0 -> 7200.0 [live]",
+        "~ kernel of d of distros of lab dev: http://a/k -> http://b/k [live]",
+        "~ kickstart of d of distros of lab dev: one -> another [live]",
+        "~ secret of http://…@h of webhooks of lab dev: one -> another [live]",
+    ]
+
+
 def test_profiles_come_and_go_and_nodes_get_another() -> None:
     one, two = "{kernel: 'http://k/1'}", "{kernel: 'http://k/2', cmdline: quiet}"
     before = f"boot: {{p: {one}, q: {one}}}\nnodes: [{{boot: p}}, {{boot: q}}]"

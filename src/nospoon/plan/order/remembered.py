@@ -10,16 +10,23 @@ who ask. How hosts are joined is said here, too, for it may be that there is not
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import islice
 
 from nospoon.model.cluster import BootProfile, Cluster, Host, Node
-from nospoon.model.lab import Lab
+from nospoon.model.lab import Lab, Registered
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.words import field_text, hidden, listed
 
 Values = Mapping[str, object]
+PARTS_OF_LABS = ("flavors", "distros", "machines", "webhooks")
+UNSHOWN = ("password", "secret", "kickstart", "user_data")
+"""Fields of these that are secret, or long."""
+MOST_OF_PARTS = 100
+"""Changes of parts of a lab that are shown."""
+NONE, MIB = "none", 1 << 20
 REMEMBERED, LIVE, NEW_NODES = "remembered", "live", "new nodes"
 
 
@@ -56,16 +63,76 @@ def _labs(before: Said, after: Said) -> Iterator[Remembered]:
         elif name not in then:
             yield Remembered("+", f"lab {name}", "", "", LIVE)
         elif then[name] != now[name]:
-            for each in fields(Lab):
-                if getattr(then[name], each.name) != getattr(now[name], each.name):
-                    was, will = (_of_lab(getattr(lab[name], each.name)) for lab in (then, now))
-                    yield Remembered("~", f"{each.name} of lab {name}", was, will, LIVE)
+            yield from _of_lab(then[name], now[name])
 
 
-def _of_lab(value: object) -> str:
-    """Short: machines and distributions by their names, for they have passwords and long texts."""
-    if isinstance(value, tuple):
-        return listed([str(getattr(each, "name", each)) for each in value]) or "none"
+def _of_lab(then: Lab, now: Lab) -> Iterator[Remembered]:
+    for name in (each.name for each in fields(Lab)):
+        before, after = getattr(then, name), getattr(now, name)
+        if before == after:
+            continue
+        named = [_names(each) for each in (before, after) if isinstance(each, tuple)]
+        if not named:
+            texts = _lab_text(before), _lab_text(after)
+            yield Remembered("~", f"{name} of lab {now.name}", *texts, LIVE)
+        elif named[0] != named[1]:
+            what = f"{name} of lab {now.name}"
+            if Counter(named[0]) == Counter(named[1]):
+                what = f"order of {what}"
+            yield Remembered("~", what, *_only(*named), LIVE)
+        if name in PARTS_OF_LABS:
+            changes = _of_parts(before, after)
+            shown = list(islice(changes, MOST_OF_PARTS))
+            for part, old, new in shown:
+                yield Remembered("~", f"{part} of {name} of lab {now.name}", old, new, LIVE)
+            if more := sum(1 for _ in changes):
+                yield Remembered("~", f"{more} more of {name} of lab {now.name}", "", "", LIVE)
+
+
+def _of_parts(before: Sequence[object], after: Sequence[object]) -> Iterator[tuple[str, str, str]]:
+    """Fields of parts that both have, by their names."""
+    then = {_name(each): each for each in before}
+    for part in after:
+        if (name := _name(part)) in then:
+            was, will = (_fields_of(each) for each in (then[name], part))
+            for field, old, new in _differing(was, will):
+                what = f"{field} of {hidden(name)}"
+                if field in UNSHOWN:
+                    yield what, _unshown(old, "one"), _unshown(new, "another")
+                else:
+                    yield what, old, new
+
+
+def _unshown(text: str, one: str) -> str:
+    return text if text == NONE else one
+
+
+def _names(parts: Sequence[object]) -> list[str]:
+    return [_name(each) for each in parts]
+
+
+def _only(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
+    """Names, of long lists only those that the other has not."""
+    both = hidden(listed(before)), hidden(listed(after))
+    if both[0] == both[1]:
+        lists = [n for n in before if n not in after], [n for n in after if n not in before]
+        both = hidden(listed(lists[0])), hidden(listed(lists[1]))
+    return both[0] or NONE, both[1] or NONE
+
+
+def _name(part: object) -> str:
+    return str(getattr(part, "name", None) or getattr(part, "url", part))
+
+
+def _fields_of(part: object) -> dict[str, object]:
+    if not is_dataclass(part) or isinstance(part, type):
+        return {}
+    if isinstance(part, Registered):
+        part = replace(part, memory=part.memory * MIB)
+    return {each.name: getattr(part, each.name) for each in fields(part)}
+
+
+def _lab_text(value: object) -> str:
     if is_dataclass(value):
         given = ((each.name, getattr(value, each.name)) for each in fields(value))
         return ", ".join(f"{name} {amount}" for name, amount in given if amount)
