@@ -33,3 +33,11 @@ def test_a_machine_that_gets_no_installer_is_listed(
     lab = replace(LAB, distros=distros, machines=[replace(MACHINE, macs=macs)])
     found = {str(each["what"]): each["state"] for each in _findings(lab, [])}
     assert found.get("installer of m1") == ("without" if listed else None)
+
+
+def test_a_bmc_where_the_daemon_does_not_go_is_listed() -> None:
+    """Each recipe set of it would fail."""
+    why = "it is at 127.0.0.1, where the daemon does not go"
+    lab = replace(LAB, machines=[MACHINE, replace(MACHINE, machine="m2", beyond=why)])
+    refused = [each for each in _findings(lab, []) if each["state"] == "refused"]
+    assert refused == [{"lab": "c/dev", "what": "BMC of m2", "state": "refused", "why": why}]

@@ -4,6 +4,7 @@ whom its password is sent.
 
 from __future__ import annotations
 
+import json
 import os
 from ipaddress import ip_network
 from pathlib import Path
@@ -54,3 +55,13 @@ def test_addresses_are_compared_with_their_like() -> None:
     assert [each.split(":")[0] for each in found] == ["network a"]
     (found_by_ipv6,) = over_bmcs(cidrs, ["fd00:1::9"])
     assert found_by_ipv6.startswith("network b: fd00:1::/64 has addresses")
+
+
+async def test_a_lab_shows_which_of_its_bmcs_the_daemon_does_not_go_to(tmp_path: Path) -> None:
+    lab = LAB.replace("metal:", "here: {bmc: {address: 127.0.0.1, password: secret}}\n      metal:")
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, lab)).status < 300
+        shown = json.loads((await asked.ask(OWNER, "GET", "/v1/labs/lab/show")).body)
+    beyond = {each["machine"]: each["beyond"] for each in shown["machines"]}
+    assert beyond["metal"] == ""
+    assert beyond["here"].startswith("it is at 127.0.0.1, where the daemon does not go. NOSPOON_")

@@ -172,6 +172,8 @@ def _findings(record: LabDetails, refused: Sequence[RefusedFlavor]) -> Iterator[
     for each in record.machines:
         if each.broken:
             yield _finding(lab, f"machine {each.machine}", "broken", each.broken)
+        if each.beyond:
+            yield _finding(lab, f"BMC of {each.machine}", "refused", each.beyond)
         if each.console:
             yield _finding(lab, f"console of {each.machine}", "without", each.console)
         if record.distros and not each.macs:

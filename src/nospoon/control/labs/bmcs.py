@@ -42,6 +42,7 @@ LOOKS = 30
 MOST, MOST_LISTED = 1 << 20, 64 << 10
 """Bytes of an answer; of the list of systems, which alone is decoded, on the event loop."""
 BAD_REQUEST = 400
+HOW_TO_REACH = "NOSPOON_MEDIA_NETWORKS names networks that it may reach besides."
 UNUSED = "65533"
 """A user and group of no program (Debian Policy 9.2.2): dnsmasq shares its own with others."""
 CONFINED = ("setpriv", "--no-new-privs", "--pdeathsig=KILL")
@@ -137,11 +138,15 @@ def _uuids_of(raw: bytes) -> frozenset[UUID]:
 
 def require_reach(machine: Registered, reach: Reach) -> None:
     """Raises `ProviderError` for a BMC where the daemon does not go."""
-    if not reach.admits(machine.address, machine.port):
-        raise ProviderError(
-            f"the BMC of {machine.name} is at {machine.address}, where the daemon does not go",
-            hint="NOSPOON_MEDIA_NETWORKS names networks that it may reach besides.",
-        )
+    if why := why_beyond(machine, reach):
+        raise ProviderError(f"the BMC of {machine.name} is {why}", hint=HOW_TO_REACH)
+
+
+def why_beyond(machine: Registered, reach: Reach) -> str:
+    """Where a BMC is that the daemon may not reach, "" for one that it may."""
+    if reach.admits(machine.address, machine.port):
+        return ""
+    return f"at {machine.address}, where the daemon does not go"
 
 
 def user_of(owner: int) -> str:

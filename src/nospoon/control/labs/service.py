@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
@@ -18,6 +18,7 @@ from nospoon.control.labs.access import (
     require_operator,
     trusted,
 )
+from nospoon.control.labs.bmcs import HOW_TO_REACH, why_beyond
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
 from nospoon.control.labs.inventory import Inventories
@@ -29,6 +30,7 @@ from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.effects import Effect
 from nospoon.lab.provision import cluster_name
 from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet
+from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
 from nospoon.model.rest.labs import (
@@ -112,7 +114,7 @@ class Labs:
         turn, machines = self.board.slices.begin(caller.uid), []
         for each in known.lab.machines:
             await turn.rest()
-            machines.append(views.machine_row(self.board, known, each))
+            machines.append(self._machine_row(known, each))
         if known.key not in self.board.known:  # it went meanwhile
             raise NotFound(f"there is no lab {known.shown} any more")
         return views.lab_details(self.board, known, machines)
@@ -157,7 +159,12 @@ class Labs:
             return []
 
         await self.board.do(change)
-        return views.machine_row(self.board, known, known.machines[machine])
+        return self._machine_row(known, known.machines[machine])
+
+    def _machine_row(self, known: KnownLab, machine: Registered) -> MachineStatus:
+        beyond = why_beyond(machine, self.registered.reach)
+        row = views.machine_row(self.board, known, machine)
+        return replace(row, beyond=f"it is {beyond}. {HOW_TO_REACH}" if beyond else "")
 
     async def inventory(
         self,

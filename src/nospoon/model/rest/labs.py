@@ -53,7 +53,8 @@ class FreeCapacity:
 @dataclass(frozen=True, slots=True)
 class MachineStatus:
     """A registered machine. `set`: that has it; `inventory`: when the probe last reported what it
-    has, None where that does not count; `console`: why it is not recorded.
+    has, None where that does not count; `console`: why it is not recorded; `beyond`: why the daemon
+    does not go to its BMC, "" where it does.
     """
 
     machine: str
@@ -70,6 +71,7 @@ class MachineStatus:
     inventory: str | None
     bmc: str
     console: str
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True)
