@@ -40,6 +40,7 @@ hosts: {{here: {{simulated: {{console: "one"}}}}}}
 flavors:
   m1-small: {{memory: 2GiB, disks: [20GiB], firmware: bios}}
   m1-large: {{memory: 8GiB, cpus: 4, disks: [80GiB], firmware: bios}}
+  m1-wide: {{memory: 8GiB, cpus: 4, disks: [160GiB], firmware: bios}}
 labs:
   beaker:
     limits: {{machines: 1}}
@@ -64,11 +65,12 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
     virt = manager(adapter, rack, f"{lab}/beaker")
     flavors = virt.available_flavors()
     assert {(each.name, each.ram, each.vcpus, each.disk) for each in flavors} == {
-        ("m1-small", 2048, 1, 20), ("m1-large", 8192, 4, 80),
+        ("m1-small", 2048, 1, 20), ("m1-large", 8192, 4, 80), ("m1-wide", 8192, 4, 160),
     }  # fmt: skip
-    (large,) = [each for each in flavors if each.ram > 4096]
-    vm = virt.create_vm("beaker-recipe-7", large)
-    assert virt.create_vm("beaker-recipe-7", large).instance_id == vm.instance_id
+    (wide,) = [each for each in flavors if each.disk > 100]
+    vm = virt.create_vm("beaker-recipe-7", wide)
+    assert virt.create_vm("beaker-recipe-7", wide).instance_id == vm.instance_id
+    assert rack.client.get(f"/v1/leases/{vm.lease}")["flavor"] == "m1-wide", "others are as large"
     until(lambda: rack.json("node", "show", str(vm.instance_id))["power"] == "on")
     virt.start_vm(vm)
     until(lambda: "one" in virt.get_console_output(vm))
@@ -77,7 +79,7 @@ def test_the_five_calls_of_beakers_scheduler(rack: Rack, lab: str, adapter: Modu
     virt.destroy_vm(vm)
     assert str(vm.instance_id) not in {each["uuid"] for each in rack.json("node", "list")}
     assert "one" in virt.get_console_output(vm), "it is kept"
-    with pytest.raises(adapter.Refused, match="no lab has a machine"):
+    with pytest.raises(adapter.Refused, match="no lab that is asked makes machines of a flavor"):
         virt.create_vm("other", adapter.Flavor(f"{lab}/beaker", "none", 3000, 1, 20))
 
 

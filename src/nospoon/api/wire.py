@@ -172,7 +172,8 @@ class LabRequest(Wire):
     """A request of a lab scheduler: `text` is XML or JSON, `file` its name for messages.
 
     `lab`: NAME or CLUSTER/NAME; "": any that fits. `owner`: who gets the machines, "": the caller.
-    `key`: of idempotency.
+    `key`: of idempotency. `flavor`: the only one that its machines may have, and no registered
+    machine is taken; "": any that fits.
     """
 
     text: Annotated[str, Field(max_length=MAX_REQUEST)]
@@ -180,6 +181,7 @@ class LabRequest(Wire):
     lab: Annotated[str, Field(max_length=200)] = ""
     owner: Annotated[str, Field(max_length=64)] = ""
     key: Annotated[str, Field(max_length=128)] = ""
+    flavor: Annotated[str, Field(max_length=63)] = ""
 
 
 class ExtendRequest(Wire):

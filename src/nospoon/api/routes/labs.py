@@ -46,8 +46,9 @@ LeaseId = Annotated[str, Path(pattern=LEASE)]
 
 def _submission(body: LabRequest) -> Submission:
     return Submission(
-        data=body.text.encode(), file=body.file, lab=body.lab, owner=body.owner, key=body.key
-    )
+        data=body.text.encode(), file=body.file, lab=body.lab, owner=body.owner, key=body.key,
+        flavor=body.flavor,
+    )  # fmt: skip
 
 
 def _json(content: bytes, *, status: int = 200) -> Response:

@@ -165,10 +165,19 @@ def schema() -> None:
     "--owner", default="", help="Who gets the machines, where you operate the lab; default: you."
 )
 @click.option("--key", default="", help="A second request under the same key is the first.")
+@click.option("--flavor", default="", help="Of all its machines; default: one that fits.")
 @click.option("--wait", is_flag=True, help="Follow its recipe sets until they have ended.")
 @output_options
 def submit(
-    file: str, lab: str, owner: str, key: str, format_: str, columns: tuple[str, ...], *, wait: bool
+    file: str,
+    lab: str,
+    owner: str,
+    key: str,
+    flavor: str,
+    format_: str,
+    columns: tuple[str, ...],
+    *,
+    wait: bool,
 ) -> None:
     """Submit FILE: its recipe sets get machines as soon as there are all of them.
 
@@ -179,6 +188,7 @@ def submit(
     client = connect.client()
     body = {
         "text": _decoded(data, name), "file": name, "lab": lab, "owner": owner, "key": key,
+        "flavor": flavor,
     }  # fmt: skip
     rows = client.ask(list[SetDetails], "POST", "/v1/requests", body)
     print_rows(rows, format_=format_, columns=columns or SHOWN, names=SETS)

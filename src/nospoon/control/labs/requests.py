@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from nospoon.clusterfile.fields import USER_DATA
 from nospoon.clusterfile.requests import read_asked
 from nospoon.control.labs.access import KnownLab
-from nospoon.errors import TooLarge
+from nospoon.errors import NotFound, TooLarge
 from nospoon.lab.asked import AskedSet, distro_of
 from nospoon.lab.assign import Free
 from nospoon.lab.compare import Op
@@ -62,6 +62,23 @@ class Judged:
     labs: tuple[str, ...]
     runs: tuple[Run, ...]
     why: str = ""
+
+
+def narrowed(labs: Sequence[KnownLab], flavor: str) -> list[KnownLab]:
+    """Those that make machines of a flavor, as if they had nothing else; all of them for "". Raises
+    `NotFound`.
+    """
+    if not flavor:
+        return list(labs)
+    found = [
+        replace(known, lab=replace(known.lab, flavors=(each,), machines=()))
+        for known in labs
+        for each in known.lab.flavors
+        if each.name == flavor and known.lab.dynamic
+    ]
+    if not found:
+        raise NotFound(f"no lab that is asked makes machines of a flavor {flavor!r}")
+    return found
 
 
 def judge(data: bytes, labs: Sequence[KnownLab], *, file: str) -> list[Judged]:

@@ -23,7 +23,7 @@ from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import RegisteredConsoles, record_of, why_none
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.metrics import metrics
-from nospoon.control.labs.requests import Judged, checked, judge
+from nospoon.control.labs.requests import Judged, checked, judge, narrowed
 from nospoon.control.operations.operations import Operations
 from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
@@ -64,6 +64,7 @@ MOST_SECONDS = 99 * 86400.0
 class Submission:
     """What a client submits. `owner`: who gets the machines, "" for the caller. `lab`: "" for any
     that fits. `key`: a second submission under it is the first. `file`: its name, for messages.
+    `flavor`: the only one that may be taken, "" for any.
     """
 
     data: bytes
@@ -71,6 +72,7 @@ class Submission:
     lab: str = ""
     owner: str = ""
     key: str = ""
+    flavor: str = ""
 
 
 class ConsoleOfNode(Protocol):
@@ -464,6 +466,7 @@ class Labs:
                 hint="Bring up a file with `labs:`, or name a lab of another user (`--lab`). "
                 "`nospoon request check --flavors FILE` needs none.",
             )
+        labs = narrowed(labs, submission.flavor)
         labs.sort(key=lambda each: (each.owner != caller.uid, each.shown))
         found = await self.workers.run(
             caller.uid, lambda: judge(submission.data, labs, file=submission.file)
