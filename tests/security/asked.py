@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from nospoon.api.app import create_app
 from nospoon.daemon.wiring import Daemon
+from nospoon.runtime.clock import Clock, unix
 from nospoon.settings import settings_for
 from nospoon.testing.own_network import own_network
 
@@ -149,7 +150,9 @@ def _scope(kind: str, uid: int, path: str, method: str = "GET") -> dict[str, Any
 
 
 @asynccontextmanager
-async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
+async def a_daemon(
+    directory: Path, lab_clock: Clock = unix, /, **environment: str
+) -> AsyncIterator[Asked]:
     """It runs, until the end; everything of it is in `directory`. It listens in a network of its
     own: its clusters have the default ports, as those of other workers have.
     """
@@ -168,7 +171,8 @@ async def a_daemon(directory: Path, **environment: str) -> AsyncIterator[Asked]:
     listener.listen()
     async with AsyncExitStack() as end:
         end.enter_context(own_network())
-        daemon = await end.enter_async_context(Daemon(settings, listener, asyncio.Event()))
+        made = Daemon(settings, listener, asyncio.Event(), lab_clock=lab_clock)
+        daemon = await end.enter_async_context(made)
         # which ports other programs of this machine have is no matter of these tests
         daemon.planner._check_sockets = lambda *_: ()
         yield Asked(daemon, create_app(daemon.controller, members=daemon.members), directory)

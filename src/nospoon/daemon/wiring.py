@@ -131,8 +131,17 @@ FIRST_LOOK = 5.0
 class Daemon:
     """Everything of one daemon; an async context manager from ready to ended."""
 
-    def __init__(self, settings: Settings, listener: socket.socket, ending: asyncio.Event) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        ending: asyncio.Event,
+        *,
+        lab_clock: clock.Clock = clock.unix,
+    ) -> None:
+        """`lab_clock`: Unix seconds, by which labs count leases, timeouts and pauses."""
         self._settings, self._listener, self._ending = settings, listener, ending
+        self._lab_clock = lab_clock
         self._ready = False
         self._tasks, self._heap = Tasks("daemon"), Heap(lambda: len(self.fleet))
         self._end = contextlib.AsyncExitStack()
@@ -294,15 +303,18 @@ class Daemon:
         )
         self.fleet = Fleet(self.hosts, self.authority, self.bmcs.reshape, left=self._node_left)
         self.peers = Peers(self._owner_of)
-        callbacks = Callbacks(
-            lambda: self.board, clock.unix, lambda: self.inventories, self.fleet.owner_of_bridge
+        self.callbacks = Callbacks(
+            lambda: self.board,
+            self._lab_clock,
+            lambda: self.inventories,
+            self.fleet.owner_of_bridge,
         )
         app = create_boot_app(
             self.authority,
             self.peers,
             ready=lambda: self._ready,
-            lab=callbacks,
-            inventories=callbacks,
+            lab=self.callbacks,
+            inventories=self.callbacks,
         )
         self.relay_app = create_boot_app(self.authority, self.peers, ready=lambda: self._ready)
         self.boot_http = HttpListeners(app, port=boot_port(settings))
@@ -403,7 +415,7 @@ class Daemon:
             Webhooks(self._tasks, self.reach),
             tasks=self._tasks,
             workers=self.lab_records,
-            clock=clock.unix,
+            clock=self._lab_clock,
         )
         self.inventories = Inventories(self.board, racks, self.builds.probe, clock.unix)
         self.health = HealthChecks(self.hosts)
@@ -530,7 +542,7 @@ class Daemon:
             self.board,
             self.people,
             self.planner.workers,
-            clock.unix,
+            self._lab_clock,
             self.consoles,
             self.registered_consoles,
             self.nodes.console_log,
@@ -567,7 +579,7 @@ class Daemon:
             self._machine_of,
             self.registered_consoles,
             self.lab_consoles,
-            clock.unix,
+            self._lab_clock,
         )
 
     def _nodes(self) -> Nodes:
