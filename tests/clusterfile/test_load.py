@@ -189,6 +189,18 @@ def test_a_machine_is_registered_once() -> None:
         read(text.replace("protocol: redfish, ", ""))
 
 
+def test_a_number_among_the_attributes_of_a_labs_machine_needs_quotes() -> None:
+    machine = "{bmc: {address: 192.0.2.1, password: p}, attributes: {cpu/family: 6}}"
+    hook = "{url: 'http://h/', secret: short}"
+    lab = f"{{dynamic: false, machines: {{m: {machine}}}, webhooks: [{hook}]}}"
+    with pytest.raises(SpecError) as caught:
+        load(f"cluster: x\nnodes: []\nlabs: {{a: {lab}}}\n", file="x")
+    assert {(each.message, each.hint) for each in caught.value.problems} == {
+        ("expected text, got 6", "Put it in quotes"),
+        ("expected at least 16 characters, got something else", ""),
+    }
+
+
 def test_the_command_line_of_a_labs_installer_is_read_as_that_of_a_profile() -> None:
     distro = "{kernel: 'http://m/k', initrd: 'http://m/i', cmdline: 'quiet ; reboot'}"
     text = (

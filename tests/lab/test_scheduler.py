@@ -88,6 +88,15 @@ def test_a_set_starts_as_a_whole_and_ends_as_a_whole() -> None:
     assert labs.sets[first.id].result == "completed"
 
 
+def test_who_waits_for_a_registered_machine_sees_which_one() -> None:
+    labs = scheduler(replace(LAB, machines=(Registered("m1"), Registered("m2"), Registered("m3"))))
+    labs.submit(recipe_set(Options(machines=("m1", "m2")), Options(machines=("m1", "m2"))), 0)
+    waits = recipe_set(ONE, Options(machines=("m1", "m2")))
+    labs.submit(waits, 1)
+    why = labs.reason(waits.id)
+    assert why.endswith("2 of 3 registered machines: it needs m1 or m2"), why
+
+
 def test_the_first_of_those_who_wait_for_an_exhausted_lab_sees_what_is_given_away() -> None:
     labs = scheduler(replace(LAB, limits=Limits(machines=1)))
     first, second, third = (recipe_set(ONE) for _ in range(3))

@@ -73,10 +73,15 @@ def _attributes(values: dict[str, object]) -> dict[str, object]:
     return values
 
 
+def _in_a_list(value: object) -> object:
+    """What stands alone is one of one: of a number, `Text` says that it needs quotes."""
+    return value if isinstance(value, list | dict) else [value]
+
+
 Value = Annotated[Text, Field(max_length=255)]
 """Requests are compared with it, and answers have it."""
 Several = Annotated[list[Value], BeforeValidator(listed), OneOrMore()]
-Values = Annotated[list[Value], Field(max_length=256), BeforeValidator(listed), OneOrMore()]
+Values = Annotated[list[Value], Field(max_length=256), BeforeValidator(_in_a_list), OneOrMore()]
 
 
 class LabLimitsSection(Section):

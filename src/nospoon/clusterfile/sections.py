@@ -307,7 +307,10 @@ def _bound_message(
         kind = f"string_{kind}"
     if isinstance(given, str | list) and kind in ("too_long", "string_too_long"):
         got = str(len(given))
-    return f"expected {_BOUNDS[kind].format(**context)}, got {got}", ""
+    bound = _BOUNDS[kind].format(**context)
+    if kind == "string_too_short" and context["min_length"] != 1:
+        bound += "s"
+    return f"expected {bound}, got {got}", ""
 
 
 _BOUNDS = {

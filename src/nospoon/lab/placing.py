@@ -34,6 +34,8 @@ them.
 """
 MOST_SHORT = 1000
 """The same, of sets that wait for capacity of a lab's host or cloud."""
+MOST_LISTED = 8
+"""Machines that a reason lists, and recipes that are looked at for it."""
 
 
 class Placing(Holdings):
@@ -62,7 +64,17 @@ class Placing(Holdings):
         if found.state is not SetState.QUEUED:
             return ""
         why = self._why.get(set_id, "others are before it")
-        return self._short(why) if why in self.labs else why
+        return f"{self._short(why)}{self._needed(found, why)}" if why in self.labs else why
+
+    def _needed(self, found: RecipeSet, key: str) -> str:
+        """Registered machines of which a recipe has to have one, and others have all."""
+        idle = self._idle(key)
+        for each in wanted(found, key, self.labs[key])[:MOST_LISTED]:
+            if each.machines and not each.sizes and idle.isdisjoint(each.machines):
+                more = len(each.machines) - MOST_LISTED
+                names = [*each.machines[:MOST_LISTED], *[f"{more} others"] * (more > 0)]
+                return f": it needs {' or '.join(names)}"
+        return ""
 
     def decide(self, now: float) -> list[Effect]:
         """Start the sets for which there are machines."""
