@@ -22,6 +22,7 @@ from nospoon.control.labs.callbacks import Callbacks
 from nospoon.control.labs.inventory import Inventories
 from nospoon.control.labs.racks import NotMade
 from nospoon.errors import Conflict, HostUnreachable
+from nospoon.lab.effects import Happened
 from nospoon.lab.placing import Placing
 from nospoon.lab.work import Again, Asked, Cause, Options, RecipeSet, Run, SetState, Size
 from nospoon.model.lab import Distro, Lab, Limits, Registered
@@ -34,6 +35,7 @@ from nospoon.store import clusters
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.lab_notices import Notice
 
 PATIENCE = 20.0
 
@@ -131,6 +133,23 @@ class Mortals(Machines):
 
 
 @dataclass
+class Heard:
+    """Webhooks that get all events at once, unless they are `deaf`."""
+
+    events: list[tuple[str, str]]
+    deaf: bool
+
+    def notice(self, known: KnownLab, found: RecipeSet, event: Happened) -> Notice | None:
+        return Notice(str(uuid4()), known.key, 1e9, f"{found.id} {event.event}")
+
+    def send(self, known: KnownLab, notice: Notice) -> None:
+        assert known.key == notice.lab
+        if not self.deaf:
+            set_id, _, event = notice.body.partition(" ")
+            self.events.append((set_id, event))
+
+
+@dataclass
 class Place:
     """Where daemons come and go."""
 
@@ -142,6 +161,8 @@ class Place:
     lab: Lab = field(default_factory=lambda: Lab("dev", limits=Limits(machines=1)))
     heard: list[tuple[str, str]] = field(default_factory=list)
     """Events that webhooks of labs get: of which set, and what."""
+    deaf: bool = False
+    """Whether webhooks take no events."""
 
     @asynccontextmanager
     async def daemon(self) -> AsyncIterator[Board]:
@@ -155,7 +176,7 @@ class Place:
                     database=database, cipher=self.cipher, tasks=tasks, clock=lambda: self.now,
                     workers=Workers("test", 1),
                     racks=self.machines,  # type: ignore[arg-type]  # a double of it
-                    notify=lambda _lab, found, event: self.heard.append((found.id, event.event)),
+                    hooks=Heard(self.heard, deaf=self.deaf),
                 )  # fmt: skip
                 board.labs.put(self.cluster, 7, "c", [self.lab])
                 if isinstance(self.machines, Mortals):
@@ -238,9 +259,9 @@ async def test_a_place_in_the_queue_counts_those_who_wait_for_the_same_lab(place
         either = RecipeSet("", 0, 7, "ada", (Run(Asked("r"), options),), labs=(here, other))
         first, second = replace(either, labs=(here,)), replace(either, labs=(other,))
         await board.submit([first, first, second, either, second], "")
-        places = await board.places()
+        places = await board.lists.places()
         assert places == {"1.1": 1, "1.2": 3, "1.3": 1, "1.4": 2, "1.5": 3}
-        assert {each: await board.place(each) for each in places} == places
+        assert {each: await board.lists.place(each) for each in places} == places
 
 
 async def test_places_of_sets_of_one_user_are_found_one_at_a_time(
@@ -264,7 +285,7 @@ async def test_places_of_sets_of_one_user_are_found_one_at_a_time(
         made = await board.submit([wanted(board) for _ in range(8)], "")
         board.slices = Slices(seconds=0)
         async with Tasks("test") as tasks, asyncio.timeout(PATIENCE):
-            found = [tasks.start(board.place(each.id), name="place") for each in made]
+            found = [tasks.start(board.lists.place(each.id), name="place") for each in made]
             await asyncio.gather(*found)
         assert [each.result() for each in found] == [1, 2, 3, 4, 5, 6, 7, 8]
         assert most == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 from uuid import uuid4
@@ -15,6 +16,7 @@ from nospoon.control.labs.service import Labs
 from nospoon.lab.scheduler import Scheduler
 from nospoon.model.lab import Lab, Registered
 from nospoon.model.principal import Principal
+from nospoon.runtime.reach import Reach
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 
@@ -42,7 +44,9 @@ async def test_its_machines_are_made_rows_of_in_slices() -> None:
             turns[0] += 1
             await asyncio.sleep(0)
 
-    service = cast("Labs", SimpleNamespace(board=board, _lab=find))
+    parts = SimpleNamespace(board=board, _lab=find, registered=SimpleNamespace(reach=Reach()))
+    service = cast("Labs", parts)
+    parts._machine_row = partial(Labs._machine_row, service)
     async with Tasks("test") as tasks:
         other = tasks.start(others(), name="others")
         shown = await Labs.show(service, Principal(OWNER), "dev")

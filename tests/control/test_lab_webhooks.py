@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from nospoon.control.labs.webhooks import SIGNATURE, Webhooks, signature
+from nospoon.control.labs.webhooks import DELIVERY, SIGNATURE, Webhooks, signature
 from nospoon.model.lab import Webhook
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
+from nospoon.store.lab_notices import Notice
 
 SECRET = "sixteen letters!"
 PATIENCE = 20.0
@@ -46,16 +47,25 @@ class Receiver:
         server.close()
 
 
+def event(number: int) -> Notice:
+    return Notice(f"id-{number}", "k", 0, json.dumps({"event": number}))
+
+
+async def forgotten(ids: Sequence[str]) -> None:
+    del ids
+
+
 async def test_an_event_is_signed_and_sent_until_it_is_accepted() -> None:
     receiver = Receiver(500, 0, 302)
     receiver.wanted = 2
     async with receiver.url() as url, Tasks("test") as tasks:
-        hooks = Webhooks(tasks, ANYWHERE, pauses=(0.0, 0.0, 0.0))
+        hooks = Webhooks(tasks, ANYWHERE, forgotten, pauses=(0.0, 0.0, 0.0))
         for number in range(2):
-            hooks.send("k", (Webhook(url, SECRET),), {"event": number})
+            hooks.send((Webhook(url, SECRET),), event(number))
         async with asyncio.timeout(PATIENCE):
             await receiver.enough.wait()
     assert [json.loads(body)["event"] for _, body in receiver.got] == [0, 1], "in their order"
+    assert [headers[DELIVERY.lower()] for headers, _ in receiver.got] == ["id-0", "id-1"]
     for headers, body in receiver.got:
         assert headers[SIGNATURE.lower()] == signature(SECRET, body)
 
@@ -63,9 +73,9 @@ async def test_an_event_is_signed_and_sent_until_it_is_accepted() -> None:
 async def test_an_event_that_is_never_accepted_holds_up_no_other() -> None:
     receiver = Receiver(500, 500)
     async with receiver.url() as url, Tasks("test") as tasks:
-        hooks = Webhooks(tasks, ANYWHERE, pauses=(0.0,))
+        hooks = Webhooks(tasks, ANYWHERE, forgotten, pauses=(0.0,))
         for number in range(2):
-            hooks.send("k", (Webhook(url, SECRET),), {"event": number})
+            hooks.send((Webhook(url, SECRET),), event(number))
         async with asyncio.timeout(PATIENCE):
             await receiver.enough.wait()
     assert [json.loads(body)["event"] for _, body in receiver.got] == [1]
@@ -74,9 +84,50 @@ async def test_an_event_that_is_never_accepted_holds_up_no_other() -> None:
 async def test_a_url_leads_only_where_the_daemon_may_go() -> None:
     receiver = Receiver()
     async with receiver.url() as url, Tasks("test") as tasks:
-        hooks = Webhooks(tasks, Reach(), pauses=())
-        hooks.send("k", (Webhook(url, SECRET),), {"event": 1})
+        hooks = Webhooks(tasks, Reach(), forgotten, pauses=())
+        hooks.send((Webhook(url, SECRET),), event(1))
         async with asyncio.timeout(PATIENCE):
             while hooks._lines:  # noqa: ASYNC110  (nothing else shows that it gave up)
                 await asyncio.sleep(0.005)
     assert receiver.got == []
+
+
+async def test_an_event_is_kept_until_each_hook_has_it_or_is_given_up() -> None:
+    good, bad, over = Receiver(), Receiver(500), asyncio.Queue[str]()
+
+    async def forget(ids: Sequence[str]) -> None:
+        for each in ids:
+            over.put_nowait(each)
+
+    async with good.url() as one, bad.url() as two, Tasks("test") as tasks:
+        hooks = Webhooks(tasks, ANYWHERE, forget, pauses=())
+        hooks.send((Webhook(one, SECRET), Webhook(two, SECRET)), event(1))
+        hooks.send((), event(2))
+        async with asyncio.timeout(PATIENCE):
+            assert {await over.get(), await over.get()} == {"id-1", "id-2"}
+    assert over.empty()
+    assert len(good.got) == 1
+
+
+async def test_what_waits_when_a_daemon_ends_is_kept() -> None:
+    asked, over = asyncio.Event(), list[Sequence[str]]()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async def forget(ids: Sequence[str]) -> None:
+        over.append(ids)
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Tasks("test") as tasks:
+        hook = Webhook(f"http://127.0.0.1:{port}/", SECRET)
+        hooks = Webhooks(tasks, ANYWHERE, forget)
+        for number in range(2):
+            hooks.send((hook,), event(number))
+        async with asyncio.timeout(PATIENCE):
+            await asked.wait()
+    assert over == []

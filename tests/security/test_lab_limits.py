@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +44,7 @@ from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.store import labs as stored
+from nospoon.store.lab_notices import Notice
 
 LAB = """cluster: {cluster}
 hosts: {{here: {{simulated: {{}}}}}}
@@ -413,7 +414,10 @@ async def test_few_webhooks_of_an_owner_are_called_at_a_time(
 ) -> None:
     monkeypatch.setattr(webhooks, "MOST_OF_OWNER", 20)
     connected, most, answer, full = 0, 0, asyncio.Event(), asyncio.Event()
-    got = list[bytes]()
+    got, over = list[bytes](), set[str]()
+
+    async def forget(ids: Sequence[str]) -> None:
+        over.update(ids)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connected, most
@@ -431,14 +435,14 @@ async def test_few_webhooks_of_an_owner_are_called_at_a_time(
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, Tasks("test") as tasks:
-        hooks = Webhooks(tasks, ANYWHERE, pauses=())
+        hooks = Webhooks(tasks, ANYWHERE, forget, pauses=())
         for number in range(30):
             hook = Webhook(f"http://127.0.0.1:{port}/{number}", "s" * 16)
-            hooks.send(f"{OWNER}:c/l{number}", (hook,), {"event": number})
+            hooks.send((hook,), Notice(f"{number}", f"{OWNER}:c/l{number}", 0, "{}"))
         async with asyncio.timeout(PATIENCE):
             await full.wait()
             answer.set()
-            while hooks._lines:  # noqa: ASYNC110  (nothing else shows that all are sent)
+            while hooks._lines or len(over) < 30:  # noqa: ASYNC110  (nothing else shows it)
                 await asyncio.sleep(0.005)
     assert (most, len(got)) == (webhooks.AT_ONCE, 20)
     assert not hooks._waiting

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from uuid import uuid4
+
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.racks import Racks
@@ -12,17 +16,31 @@ from nospoon.lab.work import RecipeSet
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
+from nospoon.store.lab_notices import Notice
+
+
+@dataclass(frozen=True, slots=True)
+class HooksOfLabs:
+    """Each lab's, as its file has them when an event is sent."""
+
+    webhooks: Webhooks
+    clock: Clock
+
+    def notice(self, known: KnownLab, found: RecipeSet, event: Happened) -> Notice | None:
+        if not known.lab.webhooks:
+            return None
+        now = self.clock()
+        body = json.dumps(notice(known, found, event, now))
+        return Notice(str(uuid4()), known.key, now, body)
+
+    def send(self, known: KnownLab, notice: Notice) -> None:
+        self.webhooks.send(known.lab.webhooks, notice)
 
 
 def board_over(
     racks: Racks, hooks: Webhooks, *, tasks: Tasks, workers: Workers, clock: Clock
 ) -> Board:
     """It keeps its records in the store of its racks. `workers`: read and write records."""
-
-    def notify(known: KnownLab, found: RecipeSet, event: Happened) -> None:
-        if known.lab.webhooks:
-            hooks.send(known.key, known.lab.webhooks, notice(known, found, event, clock()))
-
     return Board(
         database=racks.database,
         cipher=racks.cipher,
@@ -30,5 +48,5 @@ def board_over(
         racks=racks,
         workers=workers,
         clock=clock,
-        notify=notify,
+        hooks=HooksOfLabs(hooks, clock),
     )

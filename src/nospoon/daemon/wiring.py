@@ -118,7 +118,7 @@ from nospoon.settings import Settings
 from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import images as loaded_images
-from nospoon.store import logins
+from nospoon.store import lab_notices, logins
 from nospoon.store import operations as journal
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -412,7 +412,7 @@ class Daemon:
         racks = self._racks()
         self.board = board_over(
             racks,
-            Webhooks(self._tasks, self.reach),
+            Webhooks(self._tasks, self.reach, lambda ids: database.call(lab_notices.remove, ids)),
             tasks=self._tasks,
             workers=self.lab_records,
             clock=self._lab_clock,

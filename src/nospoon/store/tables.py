@@ -165,6 +165,16 @@ lab_states = Table(
     Column("record", JSON, nullable=False),
 )
 
+lab_notices = Table(
+    "lab_notices",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String(36), nullable=False, unique=True),
+    Column("lab", String, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("body", String, nullable=False),
+)
+
 leases = Table(
     "leases",
     metadata,

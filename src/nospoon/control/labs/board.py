@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
@@ -19,9 +19,11 @@ import structlog
 from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.known import KnownLabs, only_lab
+from nospoon.control.labs.lists import Lists
 from nospoon.control.labs.measured import Measured
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.set_tasks import SetTasks
+from nospoon.control.labs.webhooks import Hooks
 from nospoon.errors import Conflict, NospoonError, NotFound
 from nospoon.lab.effects import Build, Effect, Happened, Remove
 from nospoon.lab.holdings import MachineState
@@ -32,11 +34,12 @@ from nospoon.model.principal import OwnerId
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
-from nospoon.runtime.turns import Turns
 from nospoon.runtime.workers import Workers
+from nospoon.store import lab_notices
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.lab_notices import Notice
 from nospoon.store.labs import Noted
 
 log = structlog.get_logger()
@@ -56,8 +59,6 @@ MOST_QUEUED = 10_000
 MOST_WEIGHT = 64 << 20
 """Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
 
-Notify = Callable[[KnownLab, RecipeSet, Happened], None]
-
 
 class Board:
     """All labs and their sets. `clock`: Unix seconds."""
@@ -71,14 +72,18 @@ class Board:
         racks: Racks,
         workers: Workers,
         clock: Clock,
-        notify: Notify = lambda _lab, _set, _event: None,
+        hooks: Hooks,
     ) -> None:
-        """`notify`: called with every event of a set that has a lab, once it is stored."""
-        self._send = notify
+        """`hooks` get every event of a set that has a lab."""
+        self._hooks = hooks
+        self._noticed: list[tuple[KnownLab, Notice]] = []
+        """What is to be stored with the sets that it is of."""
+        self._unsent: list[Notice] = []
+        """Of earlier daemons, and of those labs that are not known yet."""
         self._database, self._tasks = database, tasks
         self._records = records.Records(cipher)
         self._racks, self._workers, self._clock = racks, workers, clock
-        self.slices, self._placing = Slices(), Turns()
+        self.slices = Slices()
         self.scheduler = Scheduler(at_once=False)
         self.labs = KnownLabs(self.scheduler, self._labs_changed)
         self.known = self.labs.known
@@ -90,6 +95,9 @@ class Board:
         self._events: dict[str, list[Happened]] = {}
         self._history: dict[str, list[Noted]] = {}
         self._requests: dict[str, int] = {}
+        self.lists = Lists(
+            self.scheduler, self.slices, database, workers, self._records, self._requests
+        )
         self._weights: dict[str, tuple[OwnerId, int]] = {}
         self._load: dict[OwnerId, tuple[int, int]] = {}
         """Sets that have not ended, and their bytes, of each user who has any."""
@@ -138,6 +146,9 @@ class Board:
             self._history[row.id] = list(row.history)
             self._note(sets[-1], row.request)
         self._effects += self.scheduler.restore(sets)
+        await self._database.call(lab_notices.remove_old, self._clock() - KEPT)
+        self._unsent = await self._database.read(lab_notices.waiting)
+        self._send_again()
         self._tasks.start(self._keep(), name="keep labs")
         self._tasks.start(self._tidy(), name="forget old recipe sets")
 
@@ -163,6 +174,7 @@ class Board:
             for set_id in scheduler.orphaned():
                 effects += scheduler.cancel(set_id, "its lab is gone", now)
             self._labs_left = False
+            self._send_again()
             self._at_work.renew_logins()
         scheduler.undecided = True
         return effects
@@ -295,6 +307,7 @@ class Board:
                 if effect.event != "extended" or len(history) < MOST_EXTENDED:
                     history.append(event)
                 self._events.setdefault(effect.set_id, []).append(effect)
+                self._noticed += self._notice_of(effect)
                 scheduler.changed.add(effect.set_id)
         todo = [each for each in self._effects if not isinstance(each, Happened)]
         self._effects = deque(todo)
@@ -317,14 +330,37 @@ class Board:
         if found or states:
             # kickstarts are long: neither the event loop nor the store's thread encrypts them
             rows = await self._workers.run(0, self._records.rows, found)
-            await self._database.call(records.save, rows, states)
+            new = [notice for _, notice in self._noticed]
+            await self._database.call(records.save, rows, states, new)
         scheduler.changed -= changed
         scheduler.changed_machines -= machines
         self._effects.clear()
         self._unnoted |= changed
+        self._send_again()  # what happened before
+        noticed, self._noticed = self._noticed, []
+        for known, notice in noticed:
+            self._hooks.send(known, notice)
         for effect in todo:
             self._carry_out(effect)
         await self._notify()
+
+    def _notice_of(self, event: Happened) -> list[tuple[KnownLab, Notice]]:
+        """For the webhooks of its set's only lab: no other one learns of it."""
+        found = self.scheduler.sets.get(event.set_id)
+        known = self.known.get(only_lab(found)) if found is not None else None
+        if found is None or known is None:
+            return []
+        notice = self._hooks.notice(known, found, event)
+        return [(known, notice)] if notice is not None else []
+
+    def _send_again(self) -> None:
+        """What earlier daemons did not get rid of, as soon as its lab is known."""
+        unsent, self._unsent = self._unsent, []
+        for notice in unsent:
+            if notice.lab in self.known:
+                self._hooks.send(self.known[notice.lab], notice)
+            else:
+                self._unsent.append(notice)
 
     async def _notify(self) -> None:
         turn = self.slices.begin("notify")
@@ -333,11 +369,10 @@ class Board:
             found = self.scheduler.sets.get(set_id)
             for event in self._events.pop(set_id, ()):
                 if found is not None:
-                    self._measure(found, event)
+                    known = self.known.get(only_lab(found))
+                    lab = known.shown if known is not None else ""
+                    self.measured.note(lab, found, event, self._clock())
                     log.info("recipe set", set=set_id, recipe=event.recipe, what=event.event)
-                    lab = only_lab(found)  # no other one learns of it
-                    if lab in self.known:
-                        self._send(self.known[lab], found, event)
             for waker in self._followers.get(set_id, ()):
                 waker.set()
             if found is not None and found.state is SetState.ENDED:
@@ -373,17 +408,6 @@ class Board:
         self._load[owner] = (before[0] + amount, before[1] + weight)
         if not self._load[owner][0]:
             del self._load[owner]
-
-    def _measure(self, found: RecipeSet, event: Happened) -> None:
-        key = only_lab(found)
-        lab = self.known[key].shown if key in self.known else ""
-        if event.event == "started":
-            self.measured.queue[lab].add(found.started - found.submitted)
-            self.measured.build[lab].add(self._clock() - found.started)
-        elif event.event == "ended":
-            self.measured.ended[lab, found.result] += 1
-        if event.cause is not None:
-            self.measured.failures[lab, event.cause] += 1
 
     def _carry_out(self, effect: Effect) -> None:
         found = self.scheduler.sets.get(effect.set_id)
@@ -424,67 +448,6 @@ class Board:
             return found, self._requests[set_id], list(self._history.get(set_id, ()))
         row = await self._database.read(stored.find, set_id)
         return (self._records.opened(row), row.request, row.history) if row is not None else None
-
-    async def rows(
-        self,
-        most: int,
-        sees: Callable[[RecipeSet], bool],
-        *,
-        submitter: OwnerId | None = None,
-        owner: str = "",
-    ) -> list[tuple[RecipeSet, int]]:
-        """The sets that were submitted last, oldest first, as they are now; of those that ended,
-        `submitter`: a user's, `owner`: those for a user. Records of those that have not ended are
-        not read: they have kickstarts.
-        """
-        turn, found = self.slices.begin("rows"), list[tuple[RecipeSet, int]]()
-        over = await self._database.read(
-            stored.newest_ended, most=most, submitter=submitter, owner=owner
-        )
-        opened = await self._workers.run(
-            0, lambda: [(self._records.opened(r), r.request) for r in over]
-        )
-        active = [(each, self._requests.get(each.id, 0)) for each in self.scheduler.sets.values()]
-        ids = {each.id for each, _ in active}
-        for rows in (active, [each for each in opened if each[0].id not in ids]):
-            for each in reversed(rows):
-                await turn.rest()
-                if sees(each[0]):
-                    found.append(each)
-                    if len(found) % most == 0:
-                        break
-        return sorted(found, key=lambda each: each[0].number)[-most:]
-
-    async def places(self) -> dict[str, int]:
-        """Id of each set that waits -> its place, from 1 on, among those that wait for the same
-        lab; of several labs, the best.
-        """
-        turn, found, before = self.slices.begin("places"), dict[str, int](), Counter[str]()
-        await turn.rest()
-        for number, set_id in enumerate(self.scheduler.in_order(), 1):
-            waiting = self.scheduler.sets.get(set_id)
-            if waiting is not None:  # it may have ended meanwhile
-                found[set_id] = 1 + min(before[key] for key in waiting.labs)
-                before.update(waiting.labs)
-            if not set_id or not number % 64:
-                await turn.rest()
-        return found
-
-    async def place(self, set_id: str) -> int | None:
-        """That of one set, None for one that does not wait. It costs the same whatever waits."""
-        known = self.scheduler.sets.get(set_id)
-        if known is None:
-            return None
-        async with self._placing.of(str(known.submitter)):  # each has a list of all queues
-            turn, place = self.slices.begin("places"), 0
-            await turn.rest()
-            waiting = self.scheduler.sets.get(set_id)
-            if waiting is None or waiting.state is not SetState.QUEUED:
-                return None
-            for each in self.scheduler.place(waiting):
-                place = each
-                await turn.rest()
-            return place
 
     async def follow(self, set_id: str, after: int) -> AsyncIterator[tuple[int, Noted]]:
         """(number, event) of a set from its `after`-th on, until it has ended."""

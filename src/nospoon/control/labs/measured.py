@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from nospoon.lab.work import Cause
+from nospoon.lab.effects import Happened
+from nospoon.lab.work import Cause, RecipeSet
 
 BUCKETS = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 """Seconds; upper bounds of the histograms (Prometheus, histograms)."""
@@ -33,3 +34,13 @@ class Measured:
     build: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: Counter[tuple[str, Cause]] = field(default_factory=Counter)
+
+    def note(self, lab: str, found: RecipeSet, event: Happened, now: float) -> None:
+        """An event of a set in a lab."""
+        if event.event == "started":
+            self.queue[lab].add(found.started - found.submitted)
+            self.build[lab].add(now - found.started)
+        elif event.event == "ended":
+            self.ended[lab, found.result] += 1
+        if event.cause is not None:
+            self.failures[lab, event.cause] += 1

@@ -11,8 +11,10 @@ from sqlalchemy import Connection
 
 from nospoon.lab.holdings import MachineState
 from nospoon.lab.work import RecipeSet, SetState
+from nospoon.store import lab_notices
 from nospoon.store import labs as stored
 from nospoon.store.crypt import Cipher
+from nospoon.store.lab_notices import Notice
 from nospoon.store.labs import Noted, SetRow
 
 MOST_HISTORY = 2000
@@ -53,9 +55,11 @@ def save(
     connection: Connection,
     rows: Sequence[SetRow],
     states: Sequence[tuple[UUID, str, str, MachineState]],
+    notices: Sequence[Notice] = (),
 ) -> None:
     """In one transaction."""
     stored.put(connection, rows)
+    lab_notices.put(connection, notices)
     for cluster_id, lab, machine, state in states:
         stored.put_state(connection, cluster_id, lab, machine, msgspec.to_builtins(state))
 

@@ -258,21 +258,21 @@ class Labs:
             return await self._requests(await self.people.of(caller), everyone=everyone)
 
     async def _requests(self, person: Person, *, everyone: bool) -> bytes:
-        uid = person.caller.uid
+        uid, lists = person.caller.uid, self.board.lists
         if everyone:
-            rows = await self.board.rows(MOST_LISTED, lambda found: self._may_see(person, found))
+            rows = await lists.rows(MOST_LISTED, lambda found: self._may_see(person, found))
         else:
-            rows = await self.board.rows(
+            rows = await lists.rows(
                 MOST_LISTED, lambda found: found.submitter == uid, submitter=uid
             )
             if person.name:  # apart: any user may submit for any owner in a lab of his own
-                rows += await self.board.rows(
+                rows += await lists.rows(
                     MOST_LISTED,
                     lambda found: found.submitter != uid and person.is_owner(found),
                     owner=person.name,
                 )
                 rows.sort(key=lambda row: row[0].number)
-        places, turn, parts = await self.board.places(), self.board.slices.begin(uid), []
+        places, turn, parts = await lists.places(), self.board.slices.begin(uid), []
         for found, request in rows:
             await turn.rest()
             parts.append(encode(views.set_row(self.board, found, request, places.get(found.id))))
@@ -415,19 +415,19 @@ class Labs:
         if known is None:
             raise NotFound(f"no recipe set {set_id!r}")
         found, request, history = known
-        place = await self.board.place(set_id)
+        place = await self.board.lists.place(set_id)
         return views.set_details(self.board, found, request, place, history)
 
     async def _details_of(self, ids: Sequence[str], caller: Principal) -> bytes:
         turn, parts = self.board.slices.begin(caller.uid), list[bytes]()
-        places = await self.board.places() if len(ids) > MOST_PLACES else {}
+        places = await self.board.lists.places() if len(ids) > MOST_PLACES else {}
         for set_id in ids:
             known = await self.board.find(set_id)
             if known is None:
                 continue
             found, request, history = known
             await turn.rest()
-            place = places.get(set_id) if places else await self.board.place(set_id)
+            place = places.get(set_id) if places else await self.board.lists.place(set_id)
             parts.append(encode(views.set_details(self.board, found, request, place, history)))
         return _listed(parts)
 

@@ -2,7 +2,9 @@
 
 An HTTP POST of JSON, signed with HMAC-SHA256 of its body by the hook's secret, as GitHub's are
 (`X-Nospoon-Signature: sha256=DIGITS`). What is not accepted with a status below 300 is sent again,
-later each time; then it is left out, for the stream of events has it as well.
+later each time; then it is left out, for the stream of events has it as well. Events that wait are
+in the store, so that the next daemon sends them: one that was being sent may come twice, with the
+same `X-Nospoon-Delivery`.
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
+from typing import Protocol
 
 import structlog
 
+from nospoon.control.labs.access import KnownLab
 from nospoon.errors import NospoonError
+from nospoon.lab.effects import Happened
+from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Webhook
 from nospoon.runtime.http import request
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
+from nospoon.store.lab_notices import Notice
 
 log = structlog.get_logger()
 PAUSES = (1.0, 5.0, 30.0, 120.0)
@@ -37,6 +42,7 @@ AT_ONCE = 8
 MOST_OF_OWNER = 4 * MOST_WAITING
 """Events of one owner's hooks that wait; further ones are left out."""
 ACCEPTED = 300
+Forget = Callable[[Sequence[str]], Awaitable[None]]
 SIGNATURE, DELIVERY = "X-Nospoon-Signature", "X-Nospoon-Delivery"
 
 
@@ -45,39 +51,65 @@ def signature(secret: str, body: bytes) -> str:
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
+class Hooks(Protocol):
+    """Where events of labs are sent."""
+
+    def notice(self, known: KnownLab, found: RecipeSet, event: Happened) -> Notice | None:
+        """An event as it is stored until it has arrived; None where no one wants it."""
+
+    def send(self, known: KnownLab, notice: Notice) -> None:
+        """Once it is stored; what an earlier daemon did not send, again."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """`left`: hooks that have not got it."""
+
+    notice: Notice
+    left: int
+
+
 @dataclass(slots=True)
 class _Line:
-    waiting: deque[bytes] = field(default_factory=deque)
+    waiting: deque[_Waiting] = field(default_factory=deque)
     busy: bool = False
 
 
 @dataclass(slots=True)
 class Webhooks:
-    """`reach`: where a file's URLs may lead. `pauses`: see `PAUSES`."""
+    """`reach`: where a file's URLs may lead. `forget`: called with ids of events that no
+    hook is sent any more. `pauses`: see `PAUSES`.
+    """
 
     tasks: Tasks
     reach: Reach
+    forget: Forget
     pauses: tuple[float, ...] = PAUSES
+    _over: list[str] = field(default_factory=list)
     _lines: dict[tuple[str, Webhook], _Line] = field(default_factory=dict)
     _waiting: Counter[str] = field(default_factory=Counter)
     _places: defaultdict[str, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
 
-    def send(self, lab: str, hooks: tuple[Webhook, ...], event: Mapping[str, object]) -> None:
-        """Deliver an event in the order of events; `lab`: its key."""
-        body, owner = json.dumps(event).encode(), _owner(lab)
+    def send(self, hooks: tuple[Webhook, ...], notice: Notice) -> None:
+        """Deliver an event in the order of events."""
+        lab, owner = notice.lab, _owner(notice.lab)
+        waiting = _Waiting(notice, len(hooks))
+        if not hooks:
+            self._settle(waiting)
         for hook in hooks:
             line = self._lines.get((lab, hook)) or _Line()
             if len(line.waiting) == MOST_WAITING:
-                line.waiting.popleft()
+                self._settle(line.waiting.popleft())
             elif self._waiting[owner] == MOST_OF_OWNER:
                 log.warning("an event is left out", url=hook.url, why="too many wait")
+                self._settle(waiting)
                 continue
             else:
                 self._waiting[owner] += 1
             self._lines[lab, hook] = line
-            line.waiting.append(body)
+            line.waiting.append(waiting)
             if not line.busy:
                 line.busy = True
                 self.tasks.start(self._deliver(lab, hook, line), name=f"webhook of {lab}")
@@ -85,13 +117,32 @@ class Webhooks:
     async def _deliver(self, lab: str, hook: Webhook, line: _Line) -> None:
         try:
             while line.waiting:
-                body = line.waiting.popleft()
+                waiting = line.waiting.popleft()
                 self._forget(lab, 1)
-                await self._surely(_owner(lab), hook, body)
+                await self._surely(_owner(lab), hook, waiting.notice)
+                self._settle(waiting)
         finally:
             line.busy = False
             self._forget(lab, len(line.waiting))
             self._lines.pop((lab, hook), None)
+
+    def _settle(self, waiting: _Waiting) -> None:
+        """One hook has got it, or does not get it."""
+        waiting.left -= 1
+        if waiting.left <= 0:
+            self._over.append(waiting.notice.id)
+            if len(self._over) == 1:
+                self.tasks.start(self._forget_over(), name="forget what webhooks have got")
+
+    async def _forget_over(self) -> None:
+        """Many of them together."""
+        while self._over:
+            ids = self._over[:MOST_WAITING]
+            try:
+                await self.forget(ids)
+            except NospoonError as error:  # they come again, with the same id
+                log.warning("events that arrived are kept", why=str(error))
+            del self._over[: len(ids)]
 
     def _forget(self, lab: str, events: int) -> None:
         """So many wait no more."""
@@ -100,11 +151,12 @@ class Webhooks:
         if self._waiting[owner] <= 0:
             del self._waiting[owner]
 
-    async def _surely(self, owner: str, hook: Webhook, body: bytes) -> None:
+    async def _surely(self, owner: str, hook: Webhook, notice: Notice) -> None:
+        body = notice.body.encode()
         headers = [
             ("Content-Type", "application/json"),
             (SIGNATURE, signature(hook.secret, body)),
-            (DELIVERY, str(uuid4())),
+            (DELIVERY, notice.id),
         ]
         for pause in (*self.pauses, None):
             try:
