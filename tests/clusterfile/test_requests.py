@@ -51,7 +51,7 @@ def test_all_that_is_wrong_is_said_at_once_with_its_place() -> None:
         ("<hostRequires><memory value='-1'/></hostRequires>", "expected a whole number of MiB"),
         ("<hostRequires><memory value='1e9'/></hostRequires>", "expected a whole number of MiB"),
         (f"<hostRequires><memory value='{'9' * 19}'/></hostRequires>", "expected a whole number"),
-        ("<hostRequires><memory value='1' units='MB'/></hostRequires>", "units: expected none"),
+        ("<hostRequires><memory value='1' units='B'/></hostRequires>", "unknown attribute 'units'"),
         ("<hostRequires><diskspace value='1' units='quads'/></hostRequires>", "got 'quads'"),
         ("<hostRequires><diskcount value='two'/></hostRequires>", "a whole number, got 'two'"),
         ("<hostRequires><cpu><flag/></cpu></hostRequires>", "expected a value of <flag>"),

@@ -155,10 +155,8 @@ def wrong(requires: Element) -> Iterator[Wrong]:
 
 
 def attributes(name: str, row: Row) -> tuple[str, ...]:
-    """What an element without others in it may have; `units` of what has none is an error of its
-    own.
-    """
-    return ("op", "value", *("units",) * row.number, *BARE.get(name, ()))
+    """What an element without others in it may have."""
+    return ("op", "value", *("units",) * bool(row.units), *BARE.get(name, ()))
 
 
 def _of_attributes(element: Element, known: tuple[str, ...]) -> Iterator[Wrong]:
@@ -198,6 +196,6 @@ def _of_number(element: Element, value: str, row: Row, *, like: bool) -> Iterato
         unit = {Means.MEMORY: " of MiB", Means.CPUS: " of CPUs"}.get(row.means, "")
         yield Wrong(element, f"value: expected a whole number{unit}, got {value[:40]!r}")
     units = element.attributes.get("units")
-    if units is not None and units not in row.units:
-        expected = f"one of {', '.join(row.units)}" if row.units else "none"
-        yield Wrong(element, f"units: expected {expected}, got {units[:40]!r}")
+    if row.units and units is not None and units not in row.units:
+        known = ", ".join(row.units)
+        yield Wrong(element, f"units: expected one of {known}, got {units[:40]!r}")

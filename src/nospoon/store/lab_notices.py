@@ -7,13 +7,15 @@ of its lab have got it or are given up.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, delete, insert, select
 
 from nospoon.store import tables
 
 notices = tables.lab_notices
+AT_ONCE = 500
+"""Values of one statement: SQLite takes 32,766 at most, and ten thousand sets may end together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,12 @@ class Notice:
 
 def put(connection: Connection, new: Sequence[Notice]) -> None:
     """Those that are not there: who stores does so again where the answer was lost."""
-    ids = [each.id for each in new]
-    known = set(connection.scalars(select(notices.c.id).where(notices.c.id.in_(ids))))
-    for each in (each for each in new if each.id not in known):
-        values = {"id": each.id, "lab": each.lab, "created": each.created, "body": each.body}
-        connection.execute(insert(notices).values(values))
+    for at in range(0, len(new), AT_ONCE):
+        part = {each.id: asdict(each) for each in new[at : at + AT_ONCE]}
+        for known in connection.scalars(select(notices.c.id).where(notices.c.id.in_([*part]))):
+            del part[known]
+        if part:
+            connection.execute(insert(notices), [*part.values()])
 
 
 def waiting(connection: Connection) -> list[Notice]:
