@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.requests import checked, judge
@@ -32,6 +35,21 @@ def test_a_set_that_waits_has_it_in_its_history() -> None:
         scheduler.put_lab(each.key, each.lab)
     found = RecipeSet("1.1", 1, 0, "ada", judged.runs, labs=judged.labs)
     assert Happened("1.1", 0, "note", f"recipe/repos: {WHY}") in scheduler.submit(found, 0)
+
+
+async def test_a_flavor_that_gets_no_installer_is_listed(tmp_path: Path) -> None:
+    text = """
+cluster: c
+hosts: {s: simulated}
+flavors: {wired: {disks: [20GiB]}, bare: {disks: [20GiB], nics: []}}
+labs: {l: {distros: {d: {kernel: "http://192.0.2.1/k", initrd: "http://192.0.2.1/i"}}}}
+nodes: []
+"""
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, text)).status < 300
+        refused = (await asked.ask(OWNER, "GET", "/v1/labs/l/refusals")).json
+    whys = {each["flavor"]: each["why"] for each in refused}
+    assert whys.get("bare") == "it has no NIC, by which the lab's distributions come"
 
 
 def test_a_distribution_of_its_own_is_not_replaced_by_the_labs() -> None:

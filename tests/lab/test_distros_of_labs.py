@@ -104,3 +104,18 @@ def test_who_asks_for_no_architecture_gets_no_other_where_a_flavor_has_the_usual
     (judged,) = judge(b"<hostRequires/>", [KnownLab("a", 0, "c", lab)], file="job.xml")
     options = judged.runs[0].options["a"]
     assert ([size.flavor for size in options.sizes], options.machines) == (["small"], ())
+
+
+def test_a_flavor_without_a_nic_gets_no_installer() -> None:
+    """It would wait for `timeouts.boot`, as nothing is loaded there; an image is there at once."""
+    bare = LabFlavor("bare", 1, 1 << 30, 15 << 30, wired=False)
+    image = Distro("fedora-cloud", image="store:f")
+    for distro, flavors in ((OLD, ["small"]), (image, ["bare", "small"])):
+        lab = KnownLab("a", 0, "c", Lab("a", flavors=(bare, SMALL), distros=(distro,)))
+        (judged,) = judge(b"<recipe><hostRequires/></recipe>", [lab], file="f")
+        assert [size.flavor for size in judged.runs[0].options["a"].sizes] == flavors
+    (judged,) = judge(
+        JOB, [KnownLab("a", 0, "c", Lab("a", flavors=(bare,), distros=(OLD,)))], file="f"
+    )
+    why = "distribution fedora-40 comes over the network, and bare have no NIC"
+    assert why in [each.why for each in judged.answers[0][0].reasons]

@@ -340,6 +340,7 @@ def flavor_of_labs(template: Node, unfit: str) -> LabFlavor:
         images=tuple(each.source for each in template.disks if each.image),
         unfit=unfit,
         arch=str(template.arch),
+        wired=bool(template.nics),
     )
 
 

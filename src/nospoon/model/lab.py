@@ -28,7 +28,7 @@ class Prefer(StrEnum):
 class LabFlavor:
     """A flavor of the file as filters compare it. `memory` and `disk`, its largest, in bytes.
     `images`: sources of its disks' images (`Disk.source`). `unfit`: why no machine can be made of
-    it, "" where one can.
+    it, "" where one can. `wired`: whether it has a NIC, by which an installer is loaded.
     """
 
     name: str
@@ -38,6 +38,7 @@ class LabFlavor:
     images: tuple[str, ...] = ()
     unfit: str = ""
     arch: str = "x86_64"
+    wired: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,10 @@ class Distro:
     def makes_vms(self) -> bool:
         """Whether dynamic machines start from an image."""
         return bool(self.image) or self.has_boot_image
+
+    def starts(self, flavor: LabFlavor) -> bool:
+        """Whether it comes onto machines of a flavor: installers come over the network."""
+        return flavor.wired or self.makes_vms
 
     @property
     def source(self) -> str:

@@ -75,12 +75,11 @@ class Board:
         hooks: Hooks,
     ) -> None:
         """`hooks` get every event of a set that has a lab."""
-        self._hooks = hooks
         self._noticed: list[tuple[KnownLab, Notice]] = []
         """What is to be stored with the sets that it is of."""
         self._unsent: list[Notice] = []
         """Of earlier daemons, and of those labs that are not known yet."""
-        self._database, self._tasks = database, tasks
+        self._database, self._tasks, self._hooks = database, tasks, hooks
         self._records = records.Records(cipher)
         self._racks, self._workers, self._clock = racks, workers, clock
         self.slices = Slices()

@@ -192,6 +192,9 @@ class Racks:
             if not Free.of(known.lab.limits).holds(size):
                 refused[flavor.name] = "a machine of it would take more than the lab's limits"
                 continue
+            if known.lab.distros and not any(each.starts(flavor) for each in known.lab.distros):
+                refused[flavor.name] = "it has no NIC, by which the lab's distributions come"
+                continue
             run = Run(Asked("check"), {}, size=size, node="recipe-0")
             tried = RecipeSet(
                 id="check",

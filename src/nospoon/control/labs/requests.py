@@ -29,7 +29,7 @@ from nospoon.lab.recipe import DISTRO, Recipe, names_arch, verdict, wrong_arch
 from nospoon.lab.work import Asked, Options, Run, Size
 from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.host_facts import SizeOffered
-from nospoon.model.lab import Disks, Lab
+from nospoon.model.lab import Disks, Distro, Lab
 from nospoon.model.rest.labs import CheckedRecipe, CheckReason
 
 MOST_COMPARED = 4_000_000
@@ -175,13 +175,14 @@ def _why(labs: Sequence[KnownLab], answers: Sequence[Sequence[Answer]]) -> str:
 def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
     lab = known.lab
     distro, no_distro = distro_of(recipe.at, lab.distros)
-    is_image = any(each.name == distro and each.image for each in lab.distros)
+    installed = next((each for each in lab.distros if each.name == distro), None)
+    is_image = installed is not None and bool(installed.image)
     if is_image:
         no_distro = _why_no_image(asked, distro)
     if not lab.dynamic:
         found = Verdict.none(recipe.requires, "this lab makes no dynamic machines")
     else:
-        found = verdict(recipe, offer_of(lab))
+        found = verdict(recipe, offer_of(lab, installed))
         found = replace(found, reasons=found.reasons[:most])
     machines, reasons = _registered(recipe, lab)
     if not names_arch(recipe):
@@ -198,10 +199,20 @@ def _answer(recipe: Recipe, asked: Asked, known: KnownLab, most: int) -> Answer:
         for each in found.flavors
     )
     within = tuple(filter(Free.of(lab.limits).holds, sizes))
+    if installed is not None and not sizes:
+        reasons = (*_without_nics(recipe, lab, installed), *reasons)
     if sizes and not within:
         reasons = (Reason(recipe.at, _why_beyond(lab, sizes)), *reasons)
     why = () if within or machines else (*found.reasons, *reasons)[:most]
     return Answer(known, found, Options(within, machines, distro), why, distro)
+
+
+def _without_nics(recipe: Recipe, lab: Lab, installed: Distro) -> Iterator[Reason]:
+    names = [each.name for each in lab.flavors if not installed.starts(each)]
+    if names:
+        shown = ", ".join(names[:MOST_REASONS])
+        why = f"distribution {installed.name} comes over the network, and {shown} have no NIC"
+        yield Reason(recipe.at, why)
 
 
 def _why_beyond(lab: Lab, sizes: Sequence[Size]) -> str:
@@ -251,11 +262,12 @@ def _of_usual_arch(machines: tuple[str, ...], found: Verdict, lab: Lab) -> tuple
     return usual if usual or any(f.arch == USUAL_ARCH for f in found.flavors) else machines
 
 
-def offer_of(lab: Lab) -> Offer:
-    """What a lab offers to filters."""
+def offer_of(lab: Lab, installed: Distro | None = None) -> Offer:
+    """What a lab offers to filters, for what is to be installed."""
     flavors = (
         SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk, arch=each.arch)
         for each in lab.flavors
+        if installed is None or installed.starts(each)
     )
     return Offer(
         lab.name,
