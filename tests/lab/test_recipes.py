@@ -94,6 +94,7 @@ def test_a_distribution_must_be_for_an_architecture_of_the_lab(distro: str, *, r
             "recipe/ks_appends: not read: write what <ks_appends> asks for into the kickstart",
         ),
         ("<recipe>{}<repos/><packages/></recipe>", ""),
+        ("<recipe ks_meta='' kernel_options_post=''>{}</recipe>", ""),
         (
             "<recipe>{}<watchdog panik='ignore'/></recipe>",
             "recipe/watchdog: not read: panik of <watchdog>",
