@@ -21,8 +21,10 @@ import structlog
 
 log = structlog.get_logger()
 GROWTH = 1.5
-LEAST = 128 << 20
-"""Bytes below which a process does not need to be looked through."""
+LEAST = 256 << 20
+"""Bytes below which a process does not need to be looked through: a daemon without nodes has half
+of that, and to look through it takes half a second, in which no BMC answers.
+"""
 OF_A_NODE = 64 << 10
 """Bytes more for each node: twice what it takes."""
 INTERVAL = 60.0
