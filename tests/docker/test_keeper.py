@@ -15,6 +15,7 @@ from nospoon.providers.docker.program.engines import Container, Info, Limits
 from nospoon.providers.docker.program.moby import DockerEngine
 from nospoon.providers.docker.program.processes import content, write
 from nospoon.providers.docker.program.running import REBOOTED, Start, keep
+from nospoon.providers.docker.program.wire import EngineError
 
 
 class FullDisk(DockerEngine):
@@ -38,6 +39,21 @@ class FullDisk(DockerEngine):
     def end(self, name: str) -> None:
         del name
         self.state = "exited"
+
+
+class EndsTheNextRun(FullDisk):
+    """An engine that has been away: twice it ends what begins, as if that were the run before."""
+
+    def __init__(self) -> None:
+        super().__init__("/engine.sock")
+        self.states: list[str] = []
+
+    def prepare(self, name: str, limits: Limits) -> int:
+        self.states.append(self.state)
+        if len(self.states) > 2:
+            return super().prepare(name, limits)
+        self.state = "running"
+        raise EngineError("its first process ended: it does not wait")
 
 
 def settings_of(place: Path) -> Start:
@@ -78,3 +94,15 @@ def test_a_reboot_that_fails_on_a_full_disk_ends_the_container(tmp_path: Path) -
     assert engine.state == "exited"
     assert not (tmp_path / "live.json").exists()
     assert "No space left on device" in (tmp_path / "log").read_text()
+
+
+def test_a_reboot_is_tried_again_where_the_engine_ends_what_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "AGAIN", (0.0, 0.0, 0.0))
+    given = settings_of(tmp_path)
+    engine, (console, other) = EndsTheNextRun(), socket.socketpair()
+    other.close()
+    keep(engine, tmp_path, given, console)
+    assert engine.states == ["exited"] * 3, "what began is ended before the next try"
+    assert "No space left on device" in (tmp_path / "log").read_text(), "the third one's"

@@ -19,7 +19,10 @@ from nospoon.runtime.runner import Runner
 
 CLEAN_TRAFFIC = "clean-traffic"
 """libvirt's filter: MAC, IPv4 and ARP of a NIC are its own, and nothing else passes."""
-VIRSH = "timeout 20 virsh -q -c qemu:///system"
+PATIENCE = 45
+"""Seconds: libvirt makes one filter at a time, in 3 to 6 of them, and on a busy host in many more.
+"""
+VIRSH = f"timeout {PATIENCE} virsh -q -c qemu:///system"
 AVAILABLE = f"{VIRSH} nwfilter-dumpxml {CLEAN_TRAFFIC} >/dev/null 2>&1"
 """Shell: whether libvirt on the host has the filter."""
 LIST = f"{VIRSH} nwfilter-binding-list"
@@ -27,7 +30,13 @@ LIST = f"{VIRSH} nwfilter-binding-list"
 CREATE = f"/bin/sh -c '{VIRSH} nwfilter-binding-create \"$0\" >&2'"
 DELETE = f"/bin/sh -c '{VIRSH} nwfilter-binding-delete \"$0\" >&2 || :'"
 """Shell: what liblxc runs with a file and with a link; the words that it adds have no effect."""
-PLUG = f'{VIRSH} nwfilter-binding-create "$0" >&2'
+PLUG = f"""
+{VIRSH} nwfilter-binding-create "$0" >&2 || {{
+  status=$?
+  [ $status != 124 ] || echo "libvirt has made no filter of it within {PATIENCE} s" >&2
+  exit $status
+}}
+"""
 UNPLUG = f'{VIRSH} nwfilter-binding-delete "$0" >/dev/null 2>&1 || :'
 """Shell: the same of another runtime, with the file and the link as their names."""
 REMOVE = f"""

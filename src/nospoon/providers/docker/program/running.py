@@ -36,6 +36,10 @@ PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
 its host half a second of a processor.
 """
 RUNS = 30.0
+AGAIN = (1.0, 4.0, 10.0)
+"""Seconds before a guest that rebooted is started again where that failed: an engine that has been
+away ends the run before once more, late, and the next one with it (seen of Docker Engine 20.10).
+"""
 HALT = signal.SIGRTMIN + 3
 """By which systemd halts: it blocks it and reads it from a descriptor (systemd(1), Signals)."""
 
@@ -302,7 +306,7 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
             if ended_when_back(engine, name) != REBOOTED:
                 break
             time.sleep(reboots.pause(time.monotonic()))
-            console = bring_up(engine, directory, given)
+            console = bring_up_again(engine, directory, given)
             reboots.began = time.monotonic()
         except (EngineError, OSError) as error:  # without it a guest would run that no one sees
             with contextlib.suppress(OSError):
@@ -313,6 +317,19 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
                 break
             time.sleep(1)
     clean(directory, given)
+
+
+def bring_up_again(engine: Engine, directory: Path, given: Start) -> socket.socket:
+    """As `bring_up`, of a guest that rebooted."""
+    for pause in AGAIN:
+        try:
+            return bring_up(engine, directory, given)
+        except EngineAway:
+            raise
+        except EngineError:
+            stop(engine, given)
+            time.sleep(pause)
+    return bring_up(engine, directory, given)
 
 
 class Reboots:
@@ -391,20 +408,30 @@ def kill(engine: Engine, place: str) -> None:
 
 
 def end(engine: Engine, directory: Path, given: Start) -> None:
+    stop(engine, given)
+    clean(directory, given)
+
+
+def stop(engine: Engine, given: Start) -> None:
+    """Its processes; its links and its root are released."""
     name = given["container"]
     found = engine.container(name)
     if found is not None and found["State"]["Status"] not in engine.ended:
         with contextlib.suppress(EngineError):
             engine.end(name)
         ended(engine, name)
-    clean(directory, given)
+    release(given)
 
 
-def clean(directory: Path, given: Start) -> None:
+def release(given: Start) -> None:
     for nic in given["nics"]:
         if nic["bridge"]:
             unplug(nic)
     unmount_root(Path(given["volume"]))
+
+
+def clean(directory: Path, given: Start) -> None:
+    release(given)
     for each in ("live.json", "init", "pid"):
         (directory / each).unlink(missing_ok=True)
 
