@@ -69,7 +69,9 @@ def test_long_lists_without_duplicates_are_read_once() -> None:
 
 @pytest.mark.parametrize("section", sorted(MOST))
 def test_a_section_has_so_many_entries(section: str) -> None:
-    entry = {"hosts": "simulated", "services": "{nodes: n}"}.get(section, "{}")
+    script = "{script: 'http://a/b'}"
+    entries = {"boot": script, "hosts": "simulated", "services": "{nodes: n}"}
+    entry = entries.get(section, "{}")
     names = ", ".join(f"x{number}: {entry}" for number in range(MOST[section] + 1))
     flavors = "flavors: {f: {}}\n" if section == "labs" else ""
     nodes = "[{name: n, kind: vm, image: i}]" if section == "services" else "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network
 from itertools import combinations
@@ -198,11 +199,12 @@ def _room_for_bmcs(sections: Sections, expansion: Expansion) -> Iterator[Complai
 
 def _room_on_networks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     pool = sections.bmc.pool
+    plugged = Counter(nic.network for node in expansion.nodes for nic in node.nics)
     for name, network in sections.networks.items():
         cidr = network.ipv4
         if cidr is None or network.netboot is not Netboot.BUILTIN:
             continue
-        nics = sum(1 for node in expansion.nodes for nic in node.nics if nic.network == name)
+        nics = plugged[name]
         within = pool is not None and pool.subnet_of(cidr)
         virtual = sum(1 for each in network.virtual_ips if each in cidr)
         room = cidr.num_addresses - NETBOOT_OVERHEAD - virtual

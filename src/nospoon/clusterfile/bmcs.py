@@ -131,6 +131,7 @@ class NodeBmcSection(Section):
 
     protocols: Annotated[list[BmcProtocol], BeforeValidator(listed), OneOrMore()] | None = Field(
         None,
+        max_length=16,
         description="What it speaks: `ipmi`, `redfish`; `pdu`: an outlet feeds it; "
         "default: the first two.",
     )

@@ -33,6 +33,8 @@ PIECE = 16 << 10
 BREAKS = "\n\r\x85\u2028\u2029"
 """Where lines end for the parser (YAML 1.1 §4.1.4)."""
 TAG_DIRECTIVE = "%TAG"
+MAX_TEXT = 1 << 20
+"""Characters of one value, which what looks at it goes through while no other thread runs."""
 MAX_NODES = 600_000
 """Values and aliases that a document has as it is written; 20,000 nodes in full are that many."""
 
@@ -83,6 +85,8 @@ class _Composing:
         if isinstance(event, AliasEvent):
             self._attach(self._known(event))
             return
+        if isinstance(event, ScalarEvent) and len(event.value) > MAX_TEXT:
+            raise BoundError.at(event, f"a value of more than {MAX_TEXT} characters")
         node = _node_of(event)
         self._name(event, node)
         self._attach(node)

@@ -18,6 +18,7 @@ from nospoon.clusterfile.ironic import enrolment
 from nospoon.clusterfile.models import (
     MAX_CLOUD_INIT,
     MAX_CLUSTER,
+    MAX_DESCRIBED,
     MAX_PARTS,
     MAX_PATTERNS,
     NodeGroupSection,
@@ -74,10 +75,17 @@ class Expansion:
     adoptions: list[Adoption] = field(default_factory=list)
 
 
+DESCRIBED = Complaint(
+    ("nodes",),
+    f"expected at most {MAX_DESCRIBED} characters in what `ironic`, `traits`, `portgroups` and "
+    "`trunk` say of all nodes of a cluster",
+    "Make several clusters of it, or say less",
+)
+
+
 def expand(sections: Sections, *, default_network: str) -> Expansion:
     """All nodes that the groups describe."""
     result = Expansion()
-    counters: dict[str, int] = {}
     groups = sections.groups.values()
     total = sum(group.count if group.adopt is None else 1 for group in groups)
     if total > MAX_CLUSTER:
@@ -90,28 +98,50 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
         complaint = Complaint(("nodes",), f"{message}, got {patterns}", "Write wider patterns")
         result.complaints.append(complaint)
         return result
+    try:
+        _expand(sections, result, default_network)
+        too_much = list(_too_many_parts(result.nodes))
+    except _TooMuchError:
+        too_much = [DESCRIBED]
+    if too_much:  # to look at the nodes would take as long as to plan them
+        result.complaints += too_much
+        result.nodes, result.groups = [], []
+    return result
+
+
+def _expand(sections: Sections, result: Expansion, default_network: str) -> None:
+    counters: dict[str, int] = {}
+    described = _Descriptions()
+    if sections.labs:
+        for each in templates_of_labs(sections, default_network=default_network):
+            described.take(each)
     for index, group in sections.groups.items():
         if group.adopt is not None:
-            result.adoptions += _adoptions(sections, group, index, result)
+            for adoption in _adoptions(sections, group, index, result):
+                described.take(adoption.like)
+                result.adoptions.append(adoption)
             continue
         names = list(_names(group, index, counters, result))
         _check_overrides(group, index, names, result)
         template = _node(sections, group, name="", default_network=default_network)
+        described.take(template)
         for name in names:
             node = _named(template, name)
             if name in group.overrides:
                 node = _node(sections, group, name=name, default_network=default_network)
+            described.take(node)
             result.nodes.append(node)
             result.groups.append(index)
-    result.complaints += _too_many_parts(result.nodes)
-    return result
 
 
 def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
-    """Each disk is a volume, and so a step of a plan."""
+    """Each disk is a volume, and so a step of a plan; connectors and targets exist in Ironic."""
+    in_ironic = [node.enrolment for node in nodes]
     for what, total in (
         ("disks", sum(len(node.disks) for node in nodes)),
         ("NICs", sum(len(node.nics) for node in nodes)),
+        ("volume connectors", sum(len(each.connectors) for each in in_ironic)),
+        ("volume targets", sum(len(each.targets) for each in in_ironic)),
     ):
         if total > MAX_PARTS:
             message = f"expected at most {MAX_PARTS} {what} in a cluster, got {total}"
@@ -127,6 +157,32 @@ def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
         )
         hint = "Give nodes less of it: user data may fetch what it needs"
         yield Complaint(("nodes",), message, hint)
+
+
+class _TooMuchError(Exception):
+    """Nodes are described by more than `MAX_DESCRIBED` characters."""
+
+
+@dataclass(slots=True)
+class _Descriptions:
+    """What nodes are given for Ironic, with traits, portgroups and VLANs. Those of a group share
+    it; an override, and so an alias, has all of it made again. `known`: sizes of what is shared.
+    """
+
+    left: int = MAX_DESCRIBED
+    known: dict[int, tuple[object, int]] = field(default_factory=dict)
+
+    def take(self, node: Node) -> None:
+        """Raises `_TooMuchError`."""
+        parts = (node.enrolment, node.traits, node.portgroups, *(nic.trunk for nic in node.nics))
+        self.left -= sum(map(self._size, parts))
+        if self.left < 0:
+            raise _TooMuchError
+
+    def _size(self, part: object) -> int:
+        if id(part) not in self.known:
+            self.known[id(part)] = part, len(repr(part))
+        return self.known[id(part)][1]
 
 
 def templates_of_labs(sections: Sections, *, default_network: str) -> Iterator[Node]:
@@ -208,7 +264,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     flavor_name, kind = flavor_of(sections, group)
     flavor = sections.flavors.get(flavor_name)
     layers: tuple[HardwareSection | None, ...] = (override, group, flavor)
-    enrolments = [*(layer.ironic if layer else None for layer in layers), sections.ironic]
+    of_ironic = [*(layer.ironic if layer else None for layer in layers), sections.ironic]
 
     def pick(attribute: str, default: Any) -> Any:
         for layer in layers:
@@ -249,7 +305,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         credentials=_credentials(sections, bmcs),
         traits=tuple(pick("traits", ())),
         labels=tuple(sorted(pick("labels", {}).items())),
-        enrolment=enrolment(enrolments),
+        enrolment=enrolment(of_ironic),
         kind=kind,
         cloud_init=CloudInit(pick("user_data", ""), tuple(pick("ssh_keys", ()))),
         keeps_root=bool(pick("rollback", default=True)),

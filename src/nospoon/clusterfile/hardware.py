@@ -22,10 +22,21 @@ from nospoon.clusterfile.fields import (
     VolumeName,
 )
 from nospoon.clusterfile.ironic import EnrolmentSection
-from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed, no_items
+from nospoon.clusterfile.section import (
+    Flag,
+    OneOrMore,
+    Section,
+    Text,
+    Whole,
+    few,
+    listed,
+    no_items,
+)
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerPolicy
+
+MOST_NICS = 16
 
 
 class DiskSection(Section):
@@ -111,7 +122,9 @@ class NicSection(Section):
         "virtio", description="What the guest sees."
     )
     trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
-        default_factory=no_items, description="VLANs that reach it tagged (needs `switch: ovs`)."
+        default_factory=no_items,
+        max_length=4094,
+        description="VLANs that reach it tagged (needs `switch: ovs`).",
     )
     pxe: Flag | None = Field(
         None,
@@ -147,6 +160,9 @@ class NicSection(Section):
         return {"network": value} if isinstance(value, str) else value
 
 
+Option = Annotated[Text, Field(max_length=255)]
+
+
 class PortgroupSection(Section):
     """NICs that make one bond, as Ironic's portgroups; `{}` takes every default.
 
@@ -161,7 +177,7 @@ class PortgroupSection(Section):
     address: Mac | None = Field(
         None, description="MAC address of the bond; default: none of its own."
     )
-    properties: dict[str, Text | Whole] = Field(
+    properties: Annotated[dict[str, Option | Whole], few(64)] = Field(
         default_factory=dict, description="Options of the bond, such as `miimon: 100`."
     )
     standalone_ports_supported: Flag = Field(
@@ -187,15 +203,16 @@ class HardwareSection(Section):
         None, max_length=24, description="Disks in order; default one of 10GiB."
     )
     nics: Annotated[list[NicSection], BeforeValidator(listed), OneOrMore()] | None = Field(
-        None, max_length=16, description="NICs in order; default one on the first network."
+        None, max_length=MOST_NICS, description="NICs in order; default one on the first network."
     )
-    portgroups: dict[Name, PortgroupSection] | None = Field(
+    portgroups: Annotated[dict[Name, PortgroupSection], few(MOST_NICS)] | None = Field(
         None, description="Bonds of NICs, by the name that the NICs' `portgroup` gives."
     )
     boot: Name | None = Field(None, description="Boot profile served when it boots from network.")
     boot_order: list[BootDevice] | None = Field(
         None,
         min_length=1,
+        max_length=len(BootDevice),
         description="Persistent boot order of `disk`, `network`, `cdrom`; default disk, network.",
     )
     restore: PowerPolicy | None = Field(

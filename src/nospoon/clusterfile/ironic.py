@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
-from nospoon.clusterfile.fields import Url
-from nospoon.clusterfile.section import Flag, Section, Text, Whole, no_items
+from nospoon.clusterfile.fields import MAX_URL, Url
+from nospoon.clusterfile.section import Flag, Section, Text, Whole, few, no_items, short
 from nospoon.model.ironic import Enrolment, IronicAuth, IronicPlace, Settings, Standing, Way
 from nospoon.plan.enrollment.enrol import settings
 
@@ -22,11 +22,13 @@ INTERFACES = Literal[
     "raid", "rescue", "storage", "vendor",
 ]  # fmt: skip
 FILES = ("deploy_kernel", "deploy_ramdisk", "rescue_kernel", "rescue_ramdisk", "deploy_iso")
+MAX_VALUES = 1 << 20
+"""Characters of a mapping of any values, with aliases written out: each is written as JSON."""
 _SECRETS = ("password", "secret", "kg_key", "auth_token", "community", "auth_key", "priv_key")
 
 
 def _no_secrets(value: object) -> object:
-    """Ironic shows secrets masked, so that nobody could compare them."""
+    """Ironic shows secrets masked, so that they cannot be compared."""
     keys = value if isinstance(value, dict) else ()
     found = [key for key in keys if any(word in str(key) for word in _SECRETS)]
     if found:
@@ -43,6 +45,12 @@ def _no_tag(value: object) -> object:
 
 
 ResourceClass = Annotated[str, StringConstraints(min_length=1, max_length=80)]
+Called = Annotated[Text, Field(max_length=255)]
+Description = Annotated[Text, Field(max_length=4096)]
+"""As long as in Ironic's database (ironic/db/sqlalchemy/models.py, api/controllers/v1/node.py)."""
+Place = Annotated[Text, Field(max_length=MAX_URL)]
+Values = Annotated[dict[str, object], BeforeValidator(short(MAX_VALUES))]
+"""What drivers and others make of it: any values."""
 
 
 class ConnectorSection(Section):
@@ -51,7 +59,7 @@ class ConnectorSection(Section):
     type: Literal["iqn", "ip", "mac", "wwnn", "wwpn", "port", "portgroup"] = Field(
         description="What `id` is: an iSCSI initiator's name (`iqn`), a Fibre Channel name …"
     )
-    id: Text = Field(description="With `{cluster}` and `{node}` in it.")
+    id: Called = Field(description="With `{cluster}` and `{node}` in it.")
 
 
 class TargetSection(Section):
@@ -61,8 +69,8 @@ class TargetSection(Section):
     boot_index: Annotated[Whole, Field(ge=0)] = Field(
         0, description="Its place in the order; 0 (default) is booted."
     )
-    volume_id: Text = Field(description="Its name there, with `{cluster}` and `{node}` in it.")
-    properties: Annotated[dict[str, object], BeforeValidator(_no_secrets)] = Field(
+    volume_id: Called = Field(description="Its name there, with `{cluster}` and `{node}` in it.")
+    properties: Annotated[Values, BeforeValidator(_no_secrets)] = Field(
         default_factory=dict,
         description="Where it is (`target_iqn`, `target_portal`, `target_lun` …); texts with "
         "`{cluster}` and `{node}` in them.",
@@ -73,10 +81,14 @@ class VolumesSection(Section):
     """Volumes to boot from."""
 
     connectors: list[ConnectorSection] = Field(
-        default_factory=no_items, description="By what the node is known to the storage system."
+        default_factory=no_items,
+        max_length=64,
+        description="By what the node is known to the storage system.",
     )
     targets: list[TargetSection] = Field(
-        default_factory=no_items, description="Its volumes, each with a `boot_index` of its own."
+        default_factory=no_items,
+        max_length=64,
+        description="Its volumes, each with a `boot_index` of its own.",
     )
 
     @model_validator(mode="after")
@@ -105,48 +117,48 @@ class EnrolmentSection(Section):
         description="How far it is brought: `enroll`, `manageable`, `inspected`, `available` "
         "or `active`, deployed with `image`; default: `available`.",
     )
-    image: Text | None = Field(
+    image: Place | None = Field(
         None, description="What is deployed (`image_source`): a URL, or an image of Glance."
     )
-    checksum: Text | None = Field(
+    checksum: Place | None = Field(
         None,
         description="SHA-256 or SHA-512 of it in hexadecimal digits, or a URL of a list of them.",
     )
-    instance_info: Annotated[dict[str, object], BeforeValidator(_no_secrets)] | None = Field(
+    instance_info: Annotated[Values, BeforeValidator(_no_secrets)] | None = Field(
         None, description="More for its deployment, such as `root_gb` or `kernel`."
     )
-    name: Text | None = Field(
+    name: Called | None = Field(
         None, description="Name in Ironic, with `{cluster}` and `{node}` in it; default `{node}`."
     )
-    interfaces: dict[INTERFACES, Text] | None = Field(
+    interfaces: Annotated[dict[INTERFACES, Called], few(64)] | None = Field(
         None, description="Interface -> implementation (`deploy: direct`); default: the driver's."
     )
-    driver_info: Annotated[dict[str, object], BeforeValidator(_no_secrets)] | None = Field(
+    driver_info: Annotated[Values, BeforeValidator(_no_secrets)] | None = Field(
         None, description="More for the driver; the BMC's address and credentials are filled in."
     )
-    deploy_kernel: Text | None = Field(None, description="Kernel of the deploy ramdisk: a URL.")
-    deploy_ramdisk: Text | None = Field(None, description="Deploy ramdisk: a URL.")
-    deploy_iso: Text | None = Field(None, description="Deploy ISO for virtual media: a URL.")
-    rescue_kernel: Text | None = Field(None, description="Kernel of the rescue ramdisk: a URL.")
-    rescue_ramdisk: Text | None = Field(None, description="Rescue ramdisk: a URL.")
-    properties: dict[str, object] | None = Field(
+    deploy_kernel: Place | None = Field(None, description="Kernel of the deploy ramdisk: a URL.")
+    deploy_ramdisk: Place | None = Field(None, description="Deploy ramdisk: a URL.")
+    deploy_iso: Place | None = Field(None, description="Deploy ISO for virtual media: a URL.")
+    rescue_kernel: Place | None = Field(None, description="Kernel of the rescue ramdisk: a URL.")
+    rescue_ramdisk: Place | None = Field(None, description="Rescue ramdisk: a URL.")
+    properties: Values | None = Field(
         None, description="More properties; cpus, memory_mb, local_gb, cpu_arch are filled in."
     )
-    capabilities: dict[str, Text] | None = Field(
+    capabilities: Annotated[dict[str, Called], few(256)] | None = Field(
         None, description="More capabilities; boot_mode and secure_boot are filled in."
     )
-    root_device: dict[str, object] | None = Field(None, description="Hints for the root device.")
+    root_device: Values | None = Field(None, description="Hints for the root device.")
     resource_class: ResourceClass | None = Field(
         None, description="Resource class; default baremetal."
     )
-    conductor_group: Text | None = Field(None, description="Conductor group; default none.")
-    shard: Text | None = Field(
+    conductor_group: Called | None = Field(None, description="Conductor group; default none.")
+    shard: Called | None = Field(
         None, description="Shard, for services that share nodes; default none."
     )
-    owner: Text | None = Field(None, description="Project that owns it; default none.")
-    lessee: Text | None = Field(None, description="Project that leases it; default none.")
-    description: Text | None = Field(None, description="Description; default none.")
-    extra: Annotated[dict[str, object], BeforeValidator(_no_tag)] | None = Field(
+    owner: Called | None = Field(None, description="Project that owns it; default none.")
+    lessee: Called | None = Field(None, description="Project that leases it; default none.")
+    description: Description | None = Field(None, description="Description; default none.")
+    extra: Annotated[Values, BeforeValidator(_no_tag)] | None = Field(
         None, description="Any other data."
     )
     volumes: VolumesSection | None = Field(

@@ -28,6 +28,7 @@ from nospoon.clusterfile.section import (
     Unique,
     Whole,
     each_once,
+    few,
     listed,
     no_items,
 )
@@ -235,12 +236,12 @@ class LabMachineSection(Section):
     hypervisor: Text = Field(
         "", max_length=64, description="`KVM` of a virtual machine; default: none."
     )
-    attributes: Annotated[dict[str, Values], AfterValidator(_attributes)] = Field(
+    attributes: Annotated[dict[str, Values], few(256), AfterValidator(_attributes)] = Field(
         default_factory=dict,
         description="What filters compare besides, by element: `system/vendor`, `cpu/model_name`, "
         "`hostname`, `pool` …; a text or a list of them.",
     )
-    key_values: dict[Value, Values] = Field(
+    key_values: Annotated[dict[Value, Values], few(256)] = Field(
         default_factory=dict, max_length=256, description="Keys of `key_value`."
     )
 
@@ -264,7 +265,12 @@ class LabSection(Section):
         default=True, description="Whether it makes dynamic machines; default yes."
     )
     flavors: Annotated[
-        list[Name], BeforeValidator(listed), AfterValidator(each_once), OneOrMore(), Unique()
+        list[Name],
+        Field(max_length=1000),
+        BeforeValidator(listed),
+        AfterValidator(each_once),
+        OneOrMore(),
+        Unique(),
     ] = Field(
         default_factory=no_items,
         description="Flavors of dynamic machines; default: all of the file.",
@@ -297,7 +303,7 @@ class LabSection(Section):
     timeouts: LabTimeoutsSection = Field(
         default_factory=LabTimeoutsSection, description="When machines are given up."
     )
-    distros: dict[Name, DistroSection] = Field(
+    distros: Annotated[dict[Name, DistroSection], few(1000)] = Field(
         default_factory=dict,
         max_length=1000,
         description="What installs machines, by name; without any, machines are only started.",
@@ -313,7 +319,7 @@ class LabSection(Section):
         max_length=1000,
         description="Users who may submit and end requests for others, such as Beaker's.",
     )
-    machines: dict[Name, LabMachineSection] = Field(
+    machines: Annotated[dict[Name, LabMachineSection], few(MOST_MACHINES)] = Field(
         default_factory=dict, max_length=MOST_MACHINES, description="Registered machines."
     )
     failures: Annotated[Whole, Field(ge=1, le=1000)] = Field(

@@ -41,6 +41,7 @@ from nospoon.clusterfile.section import (
     Unique,
     Whole,
     each_once,
+    few,
     listed,
     no_items,
 )
@@ -50,16 +51,21 @@ from nospoon.model.cluster import Netboot, Overlay, Strategy, Switch
 from nospoon.model.node_kind import NodeKind
 
 MAX_CLUSTER, MAX_PATTERNS = 20_000, 100
-"""Nodes of a cluster; groups that adopt by a pattern, which is compared with every machine."""
+"""Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes; groups
+that adopt by a pattern, which is compared with every machine.
+"""
 MAX_PARTS = 100_000
 """Disks of all nodes of a cluster, and NICs: with 24 disks for each, a plan of 20,000 nodes took a
 gigabyte of memory.
+"""
+MAX_DESCRIBED = 96 << 20
+"""Characters of what all nodes of a cluster and all flavors of its labs are given for Ironic, with
+traits, portgroups and VLANs: of each node they are written out.
 """
 MAX_CLOUD_INIT = 256 << 20
 """Characters of user data and ssh keys that all nodes of a cluster are given: each may have half a
 megabyte, and a digest is made of it.
 """
-"""Nodes of a cluster: what is planned in seconds, and beyond what anybody's conductor takes."""
 Ratio = Annotated[Number, Field(gt=0, le=1000)]
 
 
@@ -98,7 +104,7 @@ class HostSection(Section):
         description="How commands are run there: `[USER@]HOST` or `ssh://[USER@]HOST[:PORT]`, as "
         "ssh(1) takes it; empty: here.",
     )
-    physnets: dict[Name, Text] = Field(
+    physnets: Annotated[dict[Name, Text], few(1000)] = Field(
         default_factory=dict,
         description="Physical network name -> bridge of this host (Linux or Open vSwitch), or an "
         "interface that is in a Linux bridge; of a cloud: name or id of a network.",
@@ -168,7 +174,11 @@ class NetworkSection(Section):
         description="In a cloud: the router that leads out of it (with `nat`). Networks that name "
         "the same one reach one another; default: each network has its own.",
     )
-    host_ports: Literal["all"] | list[Annotated[Whole, Field(ge=1, le=65535)]] | None = Field(
+    host_ports: (
+        Literal["all"]
+        | Annotated[list[Annotated[Whole, Field(ge=1, le=65535)]], Field(max_length=1024)]
+        | None
+    ) = Field(
         None,
         description="Ports at the host's address that guests reach besides what nospoon serves "
         "there (DHCP, TFTP, boot files, ICMP), such as those of an Ironic; `all`: everything. "
@@ -213,10 +223,10 @@ class NodeSection(HardwareSection):
         description="Host that it is made on; default: one that fits. Of a host with two "
         "connections, HOST is the first of libvirt, lxc, docker and simulated, HOST:KIND another.",
     )
-    traits: Annotated[list[Trait], AfterValidator(each_once), Unique()] | None = Field(
-        None, description="Traits such as CUSTOM_GOLD."
-    )
-    labels: dict[Label, LabelValue] | None = Field(
+    traits: (
+        Annotated[list[Trait], Field(max_length=1000), AfterValidator(each_once), Unique()] | None
+    ) = Field(None, description="Traits such as CUSTOM_GOLD.")
+    labels: Annotated[dict[Label, LabelValue], few(64)] | None = Field(
         None, max_length=64, description="Free key-value labels, at most 64."
     )
 
@@ -231,10 +241,12 @@ class PlacementSection(Section):
     )
     affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
         default_factory=no_items,
+        max_length=64,
         description="Keys, `flavor` or a label's: nodes of equal value share a host.",
     )
     anti_affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
         default_factory=no_items,
+        max_length=64,
         description="Keys, `flavor` or a label's: no two nodes of equal value share a host.",
     )
 
@@ -298,7 +310,7 @@ class NodeGroupSection(NodeSection):
     placement: PlacementSection = Field(
         default_factory=PlacementSection, description="How its nodes find their hosts."
     )
-    overrides: dict[Name, NodeSection] = Field(
+    overrides: Annotated[dict[Name, NodeSection], few(MAX_CLUSTER)] = Field(
         default_factory=dict, description="Node name -> what is different for that node."
     )
 
@@ -324,7 +336,9 @@ class BootProfileSection(Section):
         None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
     )
     initrd: Annotated[list[Text], BeforeValidator(listed), OneOrMore()] = Field(
-        default_factory=no_items, description="Initial ramdisk, or a list of them: paths or URLs."
+        default_factory=no_items,
+        max_length=64,
+        description="Initial ramdisk, or a list of them: paths or URLs.",
     )
     cmdline: CommandLine = Field(
         "",

@@ -7,21 +7,22 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nospoon.clusterfile.fields import Duration, Trait
-from nospoon.clusterfile.section import Flag, Section, Text, Whole
+from nospoon.clusterfile.section import Flag, Section, Text, Whole, few
 from nospoon.model.nova import WantedFlavor
 from nospoon.plan.enrollment.enrol import settings
 
 Size = Annotated[Whole, Field(ge=0)]
+Spec = Annotated[Text, Field(max_length=255)]
 
 
 class NovaFlavorSection(Section):
     """A flavor of Nova; it asks for one node of a resource class, and for no standard resources."""
 
-    resource_class: Text = Field(description="Resource class of the nodes that it gives.")
-    traits: dict[Trait, Literal["required", "forbidden"]] = Field(
+    resource_class: Spec = Field(description="Resource class of the nodes that it gives.")
+    traits: Annotated[dict[Trait, Literal["required", "forbidden"]], few(256)] = Field(
         default_factory=dict, description="Trait -> `required` or `forbidden`."
     )
-    extra_specs: dict[Text, Text] = Field(
+    extra_specs: Annotated[dict[Spec, Spec], few(256)] = Field(
         default_factory=dict, description="More extra specs (`capabilities:boot_mode: uefi`)."
     )
     vcpus: Size | None = Field(None, description="Shown to people; default: the smallest node's.")
@@ -33,9 +34,9 @@ class NovaFlavorSection(Section):
 class NovaSection(Section):
     """Nova of the cloud of `ironic`."""
 
-    flavors: dict[Annotated[str, Field(min_length=1, max_length=255)], NovaFlavorSection] = Field(
-        description="Name -> flavor."
-    )
+    flavors: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=255)], NovaFlavorSection], few(1000)
+    ] = Field(description="Name -> flavor.")
     wait: Duration = Field(
         600.0,
         description="Time in which Placement is to have the available nodes of each flavor; "

@@ -104,7 +104,7 @@ class OpenStackSection(Section):
     region: Text | None = Field(
         None, description="Region; default: the one that clouds.yaml names for this cloud."
     )
-    flavors: Annotated[list[Text], Field(min_length=1)] | None = Field(
+    flavors: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = Field(
         None,
         description="Flavors that nodes may have, by name or id; the smallest that fits is taken. "
         "Default: all that the project sees.",

@@ -2,18 +2,109 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, Strict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 Item = TypeVar("Item")
+
+MAX_ERRORS = 1000
+"""Of a piece of the file, after which nothing more is looked for in it: pydantic makes each error
+while no other thread runs, and an alias may repeat them 20,000 times.
+"""
+MAX_KEYS = 200
+"""Of a section; those with most have some 40 that are known."""
+
+
+class TooManyErrors(Exception):
+    """A piece of the file has so many errors that they are not listed. No `ValueError`, which
+    pydantic would collect, and go on.
+    """
+
+
+@dataclass(slots=True)
+class Errors:
+    """What pydantic found wrong in a piece of the file so far: its `context`."""
+
+    found: int = 0
 
 
 class Section(BaseModel):
     """A section of the file: unknown keys are refused, numbers are not made of strings."""
 
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _few_errors(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        errors = info.context if isinstance(info.context, Errors) else Errors()
+        before = errors.found
+        if isinstance(value, dict) and len(value) > MAX_KEYS:
+            raise TooManyErrors
+        try:
+            return handler(value)
+        except ValidationError as error:
+            errors.found = before + error.error_count()
+            if errors.found > MAX_ERRORS:
+                raise TooManyErrors from None
+            raise
+
+
+def few(most: int) -> BeforeValidator:
+    """A list or mapping of so many entries: pydantic counts those of a mapping when it has read
+    all of them.
+    """
+
+    def check(value: object) -> object:
+        if isinstance(value, list | dict) and len(value) > most:
+            raise ValueError(f"expected at most {most} entries, got {len(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def characters(value: object) -> Iterator[int]:
+    """Of each value in one, as it is written, one for each that is not text: together what JSON
+    makes of it, about, with aliases written out.
+    """
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, dict):
+            left += each.values()
+            yield from map(len, map(str, each))
+        yield len(each) if isinstance(each, str) else 1
+
+
+def short(most: int) -> Callable[[object], object]:
+    """A value that has at most so many characters."""
+
+    def check(value: object) -> object:
+        size = 0
+        for each in characters(value):
+            size += each
+            if size > most:
+                raise ValueError(f"expected at most {most} characters, with aliases written out")
+        return value
+
+    return check
 
 
 def shown(value: object) -> str:

@@ -21,6 +21,7 @@ from nospoon.clusterfile.fields import (
 from nospoon.clusterfile.ironic import IronicSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.models import (
+    MAX_CLUSTER,
     BootProfileSection,
     ClusterFile,
     FlavorSection,
@@ -30,7 +31,7 @@ from nospoon.clusterfile.models import (
 )
 from nospoon.clusterfile.nearest import MAX_LETTERS, nearest
 from nospoon.clusterfile.nova import NovaSection
-from nospoon.clusterfile.section import Flag, shown
+from nospoon.clusterfile.section import MAX_ERRORS, Errors, Flag, TooManyErrors, shown
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.errors import Problem
 from nospoon.model.boot import OTHER_DEVICES
@@ -39,7 +40,9 @@ from nospoon.model.names import MAX_NAME, NAME_PATTERN, wanted_of
 M = TypeVar("M", bound=BaseModel)
 
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
-MOST = {"hosts": 1000, "networks": 1000, "labs": 100, "services": 100}
+MOST = {
+    "boot": 1000, "flavors": 1000, "hosts": 1000, "labs": 100, "networks": 1000, "services": 100,
+}  # fmt: skip
 """Entries of a section: each host is asked, each network compared with every other, and the nodes
 of a service are found by their names.
 """
@@ -173,13 +176,16 @@ def _what_is_right(model: type[M], body: Value) -> M | None:
     if not isinstance(body, dict):
         return None
     try:
-        model.model_validate(body)
+        model.model_validate(body, context=Errors())
     except ValidationError as error:
-        wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        wrong = {detail["loc"][0] for detail in found if detail["loc"]}
+    except TooManyErrors:
+        return None
     rest = {key: value for key, value in body.items() if key not in wrong}
     try:
-        return model.model_validate(rest)
-    except ValidationError:
+        return model.model_validate(rest, context=Errors())
+    except (ValidationError, TooManyErrors):
         return None
 
 
@@ -191,7 +197,11 @@ def _read_groups(document: Document, value: Mapping[str, Value], found: Sections
                 ("nodes",), f"expected a list, got {shown(nodes)}", "Write `nodes: [{count: 2}]`"
             )
         )
-    for index, body in enumerate(as_sequence(nodes)):
+    groups = as_sequence(nodes)
+    if len(groups) > MAX_CLUSTER:  # those of no nodes are read, too
+        message = f"expected at most {MAX_CLUSTER} groups of nodes, got {len(groups)}"
+        found.problems.append(document.problem(("nodes",), message))
+    for index, body in enumerate(islice(groups, MAX_CLUSTER)):
         if found.hopeless:
             break
         group = _read(document, ("nodes", index), body, NodeGroupSection.model_validate, found)
@@ -203,13 +213,16 @@ R = TypeVar("R")
 
 
 def _read(
-    document: Document, path: Path, value: Value, parse: Callable[[object], R], found: Sections
+    document: Document, path: Path, value: Value, parse: Callable[..., R], found: Sections
 ) -> R | None:
     try:
-        return parse(value)
+        return parse(value, context=Errors())
     except ValidationError as error:
         found.problems += translated(document, path, value, error)
-        return None
+    except TooManyErrors:
+        message = f"more than {MAX_ERRORS} problems, which are not listed"
+        found.problems.append(document.problem(path, message))
+    return None
 
 
 def translated(

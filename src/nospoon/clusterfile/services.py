@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.fields import Duration, Name
-from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, listed, no_items
+from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, few, listed, no_items
 
 PATTERN = r"^[a-z0-9*?\[\]!-]{1,63}$"
 """Of names of nodes; `*`, `?` and `[…]` as a shell's."""
@@ -68,7 +68,7 @@ class ServiceSection(Section):
         max_length=64,
         description="Services that `up` sees healthy before it starts nodes of this one.",
     )
-    environment: dict[Variable, Value] = Field(
+    environment: Annotated[dict[Variable, Value], few(MOST_VARIABLES)] = Field(
         default_factory=dict,
         max_length=MOST_VARIABLES,
         description="Environment of the unit, which cloud-init sets: variable -> text.",

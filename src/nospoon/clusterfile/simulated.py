@@ -19,6 +19,7 @@ from nospoon.clusterfile.section import (
     Unique,
     Whole,
     each_once,
+    few,
     no_items,
     parse_text,
 )
@@ -63,6 +64,7 @@ def _said(value: object) -> object:
     return value
 
 
+Failure = Annotated[Text, Field(min_length=1, max_length=4096)]
 Part = Annotated[Number, Field(ge=0, le=1)]
 
 
@@ -92,12 +94,14 @@ class AgentsSection(Section):
     command: Duration = Field(
         0.0, description="Time that a clean, deploy or other long command takes; default none."
     )
-    commands: dict[Annotated[Text, AfterValidator(_one_of(TIMED))], Duration] = Field(
+    commands: Annotated[
+        dict[Annotated[Text, AfterValidator(_one_of(TIMED))], Duration], few(len(NAMES))
+    ] = Field(
         default_factory=dict,
         description="Command or step (`write_image`) -> time that it takes instead.",
     )
-    failing: dict[
-        Annotated[Text, AfterValidator(_one_of(NAMES))], Annotated[Text, Field(min_length=1)]
+    failing: Annotated[
+        dict[Annotated[Text, AfterValidator(_one_of(NAMES))], Failure], few(len(NAMES))
     ] = Field(default_factory=dict, description="Command or step -> the error that it ends with.")
     failures: Part = Field(0.0, description="The part of commands that fail, from 0 to 1.")
     silent: Part = Field(
