@@ -20,9 +20,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from nospoon.control.content.fetch import Access
 from nospoon.errors import ProviderError
-from nospoon.runtime import http
+from nospoon.runtime import clock, http
 from nospoon.runtime.http import request
-from nospoon.runtime.tls import SESSIONS, client_context, private_key, private_pem
+from nospoon.runtime.tls import (
+    LONGEST,
+    SESSIONS,
+    client_context,
+    private_key,
+    private_pem,
+    why_unusable,
+)
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench, free_port
 from nospoon.testing.certificates import written
@@ -215,3 +222,19 @@ async def test_answers_are_looked_at_a_little_at_a_time(
     assert sum(fed) == len(head + chunks)
     assert max(fed) <= 2048
     assert max(received) <= 1024
+
+
+@pytest.mark.parametrize("which", ["certificate", "key"])
+def test_of_a_long_file_that_was_uploaded_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """A member's may have as many bytes as the member's files together: 200 GiB."""
+    pair = dict(zip(("certificate", "key"), written(tmp_path, "c"), strict=True))
+    assert why_unusable(*pair.values(), now=clock.unix()) is None
+    with pair[which].open("r+b") as file:
+        file.truncate(LONGEST + 1)
+    read: list[Path] = []
+    monkeypatch.setattr(Path, "read_bytes", read.append)
+    wrong = which, f"it has more than {LONGEST} bytes"
+    assert why_unusable(*pair.values(), now=clock.unix()) == wrong
+    assert read == []

@@ -32,6 +32,10 @@ SESSIONS = 16
 """Sessions that clients may leave in one context."""
 LARGEST_EXPONENT = 64
 """Bits of the public exponent of an RSA key."""
+LONGEST = 64 << 10
+"""Bytes of a file with a certificate and its chain, or a key. A file that was uploaded may have
+gigabytes, and no other thread runs while it is parsed.
+"""
 LARGEST_KEY = 4096
 """Bits of an RSA key; each handshake costs the daemon a signature with it."""
 UNSPECIFIED = frozenset({"0.0.0.0", "::"})  # noqa: S104  (compared with, not bound to)
@@ -114,6 +118,9 @@ def why_unusable(certificate: Path, key: Path, *, now: float) -> tuple[str, str]
 
     `certificate`: in PEM, the first of a chain is looked at. Raises `OSError`.
     """
+    for which, path in ("certificate", certificate), ("key", key):
+        if path.stat().st_size > LONGEST:
+            return which, f"it has more than {LONGEST} bytes"
     try:
         first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
         wanted = public_bytes(first.public_key())
