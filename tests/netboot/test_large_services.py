@@ -73,10 +73,10 @@ async def test_a_record_is_read_for_a_machine_that_it_has_alone(
     assert isinstance(service.shape, NetbootService)
     given = Reservation("02:00:00:aa:00:01", bridge.host(20), "n", UUID(int=1))
     await driver.create(replace(service, shape=replace(service.shape, reservations=(given,))), TAG)
-    ((tree, saved),) = driver._ours(naming=UUID(int=1))
+    ((tree, saved),) = driver._ours(naming=[UUID(int=1)])
     assert saved.shape.reservations == (given,)
     assert tree.load() == saved
-    assert driver._ours(naming=UUID(int=2)) == []
+    assert driver._ours(naming=[UUID(int=2)]) == []
 
 
 async def test_so_are_those_of_hosts_over_ssh(
@@ -103,9 +103,9 @@ async def test_so_are_those_of_hosts_over_ssh(
     shape = NetbootService("br", "10.9.0.1/24", ("", ""), (given,))
     resource = Resource(Key(Kind.NETBOOT, "h", "provision"), shape)
     await driver.create(resource, TAG)
-    ((tree, saved),) = driver._prepared(naming=UUID(int=1))
+    ((tree, saved),) = driver._prepared(naming=[UUID(int=1)])
     assert (saved.key, tree.reserved()) == (resource.key, [dnsmasq.reservation(given)])
-    assert driver._prepared(naming=UUID(int=2)) == []
+    assert driver._prepared(naming=[UUID(int=2)]) == []
     in_loop.clear()
     await driver.publish(UUID(int=1))
     await driver.create(resource, TAG)

@@ -68,8 +68,8 @@ class Rack:
         self.profile = profile
         return asyncio.get_running_loop().create_future()
 
-    async def publish(self, machine: UUID) -> None:
-        del machine
+    async def publish(self, *machines: UUID) -> None:
+        del machines
         self.done.append("publish")
 
     async def set_override(self, machine: UUID, override: object) -> None:

@@ -102,6 +102,30 @@ async def test_the_list_of_clusters_and_looks_for_machines_give_others_turns(
     assert counted.most["machines"] >= NODES
 
 
+async def test_what_many_machines_boot_is_written_down_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each node of a profile that changed, the files of all of them were written: a member's
+    `up` of 2,000 had four million written, and others with loaders of that kind waited for it.
+    """
+    text = TEXT.replace("bmc: [redfish]", "bmc: [redfish], boot: b") % 3
+    text += "boot: {b: {script: 'http://127.0.0.1/a', cmdline: %s}}\n"
+    written: list[int] = []
+
+    async def publish(*machines: UUID) -> None:
+        written.append(len(machines))
+
+    async with a_daemon(tmp_path) as asked:
+        monkeypatch.setattr(asked.daemon.netboot, "publish", publish)
+        for cmdline in ("one", "one", "two"):
+            body = {"file": "x.yaml", "text": text % cmdline}
+            answer = await asked.ask(OWNER, "POST", "/v1/clusters", body)
+            assert answer.status in {200, 202}, answer.body
+            if answer.json["operation"]:
+                await finished(asked, OWNER, answer)
+    assert written == [3]
+
+
 async def test_few_vms_are_started_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,10 +94,10 @@ class Remotes:
         )
         return Remote(runner, mirror, netboot)
 
-    async def publish(self, machine: UUID) -> None:
-        """Tell loaders there what a machine boots now."""
+    async def publish(self, *machines: UUID) -> None:
+        """Tell loaders there what machines boot now."""
         for remote in list(self._known.values()):
-            await remote.netboot.publish(machine)
+            await remote.netboot.publish(*machines)
 
     async def fetch_records(self, machine: UUID | None = None, *, hosts: Hosts) -> None:
         """Copy what is new of a machine's record, or of all; a host that is away is told of."""

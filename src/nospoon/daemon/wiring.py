@@ -777,9 +777,9 @@ class Daemon:
     def _is_probed(self, machine: UUID) -> bool:
         return self.authority.is_probed(machine)
 
-    async def _publish(self, machine: UUID) -> None:
-        await self.netboot.publish(machine)
-        await self.remotes.publish(machine)
+    async def _publish(self, *machines: UUID) -> None:
+        await self.netboot.publish(*machines)
+        await self.remotes.publish(*machines)
 
     def _is_own(self, address: str, port: int) -> bool:
         """Whether boot files or BMCs are served there: both know who asks by the address, and so by

@@ -7,13 +7,22 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.resources import Machine
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 
-Publish = Callable[[UUID], Awaitable[None]]
+
+class Publish(Protocol):
+    """Writes down again what machines boot, for loaders that cannot ask: of a network it writes all
+    of that at once, for however many.
+    """
+
+    def __call__(self, *machines: UUID) -> Awaitable[None]: ...
+
+
 """Tells loaders that cannot ask by HTTP what a machine boots now."""
 
 

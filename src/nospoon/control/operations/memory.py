@@ -188,11 +188,14 @@ class Memory:
         async for each in paced(seen.rows):
             if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
                 self._fleet.drop(each.uuid)
+        boots = []
         async for node in paced(nodes):
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
             self._fleet.put(_member(row, node, profile))
             if before is not None and before.profile != profile:
-                await self._publish(node.uuid)
+                boots.append(node.uuid)
+        if boots:
+            await self._publish(*boots)
         names = {uuid: name for name, uuid in now.items()}
         await self._consoles.keep(names, group=record_group(row.owner, row.name))
         both = zip(wanted, nodes, strict=True)

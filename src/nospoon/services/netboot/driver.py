@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -133,14 +133,16 @@ class NetbootDriver:
         else:
             await self._stop_dnsmasq(tree)
 
-    async def publish(self, uuid: UUID) -> None:
-        """Write down again what this machine boots, for loaders that cannot ask by HTTP.
+    async def publish(self, *machines: UUID) -> None:
+        """Write down again what these machines boot, for loaders that cannot ask by HTTP.
 
-        To be called whenever the authority's answer for a machine has changed.
+        To be called whenever the authority's answer for a machine has changed; once for several,
+        because all machines of a service are written each time.
         """
-        for tree, saved in await asyncio.to_thread(self._ours, naming=uuid):
+        wanted = frozenset(machines)
+        for tree, saved in await asyncio.to_thread(self._ours, naming=wanted):
             if any(
-                each.uuid == uuid and instructions.by_file(each)
+                each.uuid in wanted and instructions.by_file(each)
                 for each in saved.shape.reservations
             ):
                 await self._publish(tree, saved)
@@ -184,7 +186,7 @@ class NetbootDriver:
     async def _run_dnsmasq(
         self, tree: Tree, saved: Saved, *, reload: bool, before: Sequence[str]
     ) -> None:
-        """One that runs goes on if it is the saved one, on the bridge that is there now, and nobody
+        """One that runs goes on if it is the saved one, on the bridge that is there now, and no one
         who had a reservation `before` has a lease still: it forgets none while it runs.
         """
         running = await _running(tree)
@@ -247,9 +249,9 @@ class NetbootDriver:
             )
         return saved
 
-    def _ours(self, *, naming: UUID | None = None) -> list[tuple[Tree, Saved]]:
+    def _ours(self, *, naming: Collection[UUID] = ()) -> list[tuple[Tree, Saved]]:
         """Run it in a thread: records may be of ten thousand nodes. `naming`: those alone that have
-        this machine.
+        one of these machines.
         """
         trees = (
             Tree(path.parent, group=self._group)

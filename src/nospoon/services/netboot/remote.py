@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
@@ -266,12 +266,13 @@ class RemoteNetbootDriver:
             if tree.directory.exists():
                 await asyncio.to_thread(shutil.rmtree, tree.directory)
 
-    async def publish(self, uuid: UUID) -> None:
-        """Copy again what this machine boots, if it is here. Raises `HostUnreachable`."""
-        if not self._is_there(uuid):
+    async def publish(self, *machines: UUID) -> None:
+        """Copy again what these machines boot that are here. Raises `HostUnreachable`."""
+        wanted = frozenset(filter(self._is_there, machines))
+        if not wanted:
             return
-        for tree, saved in await asyncio.to_thread(self._prepared, naming=uuid):
-            if all(each.uuid != uuid for each in saved.shape.reservations):
+        for tree, saved in await asyncio.to_thread(self._prepared, naming=wanted):
+            if all(each.uuid not in wanted for each in saved.shape.reservations):
                 continue
             async with self._copying:
                 served = await self._served(tree, saved)
@@ -371,9 +372,9 @@ class RemoteNetbootDriver:
         there = self._place.there / str(cluster) / name
         return Tree(here, there=there, group=self._group)
 
-    def _prepared(self, *, naming: UUID | None = None) -> list[tuple[Tree, Saved]]:
+    def _prepared(self, *, naming: Collection[UUID] = ()) -> list[tuple[Tree, Saved]]:
         """Run it in a thread: records may be of ten thousand nodes. `naming`: those alone that have
-        this machine.
+        one of these machines.
         """
         found = (
             Tree(path.parent).load(naming=naming)

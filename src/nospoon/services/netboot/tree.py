@@ -41,6 +41,8 @@ LOADERS: Mapping[str, tuple[Path, str]] = {
 """Name below the TFTP root -> where Debian puts the file, and the package that has it."""
 
 SAVED = "service.json"
+MOST_SOUGHT = 8
+"""Machines that are sought in a record before it is decoded."""
 READABLE, ENTERABLE, OF_GROUP, PRIVATE = 0o644, 0o755, 0o750, 0o700
 
 
@@ -80,13 +82,14 @@ class Tree:
         self.machines, self.files = self.tftp / "grub/machines", self.tftp / "files"
         self.scripts = self.tftp / "ipxe"
 
-    def load(self, *, naming: UUID | None = None) -> Saved | None:
+    def load(self, *, naming: Collection[UUID] = ()) -> Saved | None:
         """What was saved; None where nothing was, or not to its end. `naming`: None also where it
-        does not have this machine.
+        has none of these machines; of many, it may have none.
         """
         try:
             text = self.saved_file.read_bytes()
-            if naming is not None and str(naming).encode() not in text:
+            few = len(naming) <= MOST_SOUGHT and naming
+            if few and all(str(each).encode() not in text for each in few):
                 return None
             return msgspec.json.decode(text, type=Saved)
         except (FileNotFoundError, msgspec.MsgspecError):
