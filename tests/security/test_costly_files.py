@@ -19,6 +19,7 @@ from nospoon.model.cluster import BmcAddressing, BmcProtocol, Cluster, Host, Net
 from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.plan.access import MOST_NETWORKS, violations
+from nospoon.plan.addresses import numbers
 from nospoon.plan.addresses.pdus import plug
 
 LOCAL = "{libvirt: 'qemu:///system'}"
@@ -140,3 +141,27 @@ def test_disks_and_nics_of_a_cluster_are_bounded_together() -> None:
     assert len(load(text % (most, "1GiB", ", ".join("n" * 16)), file="x").nodes) == most
     with pytest.raises(SpecError, match=r"at most 100000 disks.*\n?.*at most 100000 NICs"):
         load(text % (most + 1, ", ".join(["1GiB"] * 16), ", ".join("n" * 16)), file="x")
+
+
+def test_numbers_of_many_networks_are_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each of a thousand networks, those of all NICs were: most of a minute for each plan."""
+    names = [f"n{number}" for number in range(30)]
+    networks = ", ".join(f"{each}: {{netboot: builtin}}" for each in names)
+    nics = ", ".join(names[:10])
+    text = f"cluster: c\nhosts: {{sim: simulated}}\nnetworks: {{{networks}}}\n"
+    cluster = load(f"{text}nodes: [{{count: 20, nics: [{nics}]}}]\n", file="x")
+    cidrs = {name: f"10.0.{number}.0/24" for number, name in enumerate(names)}
+    given = numbers.numbers(cluster, cidrs, {}, numbers.HostNumbers(), standing=())
+    hosts = numbers.host_numbers(cluster, cidrs, numbers.HostNumbers(), nics={}, standing=())
+    asked: list[str] = []
+
+    def network_of(key: str) -> str:
+        asked.append(key)
+        return key.partition("/")[0]
+
+    monkeypatch.setattr(numbers, "network_of", network_of)
+    held = list(given)
+    again = numbers.numbers(cluster, cidrs, given, hosts, standing=(), held=held)
+    assert again == given
+    numbers.host_numbers(cluster, cidrs, hosts, nics=given, standing=())
+    assert len(asked) <= 6 * len(given)

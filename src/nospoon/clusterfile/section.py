@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -50,7 +50,7 @@ class Section(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _few_errors(
-        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+        cls, value: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         errors = info.context if isinstance(info.context, Errors) else Errors()
         before = errors.found

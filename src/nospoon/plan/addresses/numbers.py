@@ -14,6 +14,7 @@ ones, below those of machines; who comes later gets one of the last: neither mov
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, ip_address
@@ -94,8 +95,10 @@ def _of_nics(
 ) -> Iterator[int]:
     """Numbers of hosts whose addresses machines have."""
     for network in cluster.networks:
+        if network.overlay is None or network.name not in cidrs:
+            continue
         given = [number for key, number in nics.items() if network_of(key) == network.name]
-        if network.overlay is None or network.name not in cidrs or not given:
+        if not given:
             continue
         cidr = IPv4Network(cidrs[network.name])
         first = list(islice(of_machines(cluster, network, cidr, hosts), max(given) + 1))
@@ -123,13 +126,20 @@ def numbers(
     there = names | {*standing} | {node_of(key) for key in held}
     known = {key: n for key, n in earlier.items() if node_of(key) in there}
     result = {key: n for key, n in known.items() if node_of(key) not in names}
+    mine: defaultdict[str, dict[str, int]] = defaultdict(dict)  # a network may be one of a thousand
+    for key, number in known.items():
+        mine[network_of(key)][key] = number
+    keep: defaultdict[str, list[str]] = defaultdict(list)
+    for key in held:
+        keep[network_of(key)].append(key)
     for network in cluster.networks:
         if network.netboot is Netboot.BUILTIN and not network.existing:
             text = cidrs.get(network.name)
             cidr = IPv4Network(text) if text else None
-            fit = _fitting(cluster, network, cidr, known, hosts)
-            result |= {key: fit[key] for key in held if key in fit}
-            result |= numbers_on(cluster, network, cidr, known, hosts, held=held)
+            before, kept = mine[network.name], keep[network.name]
+            fit = _fitting(cluster, network, cidr, before, hosts)
+            result |= {key: fit[key] for key in kept if key in fit}
+            result |= numbers_on(cluster, network, cidr, before, hosts, held=kept)
     return result
 
 
