@@ -20,7 +20,7 @@ from nospoon.control.content.library import Library
 from nospoon.control.content.named_files import places_of
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.fleet.owned import each_cluster, owned
+from nospoon.control.fleet.owned import each_cluster, owned, require_owned
 from nospoon.control.labs.service import Labs
 from nospoon.control.maintenance import bundle
 from nospoon.control.maintenance.host_check import HostChecker
@@ -130,16 +130,18 @@ class Controller:
 
     async def fetch(self, request: Request) -> OperationRow | None:
         """Begin to fetch what a file names by URL; None when all of it is here."""
-        cluster = await self.planner.clusters.of(request)
-        urls = await self.planner.to_fetch(request, cluster)
-        if not urls:
-            return None
         uid = request.caller.uid  # the request itself, whose file may be a long one, is not kept
-        places = await self.planner.workers.run(uid, places_of, request, urls)
+        async with self.turns.of("plan", str(uid)):
+            cluster = [await self.planner.clusters.of(request)]
+            name, urls = cluster[0].name, await self.planner.to_fetch(request, cluster[0])
+            await free(cluster)
+            if not urls:
+                return None
+            places = await self.planner.workers.run(uid, places_of, request, urls)
         return await self.operations.start(
             "fetch",
             cluster_id=uuid4(),  # it holds up nobody
-            cluster=cluster.name,
+            cluster=name,
             owner=uid,
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
         )
@@ -203,10 +205,10 @@ class Controller:
 
     async def removal(self, caller: Principal, name: str, how: Removal) -> Plan:
         """What `down` would do; an empty plan for a cluster that is not there."""
-        row = await self.database.read(stored.find, owner=caller.uid, name=name)
-        if row is None:
-            return Plan(cluster=name, cluster_id=_nobody(caller.uid, name), steps=())
         async with self._look_of(caller.uid):
+            row = await self.database.read(stored.find, owner=caller.uid, name=name)
+            if row is None:
+                return Plan(cluster=name, cluster_id=_nobody(caller.uid, name), steps=())
             plan, _, _ = await self.work.removal(row, how)
         return plan
 
@@ -245,6 +247,10 @@ class Controller:
 
     async def status(self, caller: Principal, name: str) -> ClusterStatus:
         """Looked at now, not remembered."""
+        async with self._look_of(caller.uid):
+            return await self._status(caller, name)
+
+    async def _status(self, caller: Principal, name: str) -> ClusterStatus:
         row = await owned(self.database, owner=caller.uid, name=name)
         try:
             prepared = [await self._looked_at(row)]
@@ -274,13 +280,13 @@ class Controller:
         return ClusterStatus(name, str(row.id), nodes, rest)
 
     async def _looked_at(self, row: ClusterRow) -> Prepared:
+        """For who looks (`_look_of`)."""
         request = replace(await self.planner.clusters.request_of(row), fetches=False)
-        async with self._look_of(row.owner):
-            return await self.planner.prepare(request, await self.planner.clusters.of(request))
+        return await self.planner.prepare(request, await self.planner.clusters.of(request))
 
     def _look_of(self, owner: OwnerId) -> asyncio.Lock:
         """Who looks at a cluster has it: of each user one at a time, for each asks hosts and clouds
-        for everything that they have.
+        for everything that they have, and holds what is known of it, file and all.
         """
         return self.turns.of("look", str(owner))
 
@@ -299,17 +305,20 @@ class Controller:
         timeout: float,  # noqa: ASYNC109
     ) -> OperationRow:
         """Begin to boot the probe on nodes and compare."""
-        row = await owned(self.database, owner=caller.uid, name=name)
+        await require_owned(self.database, owner=caller.uid, name=name)
         members = [each for each in self.fleet.of(caller.uid, name) if _is_baremetal(each)]
         chosen = [
             self.fleet.find(caller.uid, f"{name}/{node}")
             async for node in paced(dict.fromkeys(nodes))
         ]
         _refuse_others([each for each in chosen if not _is_baremetal(each)])
-        prepared = await self._looked_at(row)
+        async with self._look_of(caller.uid):
+            row = await owned(self.database, owner=caller.uid, name=name)
+            prepared, id_ = await self._looked_at(row), row.id
+            del row
         return await self.operations.start(
             "verify",
-            cluster_id=row.id,
+            cluster_id=id_,
             cluster=name,
             owner=caller.uid,
             work=lambda running: self.verifier.verify(
@@ -343,7 +352,7 @@ class Controller:
 
     async def _support_bundle(self, caller: Principal, cluster: str) -> bytes:
         if cluster:
-            await owned(self.database, owner=caller.uid, name=cluster)
+            await require_owned(self.database, owner=caller.uid, name=cluster)
         operations = await self.operations.list(caller.uid)
         log = await asyncio.to_thread(bundle.log_tail, self.log_file)
         if not caller.admin:
@@ -411,20 +420,22 @@ class Controller:
 
     async def export(self, caller: Principal, name: str, to: str) -> Exported:
         """A cluster as what another tool reads, with credentials: for its owner only."""
-        return await self.exports.export(
-            await owned(self.database, owner=caller.uid, name=name), to
-        )
+        async with self.turns.of("export", str(caller.uid)):
+            row = await owned(self.database, owner=caller.uid, name=name)
+            return await self.exports.export(row, to)
 
     async def login(self, caller: Principal, reference: str) -> NodeLogin:
         """Where ssh finds a node: at an address that the file or our DHCP gives it, or at one that
         a cloud leads to it.
         """
         member = self.fleet.find(caller.uid, reference)
-        row = await owned(self.database, owner=caller.uid, name=member.cluster)
-        address = await self.exports.address(row, member.node)
-        if not address and member.host.declares.has_ports:
-            floating = shown.floating_ips(await self._looked_at(row))
-            address = next(iter(floating.get(member.node, ())), "")
+        async with self.turns.of("export", str(caller.uid)):
+            row = await owned(self.database, owner=caller.uid, name=member.cluster)
+            address = await self.exports.address(row, member.node)
+            if not address and member.host.declares.has_ports:
+                async with self._look_of(caller.uid):
+                    floating = shown.floating_ips(await self._looked_at(row))
+                address = next(iter(floating.get(member.node, ())), "")
         return NodeLogin(
             node=member.path,
             kind=str(member.machine.kind),

@@ -140,6 +140,14 @@ def find(connection: Connection, *, owner: OwnerId, name: str) -> ClusterRow | N
     return _cluster(row) if row is not None else None
 
 
+def outline(connection: Connection, *, owner: OwnerId, name: str) -> Outline | None:
+    """The same without its file, of which many callers may hold megabytes."""
+    query = select(*(clusters.c[each] for each in Outline._fields))
+    query = query.where(clusters.c.owner == owner, clusters.c.name == name)
+    row = connection.execute(query).first()
+    return Outline(UUID(row[0]), *row[1:]) if row is not None else None
+
+
 def get(connection: Connection, id: UUID) -> ClusterRow | None:  # noqa: A002  (the column's name)
     row = connection.execute(_CLUSTERS.where(clusters.c.id == str(id))).first()
     return _cluster(row) if row is not None else None

@@ -140,6 +140,12 @@ def result_text(connection: Connection, id: UUID) -> str:  # noqa: A002
     return connection.scalar(query) or "{}"
 
 
+def result_size(connection: Connection, id: UUID) -> int:  # noqa: A002
+    """Characters of `result_text`."""
+    query = select(func.length(cast(operations.c.result, Text)))
+    return connection.scalar(query.where(operations.c.id == str(id))) or 0
+
+
 def all_operations(connection: Connection, *, owner: OwnerId | None = None) -> list[OperationRow]:
     """Newest first, without their results."""
     query = select(*_BRIEF).order_by(operations.c.created.desc())

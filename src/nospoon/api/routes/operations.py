@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
@@ -22,8 +23,8 @@ from nospoon.runtime.paced import paced
 from nospoon.store.operations import OperationRow
 
 router = APIRouter(tags=["operations"])
-PIECE = 64 << 10
-"""Characters of a result that are sent at a time."""
+PIECE, LONG = 64 << 10, 1 << 20
+"""Characters of a result that are sent at a time, and of a long one."""
 MAX_EVENT = 2**31 - 1
 """Of an event's number: what PostgreSQL's integer takes."""
 MOST_DIGITS = 9
@@ -90,22 +91,27 @@ async def operation(
 ) -> StreamingResponse:
     """One operation."""
     row = _summary(await _own(controller, caller, id))
-    return StreamingResponse(_with_result(controller, id, record(row)), media_type=JSON)
+    return StreamingResponse(_with_result(controller, caller, id, record(row)), media_type=JSON)
 
 
 async def _with_result(
     controller: Controller,
+    caller: Principal,
     id: UUID,  # noqa: A002
     row: Mapping[str, object],
 ) -> AsyncIterator[str]:
     """In JSON, piece by piece. The result is as it is stored: one of 50 MB, decoded and encoded,
-    would keep all BMCs waiting for a second.
+    would keep all BMCs waiting for a second. Of such long ones a user is sent one at a time: a
+    client takes it as slowly as it likes.
     """
-    text = await controller.operations.result_text(id)
-    yield f'{json.dumps(row)[:-1]}, "result": '
-    async for at in paced(range(0, len(text), PIECE)):
-        yield text[at : at + PIECE]
-    yield "}"
+    is_long = await controller.operations.result_size(id) > LONG
+    turn = controller.turns.of("result", str(caller.uid)) if is_long else nullcontext()
+    async with turn:
+        text = await controller.operations.result_text(id)
+        yield f'{json.dumps(row)[:-1]}, "result": '
+        async for at in paced(range(0, len(text), PIECE)):
+            yield text[at : at + PIECE]
+        yield "}"
 
 
 @router.get("/operations/{id}/events")
@@ -123,7 +129,7 @@ async def events(
             yield "".join(f"id: {e['seq']}\ndata: {json.dumps(e)}\n\n" for e in batch if "seq" in e)
             if "seq" not in batch[-1]:
                 yield "id: \ndata: "
-                async for piece in _with_result(controller, id, batch[-1]):
+                async for piece in _with_result(controller, caller, id, batch[-1]):
                     yield piece
                 yield "\n\n"
 
@@ -131,8 +137,13 @@ async def events(
 
 
 @router.post("/operations/{id}/cancel", response_model=None, responses=answered(OperationDetails))
-async def cancel(id: UUID, controller: Controlled, caller: Called) -> dict[str, object]:  # noqa: A002
+async def cancel(
+    id: UUID,  # noqa: A002
+    controller: Controlled,
+    caller: Called,
+) -> StreamingResponse:
     """Stop it; what it has made stays, and the next `up` or `down` goes on from there."""
     await _own(controller, caller, id)
     await controller.operations.cancel(id)
-    return record(details(await controller.operations.get(id)))
+    row = record(_summary(await controller.operations.brief(id)))
+    return StreamingResponse(_with_result(controller, caller, id, row), media_type=JSON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import NoReturn
 
 from nospoon.errors import NotFound
 from nospoon.model.principal import OwnerId
@@ -12,13 +13,23 @@ from nospoon.store.database import Database
 
 
 async def owned(database: Database, *, owner: OwnerId, name: str) -> ClusterRow:
-    """The cluster. Raises `NotFound`, which lists those that this user has."""
+    """The cluster, whose file may have megabytes: hold one of a user at a time. Raises `NotFound`,
+    which lists those that this user has.
+    """
     row = await database.read(stored.find, owner=owner, name=name)
-    if row is None:
-        known = [found for _, found, _ in await database.read(stored.listed, owner=owner)]
-        hint = f"Yours: {', '.join(known)}." if known else "You have none."
-        raise NotFound(f"no cluster {name!r}", hint=hint)
-    return row
+    return row if row is not None else await _unknown(database, owner, name)
+
+
+async def require_owned(database: Database, *, owner: OwnerId, name: str) -> None:
+    """Raises `NotFound` as `owned` does."""
+    if await database.read(stored.outline, owner=owner, name=name) is None:
+        await _unknown(database, owner, name)
+
+
+async def _unknown(database: Database, owner: OwnerId, name: str) -> NoReturn:
+    known = [found for _, found, _ in await database.read(stored.listed, owner=owner)]
+    hint = f"Yours: {', '.join(known)}." if known else "You have none."
+    raise NotFound(f"no cluster {name!r}", hint=hint)
 
 
 async def each_cluster(

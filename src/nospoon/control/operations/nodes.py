@@ -13,7 +13,7 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.control.content.media import Media
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.fleet.owned import owned
+from nospoon.control.fleet.owned import require_owned
 from nospoon.control.operations.memory import record_group
 from nospoon.control.planning import status as shown
 from nospoon.errors import NotFound
@@ -74,13 +74,16 @@ class Nodes:
     turns: Turns = field(default_factory=Turns)
 
     async def rows(self, caller: Principal, cluster: str) -> list[NodeSummary]:
-        """A row a node. Raises `NotFound` for a cluster that is not the caller's."""
-        if cluster:
-            await owned(self.database, owner=caller.uid, name=cluster)
-        return [
-            NodeSummary(**self._about(member))
-            async for member in paced(self.fleet.of(caller.uid, cluster))
-        ]
+        """A row a node. Raises `NotFound` for a cluster that is not the caller's. One list of each
+        user at a time, as of BMCs.
+        """
+        async with self.turns.of("nodes", str(caller.uid)):
+            if cluster:
+                await require_owned(self.database, owner=caller.uid, name=cluster)
+            return [
+                NodeSummary(**self._about(member))
+                async for member in paced(self.fleet.of(caller.uid, cluster))
+            ]
 
     async def show(self, caller: Principal, reference: str) -> NodeDetails:
         """Everything of one node, without its password."""
@@ -93,7 +96,7 @@ class Nodes:
         """
         async with self.turns.of("bmcs", str(caller.uid)):
             if cluster:
-                await owned(self.database, owner=caller.uid, name=cluster)
+                await require_owned(self.database, owner=caller.uid, name=cluster)
             known = await self.database.read(stored.accounts, owner=caller.uid, cluster=cluster)
             rows, slice_ = [], self.bmcs.slices.begin()
             for member in self.fleet.of(caller.uid, cluster):

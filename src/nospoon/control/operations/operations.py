@@ -292,6 +292,10 @@ class Operations:
         """The result of one that has ended, in JSON."""
         return await self._database.read(stored.result_text, id)
 
+    async def result_size(self, id: UUID) -> int:  # noqa: A002
+        """Characters of `result_text`."""
+        return await self._database.read(stored.result_size, id)
+
     async def list(self, owner: OwnerId | None) -> list[OperationRow]:
         return await self._database.read(stored.all_operations, owner=owner)
 

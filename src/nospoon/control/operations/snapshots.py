@@ -31,7 +31,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored_clusters
 from nospoon.store import snapshots as stored
-from nospoon.store.clusters import ClusterRow
+from nospoon.store.clusters import Outline
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow, OperationState
 from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState
@@ -120,7 +120,7 @@ class Snapshots:
         await self._refuse_hindered(snapshot)
         return await self._start("restore", row, lambda run: self._restore(run, snapshot))
 
-    async def _refuse_part(self, row: ClusterRow, snapshot: SnapshotRow) -> None:
+    async def _refuse_part(self, row: Outline, snapshot: SnapshotRow) -> None:
         """Nodes that were not recovered with it keep its state too, by what can be asked; or there
         may be such nodes.
         """
@@ -215,7 +215,7 @@ class Snapshots:
         return True
 
     async def _create(
-        self, running: Running, cluster: ClusterRow, name: str, members: Sequence[Member]
+        self, running: Running, cluster: Outline, name: str, members: Sequence[Member]
     ) -> Ended:
         row = SnapshotRow(cluster.id, name, SnapshotState.TAKING, self._clock(), tuple(members))
         for half in await self._database.call(stored.of_cluster, cluster.id):
@@ -376,7 +376,7 @@ class Snapshots:
             await asyncio.wait([task])
             raise
 
-    async def _members(self, row: ClusterRow) -> list[Member]:
+    async def _members(self, row: Outline) -> list[Member]:
         """Each taken to be on until it is paused: to let one go on that is off does no harm."""
         found = []
         async for each in paced(self._fleet.of(row.owner, row.name)):
@@ -406,19 +406,19 @@ class Snapshots:
             )
 
     async def _start(
-        self, kind: str, row: ClusterRow, work: Callable[[Running], Awaitable[Ended]]
+        self, kind: str, row: Outline, work: Callable[[Running], Awaitable[Ended]]
     ) -> OperationRow:
         return await self._operations.start(
             kind, cluster_id=row.id, cluster=row.name, owner=row.owner, work=work
         )
 
-    async def _cluster(self, caller: Principal, name: str) -> ClusterRow:
-        row = await self._database.call(stored_clusters.find, owner=caller.uid, name=name)
+    async def _cluster(self, caller: Principal, name: str) -> Outline:
+        row = await self._database.call(stored_clusters.outline, owner=caller.uid, name=name)
         if row is None:
             raise NotFound(f"no cluster {name!r}", hint="`nospoon status` shows yours.")
         return row
 
-    async def _snapshot(self, cluster: ClusterRow, name: str) -> SnapshotRow:
+    async def _snapshot(self, cluster: Outline, name: str) -> SnapshotRow:
         known = await self._database.call(stored.of_cluster, cluster.id)
         found = next((each for each in known if each.name == name), None)
         if found is None:
