@@ -135,6 +135,17 @@ def test_what_nodes_are_given_is_bounded_together(nodes: str) -> None:
         assert len(load(BEGIN + said.replace(str(many), "10", 1), file="x").nodes) == 10
 
 
+def test_names_that_are_filled_in_are_counted() -> None:
+    """Those of nodes and clusters have up to 63 characters."""
+    text = "{node}" * 40
+    targets = ", ".join(
+        f"{{boot_index: {n}, volume_id: '{text}', properties: {{a: '{text}'}}}}" for n in range(4)
+    )
+    said = f"{IRONIC}, volumes: {{targets: [{targets}]}}}}\nbmc: {{pool: 127.64.0.0/16}}\n"
+    (message,) = refused(f"{said}nodes: [{{count: 5000}}]")
+    assert message.startswith(f"expected at most {models.MAX_DESCRIBED} characters in what")
+
+
 def test_flavors_of_labs_are_counted() -> None:
     """An alias has a setting made again for each."""
     extra = f"{{extra: {{t: {'x' * 1_000_000}}}}}"

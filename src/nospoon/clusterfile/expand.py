@@ -181,7 +181,9 @@ class _Descriptions:
 
     def _size(self, part: object) -> int:
         if id(part) not in self.known:
-            self.known[id(part)] = part, len(repr(part))
+            text = repr(part)
+            filled_in = sum(map(text.count, ("{node}", "{cluster}"))) * MAX_NAME
+            self.known[id(part)] = part, len(text) + filled_in
         return self.known[id(part)][1]
 
 
