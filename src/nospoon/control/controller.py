@@ -68,7 +68,6 @@ from nospoon.runtime.turns import Turns
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
-from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
 
@@ -84,7 +83,6 @@ class Controller:
     """
 
     database: Database
-    cipher: Cipher
     files: Files
     library: Library
     hosts: Hosts
@@ -398,7 +396,7 @@ class Controller:
             secrets = await self.planner.workers.run(row.owner, bundle.lines_of_user_data, cluster)
         except SpecError as error:  # an earlier version took the file
             resolved = str(error)
-        if text := self.cipher.decrypt(row.text.encode()):
+        if text := await self.planner.clusters.text_of(row):
             texts.add(f"{row.name}/cluster.yaml", text)
         texts.add(f"{row.name}/ironic.json", await self._in_ironic(row))
         texts.add(f"{row.name}/resolved.json", resolved)

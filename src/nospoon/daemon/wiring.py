@@ -490,7 +490,6 @@ class Daemon:
         )
         return Controller(
             database=self.database,
-            cipher=self.cipher,
             files=self.files,
             library=self.library,
             hosts=self.hosts,

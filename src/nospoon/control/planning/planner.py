@@ -446,7 +446,7 @@ class Planner:
             seen.earlier
         ):
             return True
-        text = self._cipher.decrypt(seen.earlier.text.encode())
+        text = await self.clusters.text_of(seen.earlier)
         return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
 
     async def _said_anew(self, seen: Seen) -> tuple[Remembered, ...]:
