@@ -16,14 +16,11 @@ from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 
 
 class Publish(Protocol):
-    """Writes down again what machines boot, for loaders that cannot ask: of a network it writes all
-    of that at once, for however many.
+    """Writes down again what machines boot, for loaders that cannot ask by HTTP: of a network it
+    writes all of that at once, for however many.
     """
 
     def __call__(self, *machines: UUID) -> Awaitable[None]: ...
-
-
-"""Tells loaders that cannot ask by HTTP what a machine boots now."""
 
 
 @dataclass(frozen=True, slots=True)
