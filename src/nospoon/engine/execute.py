@@ -64,8 +64,7 @@ class Limits:
     """How much happens at once on one host, and between retries how long is waited (seconds).
 
     `pausing`: how many claims of machines at once. `waiting`: how many moves at once that only wait
-    for what somebody else does. `patience`: for how long calls are repeated of an Ironic that is
-    away.
+    for what others do. `patience`: for how long calls are repeated of an Ironic that is away.
     """
 
     per_host: int = 8

@@ -76,7 +76,7 @@ class Board:
     ) -> None:
         """`hooks` get every event of a set that has a lab."""
         self._noticed: list[tuple[KnownLab, Notice]] = []
-        """What is to be stored with the sets that it is of."""
+        """Events that are stored with their sets, next."""
         self._unsent: list[Notice] = []
         """Of earlier daemons, and of those labs that are not known yet."""
         self._database, self._tasks, self._hooks = database, tasks, hooks

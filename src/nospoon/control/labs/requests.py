@@ -263,7 +263,7 @@ def _of_usual_arch(machines: tuple[str, ...], found: Verdict, lab: Lab) -> tuple
 
 
 def offer_of(lab: Lab, installed: Distro | None = None) -> Offer:
-    """What a lab offers to filters, for what is to be installed."""
+    """What a lab offers to filters. `installed`: of flavors, those that it starts on; None: all."""
     flavors = (
         SizeOffered(each.name, each.name, each.cpus, each.memory, each.disk, arch=each.arch)
         for each in lab.flavors

@@ -15,8 +15,9 @@ from nospoon.providers.docker.program.wire import EngineError
 LIBPOD = "/v4.0.0/libpod"
 FILES = 65_536
 """Descriptors of a process, where the host lets it have as many."""
-CLEANS_UP = 60.0
+CLEANS_UP = 40.0
 """Seconds within which Podman has cleaned up after a run: as a process of its own, on a busy host.
+A command has a minute, and is to say why it failed.
 """
 RESERVE = (
     "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
