@@ -259,6 +259,12 @@ async def connection(
     await made.close()
 
 
+def init_of(bench: Bench) -> int:
+    """Process of the machine's init."""
+    (directory,) = Path(bench.pool_root).glob("*/*-m0")
+    return int((directory / "init").read_text().split()[0])
+
+
 FACTS: dict[Path, DockerFacts] = {}
 """What an engine of this run has said of itself, for which Podman needs half a second."""
 

@@ -17,7 +17,7 @@ from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.docker import DockerSection
 from nospoon.clusterfile.models import HostSection
 from nospoon.testing.container_root import busybox_root, debian_root
-from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.rack import CACHE, PATIENCE, Rack, private_rack
 from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.docker]
@@ -68,7 +68,7 @@ def test_the_plan_notes_an_engine_that_cannot_limit_roots(rack: Rack, engine: Pa
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.3)
@@ -124,7 +124,7 @@ def test_a_container_of_an_engine_runs_systemd_and_follows_its_file(
     rack.run("up", "--yes", file("first", "640MiB"))
 
     assert rule_of(DockerSection, "socket") is Rule.REFUSED
-    another = rack.directory / "another.sock"
+    another = rack.directory / f"{name}.sock"
     another.symlink_to(engine)
     moved = file("first", "640MiB", str(another))
     refused = rack.run("plan", moved, status=1).stderr

@@ -17,8 +17,8 @@ class Ended(Podman):
 
     def container(self, name: str) -> Container | None:
         del name
-        state = ContainerState(Status="exited", Pid=0, ExitCode=0)
-        return Container(State=state, Config={"Labels": {}}, GraphDriver=None)
+        state = ContainerState(StartedAt="", Status="exited", Pid=0, ExitCode=0)
+        return Container(Id="1", State=state, Config={"Labels": {}}, GraphDriver=None)
 
 
 @pytest.fixture

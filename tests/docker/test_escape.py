@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.docker.conftest import both_engines, cli_of
+from tests.docker.conftest import both_engines, cli_of, init_of
 from tests.security.test_container_escape import ATTEMPTS, DROPPED
 
 from nospoon.model.machine import PowerCommand
@@ -19,6 +19,11 @@ AGENT = "/sys/fs/cgroup/systemd/release_agent"
 """On hosts with cgroup v1 Podman shows containers with systemd all of that hierarchy, and hides
 this file of it.
 """
+
+
+PROFILES = {"docker.sock": "docker-default (", "podman.sock": "containers-default-"}
+"""Of an engine's containers, where the kernel has AppArmor. Both refuse mount(2)."""
+APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
 
 
 def within(engine: Path, name: str, script: str) -> subprocess.CompletedProcess[str]:
@@ -43,8 +48,14 @@ async def test_root_in_a_container_cannot_leave_it(
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
     script = ATTEMPTS.replace("@secret@", str(secret)).replace("@host-only@", "boot")
     done = within(engine, f"{rack.pool.key.name}.m0-0", script)
-    assert "all were tried" in done.stdout, done.stderr
     said = done.stdout.splitlines()
+    if APPARMOR.exists() and APPARMOR.read_text().strip() == "Y":
+        profile = Path(f"/proc/{init_of(bench)}/attr/current").read_text()
+        assert profile.startswith(PROFILES[engine.name])
+        assert "(enforce)" in profile
+        assert "Permission denied" in done.stderr, "of its last mount: all were tried"
+    else:
+        assert "all were tried" in done.stdout, done.stderr
     escaped = [line for line in said if line.startswith("escaped")]
     shows_all = engine.name == "podman.sock" and Path(AGENT).exists()
     assert escaped == [f"escaped: {AGENT}: "] * shows_all, "Podman has /dev/null there"

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.docker.conftest import both_engines, cli_of
+from tests.docker.conftest import both_engines, cli_of, init_of
 from tests.lxc import limits
 from tests.lxc.limits import Inside
 
@@ -26,11 +26,6 @@ def inside(bench: Bench, engine: Path) -> Inside:
         return done.returncode, done.stdout
 
     return run
-
-
-def init_of(bench: Bench) -> int:
-    (directory,) = Path(bench.pool_root).glob("*/*-m0")
-    return int((directory / "init").read_text().split()[0])
 
 
 @both_engines

@@ -69,6 +69,9 @@ class Seen:
     pools: Mapping[str, Record] = field(default_factory=dict)
 
 
+_RECORD = msgspec.json.Decoder(Record)
+
+
 def parse(text: str) -> Seen:
     """What `scripts.LOOK` wrote. There may be thousands of records: run it in a thread."""
     records: dict[str, Record] = {}
@@ -80,13 +83,15 @@ def parse(text: str) -> Seen:
         try:
             match word:
                 case "record":
-                    records[path] = msgspec.json.decode(value, type=Record)
+                    found = _RECORD.decode(value)
+                    if found.tag.is_plausible(found.name):
+                        records[path] = found
                 case "size":
                     sizes[path] = int(value)
                 case "runs":
                     monitor, init = value.split()
                     running[path] = Running(int(monitor), int(init))
-        except (msgspec.MsgspecError, ValueError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
     machines = {
         each.machine.uuid: path.removesuffix(MACHINE)

@@ -73,6 +73,10 @@ class _Listed(msgspec.Struct, frozen=True):
     labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 
+_FACTS = msgspec.json.Decoder(DockerFacts)
+_LISTED = msgspec.json.Decoder(list[_Listed])
+
+
 @cache
 def text_of(name: str) -> str:
     """The text of a program of this package that is one module."""
@@ -116,9 +120,9 @@ class DockerHost(ContainerHost):
             found = [
                 (each.labels or {}).get(f"{LABEL}.path", "")
                 for line in lines
-                for each in msgspec.json.decode(line.split(" ", 2)[2], type=list[_Listed])
+                for each in _LISTED.decode(line.split(" ", 2)[2])
             ]
-        except (msgspec.MsgspecError, IndexError) as error:
+        except (msgspec.MsgspecError, IndexError, RecursionError) as error:
             what = "what it has is not in its engine's answer as Docker's API has it"
             raise ProviderError(f"host {self.name}: {what}") from error
         seen = super().parsed(text)
@@ -148,8 +152,8 @@ class DockerHost(ContainerHost):
                 if done.status != 0:
                     raise ProviderError(f"host {self.name}: {said_by(done)}", hint=INSTALL)
                 try:
-                    self._facts = msgspec.json.decode(done.stdout, type=DockerFacts)
-                except msgspec.MsgspecError as error:
+                    self._facts = _FACTS.decode(done.stdout)
+                except (msgspec.MsgspecError, RecursionError) as error:
                     what = "what its engine says of itself is not as Docker's API has it"
                     raise ProviderError(f"host {self.name}: {what}") from error
             return self._facts

@@ -29,6 +29,7 @@ class Info(TypedDict, total=False):
 
 
 class ContainerState(TypedDict):
+    StartedAt: str
     Status: str
     Pid: int
     ExitCode: int
@@ -50,6 +51,7 @@ class GraphDriver(TypedDict):
 class Container(TypedDict):
     """What is read of an engine's `inspect`."""
 
+    Id: str
     State: ContainerState
     Config: Labeled
     GraphDriver: GraphDriver | None
@@ -113,6 +115,13 @@ class Engine(Wire, ABC):
     @abstractmethod
     def end(self, name: str) -> None:
         """At once. It may end a moment later."""
+
+    def missed_end(self, name: str) -> bool:
+        """Whether its last run ended while the engine was away, so that the console of the next one
+        is lost, and only that of the one after it works.
+        """
+        del name
+        return False
 
     def pid(self, name: str) -> int:
         """Raises `EngineError` where it has none."""

@@ -6,7 +6,9 @@ with a process that waits (`waiting`). Users of all containers are those of one 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import time
 from pathlib import Path
 
 from nospoon.providers.docker.program import waiting
@@ -28,6 +30,8 @@ TEMPORARY = {
 """What systemd mounts itself, where AppArmor does not forbid that."""
 SHOWN = ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts")
 """Files of the engine's directory that it mounts over the container's own."""
+NEVER = "0001-01-01T"
+"""Of a time that never was (Go's time.Time)."""
 NEWUSER, NEWNS, DETACH = 0x10000000, 0x00020000, 2
 
 
@@ -81,6 +85,24 @@ class DockerEngine(Engine):
             raise EngineError("the engine gave it no users of its own: root in it is the host's")
         unmount(pid, SHOWN)
         return pid
+
+    def missed_end(self, name: str) -> bool:
+        """An engine that finds a container ended at its own start closes the pipe to its console,
+        and makes no other before the end of another run (`restore` of daemon/daemon.go, and
+        `handleContainerExit` of monitor.go, 20.10 to 28). Of the run in between, the console is
+        hung up, and with SIGHUP an init that runc has not executed yet ends. What the engine has
+        seen are its events since its start: the last 256 of all containers. An end may be among
+        them that reached it while it started, so that the beginning of that run is looked for, too:
+        a run too many costs a second.
+        """
+        found = self.container(name)
+        if found is None or found["State"]["StartedAt"].startswith(NEVER):
+            return False
+        wanted = {"container": [found["Id"]], "event": ["start", "die"]}
+        now = time.time()  # noqa: TID251  (runs on the host, by the clock of its engine)
+        query = {"until": f"{now:.6f}", "filters": json.dumps(wanted)}
+        seen = self.call("GET", "/events", query=query).splitlines()
+        return [json.loads(each)["Action"] for each in seen[-2:]] != ["start", "die"]
 
     def begin(self, name: str, pid: int) -> None:
         del name

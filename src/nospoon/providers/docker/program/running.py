@@ -13,8 +13,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from nospoon.providers.docker.program.engines import INIT, Engine, Limits
 from nospoon.providers.docker.program.processes import began, content, run, write
@@ -36,10 +37,7 @@ PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
 its host half a second of a processor.
 """
 RUNS = 30.0
-AGAIN = (1.0, 4.0, 10.0)
-"""Seconds before a guest that rebooted is started again where that failed: an engine that has been
-away ends the run before once more, late, and the next one with it (seen of Docker Engine 20.10).
-"""
+Answer = TypeVar("Answer")
 HALT = signal.SIGRTMIN + 3
 """By which systemd halts: it blocks it and reads it from a descriptor (systemd(1), Signals)."""
 
@@ -205,7 +203,10 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     """Its console, when its init was begun."""
     name = given["container"]
     mount_root(engine, name, Path(given["volume"]))
-    pid = engine.prepare(name, Limits(given["cpus"], given["memory"], given["pids"]))
+    limits = Limits(given["cpus"], given["memory"], given["pids"])
+    if engine.missed_end(name):
+        end_a_run(engine, name, limits)
+    pid = engine.prepare(name, limits)
     delegate(pid)
     for number, nic in enumerate(given["nics"]):
         plug(pid, number, nic)
@@ -219,6 +220,15 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
         raise EngineError(f"its init ended at once, with {NOT_EXECUTED}: can {INIT} be executed?")
     write(directory / "init", f"{pid} {began(pid)}")  # from now on it is seen to run
     return console
+
+
+def end_a_run(engine: Engine, name: str, limits: Limits) -> None:
+    """One in which nothing of its image runs. It may fail: the next one is to work."""
+    with contextlib.suppress(EngineError):
+        engine.prepare(name, limits)
+    with contextlib.suppress(EngineError):
+        engine.end(name)
+    ended(engine, name)
 
 
 def delegate(pid: int) -> None:
@@ -301,35 +311,47 @@ def keep(engine: Engine, directory: Path, given: Start, console: socket.socket) 
                 record.add(piece)
         try:
             if lives(directory):
-                console = engine.console(name)
+                console = console_again(engine, directory, name) or console
                 continue
-            if ended_when_back(engine, name) != REBOOTED:
+            if when_back(lambda: ended(engine, name)) != REBOOTED:
                 break
             time.sleep(reboots.pause(time.monotonic()))
             console = bring_up_again(engine, directory, given)
             reboots.began = time.monotonic()
         except (EngineError, OSError) as error:  # without it a guest would run that no one sees
-            with contextlib.suppress(OSError):
-                write(directory / "log", f"{error}\n")
-            if not init_of(directory):
-                with contextlib.suppress(EngineError, OSError):
-                    end(engine, directory, given)  # what is prepared of it
-                break
-            time.sleep(1)
+            note(directory, error)
+            with contextlib.suppress(EngineError, OSError):
+                end(engine, directory, given)  # what is prepared of it
+            break
     clean(directory, given)
 
 
+def note(directory: Path, error: Exception) -> None:
+    with contextlib.suppress(OSError):
+        write(directory / "log", f"{error}\n")
+
+
+def console_again(engine: Engine, directory: Path, name: str) -> socket.socket | None:
+    """Of a guest that goes on. None where the engine gives none, a second later: the guest may have
+    ended by then.
+    """
+    try:
+        return engine.console(name)
+    except (EngineError, OSError) as error:
+        note(directory, error)
+        time.sleep(1)
+        return None
+
+
 def bring_up_again(engine: Engine, directory: Path, given: Start) -> socket.socket:
-    """As `bring_up`, of a guest that rebooted."""
-    for pause in AGAIN:
-        try:
-            return bring_up(engine, directory, given)
-        except EngineAway:
-            raise
-        except EngineError:
-            stop(engine, given)
-            time.sleep(pause)
-    return bring_up(engine, directory, given)
+    """As `bring_up`, of a guest that rebooted. What fails otherwise than because the engine goes
+    away would fail again.
+    """
+    try:
+        return bring_up(engine, directory, given)
+    except EngineAway:
+        when_back(lambda: stop(engine, given))
+        return bring_up(engine, directory, given)
 
 
 class Reboots:
@@ -369,12 +391,12 @@ def ended(engine: Engine, name: str) -> int:
     return -1
 
 
-def ended_when_back(engine: Engine, name: str) -> int:
-    """As `ended`, of an engine that may be away."""
+def when_back(act: Callable[[], Answer]) -> Answer:
+    """What it gives, of an engine that may be away."""
     until = time.monotonic() + AWAY
     while True:
         try:
-            return ended(engine, name)
+            return act()
         except EngineAway:
             if time.monotonic() > until:
                 raise

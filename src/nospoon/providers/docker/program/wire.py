@@ -75,7 +75,7 @@ class Wire:
             try:
                 send(connection, f"{method} {where}", body, stream)
                 status, said = answer(connection)
-            except EOFError as error:
+            except (EOFError, ConnectionError) as error:
                 raise EngineAway(
                     f"the engine at {self.path} ended before it had answered"
                 ) from error
