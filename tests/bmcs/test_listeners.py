@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -35,6 +37,26 @@ async def service(directory: Path) -> AsyncIterator[BmcService]:
             yield made
         finally:
             await made.close()
+
+
+async def test_a_socket_that_is_closed_leaves_nothing_for_the_garbage_collector(
+    tmp_path: Path,
+) -> None:
+    async with service(tmp_path) as served:
+        (one,) = bmcs(1)
+        await served.put(one)
+        sockets = [each.udp for each in served.listeners._open.values() if each.udp is not None]
+        gone = [weakref.ref(each) for each in sockets]
+        del sockets
+        gc.disable()
+        try:
+            await served.remove(one.bmc.uuid)
+            await asyncio.sleep(0)
+            left = [each() for each in gone]
+        finally:
+            gc.enable()
+        assert gone
+        assert left == [None] * len(gone)
 
 
 def bmcs(count: int) -> list[BmcConfig]:

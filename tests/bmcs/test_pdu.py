@@ -383,6 +383,17 @@ async def test_a_pdu_answers_on_ipv6(how: tuple[str, ...]) -> None:
         assert not pdu.has_power(0)
 
 
+@pytest.mark.parametrize(
+    ("served", "asked"),
+    [("0.0.0.0", "127.0.0.2"), ("::", "::1"), ("::", "127.0.0.2")],
+)
+async def test_a_pdu_of_all_addresses_answers_at_each(served: str, asked: str) -> None:
+    async with fed(1, address=served) as pdu:
+        pdu.address = asked
+        await pdu.snmp("snmpset", *V2, f"{RPDU}.1", "i", "2")
+        assert not pdu.has_power(0)
+
+
 DISCOVERY = bytes.fromhex(
     "3038020103300e0201010203"
     "00ffe30401040201030410300e0400020100020100040004000400"

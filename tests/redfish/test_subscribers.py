@@ -11,6 +11,7 @@ import pytest
 from nospoon.bmc import users as table
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.model.machine import PowerCommand
+from nospoon.services.bmcs.redfish.events.events import MOST
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import Client, client
 
@@ -121,6 +122,32 @@ async def test_an_account_of_many_nodes_keeps_them_until_the_last_knows_it_no_mo
         assert kept(b) == [place.rpartition("/")[2]]
         assert (await client(configs[0]).ask("DELETE", BOB)).status == 204
         assert kept(b) == []
+
+
+async def test_nothing_is_kept_of_passwords_that_a_user_had() -> None:
+    async with bench(1) as b, sink() as to:
+        await create(b)
+        await subscribed(bob(b), to)
+        for number in range(5):
+            await patch(b, {"Password": f"another one {number}"})
+        await b.service.events.followed()
+        assert len(b.service.events._held) == 1
+        await told(b, to)
+
+
+async def test_accounts_that_become_one_have_no_more_than_one_may_have() -> None:
+    """Again and again: every event is compared with each subscription, in one turn of the loop."""
+    async with bench(2) as b, sink() as to:
+        configs = [replace(each, password="the same") for each in b.configs]
+        for each in configs:
+            await b.service.put(each)
+            await set_bob(b, each.bmc.uuid, "hunter2222")
+        places = [await subscribed(bob(b), to) for _ in range(MOST)]
+        await set_bob(b, configs[0].bmc.uuid, "hunter3333")
+        await subscribed(bob(b, "hunter3333"), to)
+        await set_bob(b, configs[0].bmc.uuid, "hunter2222")
+        assert kept(b) == [each.rpartition("/")[2] for each in places]
+        await told(b, to)
 
 
 async def test_a_stream_ends_when_its_user_may_log_in_no_more() -> None:

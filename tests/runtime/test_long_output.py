@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nospoon.errors import ProviderError
+from nospoon.runtime import process
 from nospoon.runtime.process import OutputTooLong, pipe, run
 from nospoon.testing.due import forward
 
@@ -51,10 +52,9 @@ async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(ProviderError, match="did not end within"):
             await task
-    os.kill(int(child.read_text()), signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE):
-        while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes then)
+        while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes in a later turn)
             await asyncio.sleep(0.01)
+    os.kill(int(child.read_text()), signal.SIGKILL)
 
 
 def open_files() -> int:
@@ -94,3 +94,17 @@ async def test_one_that_writes_errors_without_end_is_ended() -> None:
         assert said == b"y\n" * 500 + b"y", "a byte more than that tells it from less"
         assert await piped.read(1) == b""
     await piped.close()
+
+
+async def test_what_children_of_one_that_was_ended_go_on_to_write_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A BMC of a member's choice may take ipmitool over, and have it leave others behind."""
+    monkeypatch.setattr(process, "ENDING", 0.05)
+    before = open_files()
+    piped = await pipe(["sh", "-c", "yes >&2 & wait"], errors=True)
+    async with asyncio.timeout(PATIENCE):
+        assert len(await piped.errors(1000)) == 1001
+        await piped.close(patience=0.05)
+        while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes in a later turn)
+            await asyncio.sleep(0.01)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import CO_OPTIMIZED
 from traceback import walk_tb
 from types import FrameType
 from typing import TypeVar
+from uuid import UUID
 
 from yaml import Node
 
@@ -55,9 +57,11 @@ def taken(frame: FrameType) -> list[object]:
     try:
         frame.clear()
     except RuntimeError:  # it runs
-        return []
-    if isinstance(known, dict) and known is not frame.f_globals:  # a copy, until Python 3.13
-        known.clear()
+        values = []
+    if (
+        isinstance(known, dict) and frame.f_code.co_flags & CO_OPTIMIZED
+    ):  # a copy, until Python 3.13
+        known.clear()  # with it, an error that it has would stay until all garbage is collected
     return values
 
 
@@ -77,26 +81,38 @@ async def _long_in(held: Sequence[object], deepest: int) -> tuple[list[object], 
     """The long collections in these, and the entries of each."""
     long: list[object] = []
     parts: list[list[object]] = []
-    async for value, inside in paced(_visited(held, deepest)):
-        if len(inside) > LONG:
-            long.append(value)
-            parts.append(inside)
+    async for some in paced(_visited(held, deepest)):
+        for value, inside in some:
+            if len(inside) > LONG:
+                long.append(value)
+                parts.append(inside)
     return long, parts
 
 
-def _visited(held: Sequence[object], deepest: int) -> Iterator[tuple[object, list[object]]]:
-    """Whatever is in these, to some depth, with what it holds in turn."""
+def _visited(held: Sequence[object], deepest: int) -> Iterator[list[tuple[object, list[object]]]]:
+    """Whatever is in these, to some depth, with what it holds in turn, `BATCH` at a time. Of values
+    that hold nothing, most are text and numbers: they are passed by before they are looked into.
+    """
     todo, seen = [(each, 0) for each in held], set[int]()
+    some: list[tuple[object, list[object]]] = []
     while todo:
         value, depth = todo.pop()
-        if id(value) in seen:
+        if type(value) in _PLAIN or id(value) in seen:
             continue
         inside = _inside(value)
-        if inside:
-            seen.add(id(value))
-        yield value, inside
+        if not inside:
+            continue
+        seen.add(id(value))
+        some.append((value, inside))
+        if len(some) == BATCH:
+            yield some
+            some = []
         if len(inside) <= LONG and depth < deepest:
             todo += ((each, depth + 1) for each in inside)
+    yield some
+
+
+_PLAIN = {str, bytes, int, float, bool, type(None), UUID}
 
 
 def _popped(long: list[object]) -> Iterator[None]:

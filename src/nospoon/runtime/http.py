@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,15 @@ class Answer:
     body: bytes = b""
 
 
+_ACCOUNT = re.compile("(?<=://)[^/?#]*@")
+"""Of a URL (RFC 3986 §3.2.1)."""
+
+
+def without_account(url: str) -> str:
+    """As it may be shown: the account that it may have is for who wrote it alone."""
+    return _ACCOUNT.sub("", url, count=1)
+
+
 class _Unusable(ValueError):
     """A URL or an answer that is of no use, with the reason in our words."""
 
@@ -56,22 +66,23 @@ async def request(
     """The whole answer, whose body has at most `most` bytes. Raises `ProviderError` when there is
     none within `patience` seconds, or its server is where `reach` does not.
     """
+    shown = without_account(url)
     try:
         async with asyncio.timeout(patience):
             connection = await _connected(url, _context(url, verify=verify), reach)
             asked = _head(method, url, len(body), headers) + body
             return await _exchange(connection, asked, most)
     except TimeoutError:
-        raise ProviderError(f"{url} did not answer within {patience:.0f} s") from None
+        raise ProviderError(f"{shown} did not answer within {patience:.0f} s") from None
     except _Unusable as error:
-        raise ProviderError(f"{url} does not answer: {error}") from error
+        raise ProviderError(f"{shown} does not answer: {error}") from error
     except (
         OSError,
         httptools.HttpParserError,
     ) as error:  # a wrong certificate is a ValueError, too
-        raise ProviderError(f"{url} does not answer: {reason(error)}") from error
+        raise ProviderError(f"{shown} does not answer: {reason(error)}") from error
     except ValueError as error:  # of what takes URLs apart
-        raise ProviderError(f"{url!r} is not a URL: its host or port is wrong") from error
+        raise ProviderError(f"{shown!r} is not a URL: its host or port is wrong") from error
 
 
 def _context(url: str, *, verify: bool) -> ssl.SSLContext | None:

@@ -25,7 +25,8 @@ async def paced(items: Iterable[T], *, slices: Slices | None = None) -> AsyncIte
     work = (slices or _shared()).begin(object())
     work.share()
     for item in items:
-        await work.rest()
+        if work.is_over:
+            await work.rest()
         yield item
 
 

@@ -27,6 +27,10 @@ MOST_SAID = 1000
 """Characters of what a command that failed said, in an error."""
 ENDING = 5.0
 """Seconds in which what a killed command wrote ends."""
+LEFT = 2 << 20
+"""Bytes that are read of what a command wrote before it was killed: more than a pipe may hold
+(pipe(7), pipe-max-size). A child of it may go on writing without an end.
+"""
 
 
 class OutputTooLong(ProviderError):
@@ -150,13 +154,17 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes | None) -> None
 async def _at_most(
     process: asyncio.subprocess.Process, stream: asyncio.StreamReader, most: int
 ) -> bytes:
-    """What it says, and a little more than `most` where that is too long, which ends it."""
-    found = bytearray()
-    while part := await stream.read(PIECE):
-        if len(found) <= most:
-            found += part
-            if len(found) > most:
-                _kill(process)
+    """What it says, and a little more than `most` where that is too long, which ends it. What its
+    children go on to write is not read.
+    """
+    found, left = bytearray(), LEFT
+    while left > 0 and (part := await stream.read(PIECE)):
+        if len(found) > most:
+            left -= len(part)
+            continue
+        found += part
+        if len(found) > most:
+            _kill(process)
     return bytes(found)
 
 
@@ -164,7 +172,7 @@ async def _end(process: asyncio.subprocess.Process, cleaning: float = 0.0) -> No
     """Kill it, after `cleaning` seconds in which it and its children may clean up; and read to
     their ends what it wrote: asyncio's `wait` returns only when its pipes have ended too, and a
     pipe of which much waits to be read is not looked at. A child of it that goes on with its pipes
-    is waited for no longer than `ENDING`.
+    is waited for no longer than `ENDING`, and loses them: nothing is read there any more.
     """
     if cleaning:
         _signal_all(process, signal.SIGINT)
@@ -174,17 +182,18 @@ async def _end(process: asyncio.subprocess.Process, cleaning: float = 0.0) -> No
     _kill(process)
     if not await _ended(process, ENDING):
         log.warning("a child of a command that was ended goes on", pid=process.pid)
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  (no other way)
 
 
 async def _ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     streams = (each for each in (process.stdout, process.stderr) if each is not None)
     try:
         async with asyncio.timeout(seconds):
-            await asyncio.gather(*map(_drain, streams))
+            are_over = await asyncio.gather(*map(_drain, streams))
             await process.wait()
     except TimeoutError:
         return False
-    return True
+    return all(are_over)
 
 
 def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
@@ -193,9 +202,15 @@ def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> 
         os.killpg(process.pid, number)
 
 
-async def _drain(stream: asyncio.StreamReader) -> None:
-    while await stream.read(PIECE):
-        pass
+async def _drain(stream: asyncio.StreamReader) -> bool:
+    """Whether it has ended, or goes on beyond what its command can have left."""
+    left = LEFT
+    while left > 0:
+        part = await stream.read(PIECE)
+        if not part:
+            return True
+        left -= len(part)
+    return False
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -90,9 +90,13 @@ class Slice:
         self._end = end
         return True
 
+    @property
+    def is_over(self) -> bool:
+        return self._of.is_over(self._end)
+
     async def rest(self) -> bool:
         """Go on, or wait for the next slice where this one is over. Returns whether it waited."""
-        if not self._of.is_over(self._end):
+        if not self.is_over:
             return False
         self._end = await self._of.turn(self._key)
         return True

@@ -1,7 +1,7 @@
 """UDP sockets on the loop: one for an address and port, or one for every address of a port.
 
 The second tells to which address a datagram was sent and answers from that address (ip(7),
-IP_PKTINFO), so that ten thousand addresses cost one descriptor.
+IP_PKTINFO; RFC 3542 §6, IPV6_PKTINFO), so that ten thousand addresses cost one descriptor.
 """
 
 from __future__ import annotations
@@ -16,28 +16,33 @@ import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from nospoon.errors import ProviderError
+from nospoon.runtime import socket_diag
 from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.received import Received
 
 ANY = "0.0.0.0"  # noqa: S104  (asked for by whoever opens such a socket)
+ANY_IPV6 = "::"
 BATCH, SECONDS = 16, 0.002
 """Datagrams taken at once before other work has its turn, and for how long: some take milliseconds.
 """
 TOGETHER = Received()
 """Of all sockets: what comes at thousands of them at a moment has a few milliseconds of a turn."""
 MAX_DATAGRAM = 2048
+_NO_SUCH_SOURCE = frozenset({errno.EINVAL, errno.ENETUNREACH})
+"""What Linux says of an IPv6 and of an IPv4 address that no machine has for itself."""
 IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)
-_PKTINFO = struct.Struct("=I4s4s")
+_PKTINFO, _PKTINFO_IPV6 = struct.Struct("=I4s4s"), struct.Struct("=16sI")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Who sent a datagram, and to which address of ours. `zone`: the interface behind which an
-    IPv6 address of a link is, without which nobody there can be answered (RFC 4007 §11).
+    IPv6 address of a link is, the peer's or the socket's, without which no answer finds its way
+    (RFC 4007 §11).
     """
 
     address: str
@@ -57,7 +62,8 @@ Receive = Callable[[bytes, Peer], None]
 
 
 class UdpSocket:
-    """An open socket. `address` ANY serves all addresses that this machine answers to.
+    """An open socket. `address` ANY serves all IPv4 addresses that this machine answers to,
+    ANY_IPV6 those of IPv6 and of IPv4, in IPv6's form "::ffff:192.0.2.1".
 
     `fields` of the cluster file choose another port. `owner`: whose socket it is; owners take turns
     where datagrams wait, and so do the sockets of each. Raises `CannotServe`.
@@ -80,6 +86,8 @@ class UdpSocket:
         self._socket = socket.socket(family_of(address), kind)
         if address == ANY:
             self._socket.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+        elif address == ANY_IPV6:
+            self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
         try:
             self._socket.bind((address, port))
         except OSError as error:
@@ -118,8 +126,8 @@ class UdpSocket:
                 return False
             except OSError:
                 continue  # an ICMP error of an earlier send; the datagram is not ours
-            local = _destination(ancillary) if ancillary else self._address
-            self._receive(data, Peer(address, port, local, rest[1] if rest else 0))
+            local, zone = _destination(ancillary) if ancillary else (self._address, 0)
+            self._receive(data, Peer(address, port, local, rest[1] or zone if rest else 0))
             if self._closed:
                 return False
             if self._now() >= end:
@@ -132,10 +140,17 @@ class UdpSocket:
         if self._address == ANY:
             info = _PKTINFO.pack(0, socket.inet_aton(peer.local), bytes(4))
             ancillary = [(socket.IPPROTO_IP, IP_PKTINFO, info)]
-        try:
-            self._socket.sendmsg([data], ancillary, 0, peer.place)
-        except OSError:
-            return
+        elif self._address == ANY_IPV6:
+            info = _PKTINFO_IPV6.pack(socket.inet_pton(socket.AF_INET6, peer.local), peer.zone)
+            ancillary = [(socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, info)]
+        with suppress(OSError):
+            try:
+                self._socket.sendmsg([data], ancillary, 0, peer.place)
+            except OSError as error:
+                if not ancillary or error.errno not in _NO_SUCH_SOURCE:
+                    raise
+                # It was sent to all of a network, from whose address nothing is: Linux chooses.
+                self._socket.sendmsg([data], [], 0, peer.place)
 
     def close(self) -> None:
         self._closed = True
@@ -148,11 +163,16 @@ def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def _destination(ancillary: list[tuple[int, int, bytes]]) -> str:
+def _destination(ancillary: list[tuple[int, int, bytes]]) -> tuple[str, int]:
+    """Ours to which a datagram was sent, and the interface that it means where it is a link's."""
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == IP_PKTINFO:
-            return socket.inet_ntoa(_PKTINFO.unpack(data[: _PKTINFO.size])[2])
-    return ""
+            return socket.inet_ntoa(_PKTINFO.unpack(data[: _PKTINFO.size])[2]), 0
+        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
+            packed, zone = _PKTINFO_IPV6.unpack(data[: _PKTINFO_IPV6.size])
+            address = socket.inet_ntop(socket.AF_INET6, packed)
+            return address, zone if IPv6Address(packed).is_link_local else 0
+    return "", 0
 
 
 class CannotServe(ProviderError):
@@ -230,8 +250,13 @@ def ports_in_use(protocol: str) -> frozenset[tuple[str, int]]:
 
 
 def listening() -> frozenset[tuple[str, int]]:
-    """(address, port) of every TCP socket that listens, of IPv4 and IPv6."""
-    return frozenset(place for place, _ in _sockets("tcp", only=LISTEN))
+    """(address, port) of every TCP socket that listens, of IPv4 and IPv6. The text of proc(5) is
+    for kernels without sock_diag: for it Linux looks at all that are connected, too.
+    """
+    try:
+        return socket_diag.listening()
+    except OSError:
+        return frozenset(place for place, _ in _sockets("tcp", only=LISTEN))
 
 
 def _inodes(protocol: str, port: int) -> set[str]:

@@ -60,6 +60,11 @@ def is_group(name: str) -> bool:
     return True
 
 
+def unprivileged_uid() -> int:
+    """The user of what needs no rights. Raises `KeyError` where the system has none. Blocks."""
+    return pwd.getpwnam("nobody").pw_uid
+
+
 def group_of_nobody() -> Group:
     """Its name differs between distributions: nogroup, nobody. Blocks."""
     gid = pwd.getpwnam("nobody").pw_gid

@@ -41,9 +41,13 @@ class Workers:
                     await asyncio.wait([answer])
                     answer.exception()  # nobody asks for it any more
                 raise
-            if (error := answer.exception()) is not None:
-                await free_frames(error)
-            return answer.result()
+            if (error := answer.exception()) is None:
+                return answer.result()
+            await free_frames(error)
+            try:
+                raise error
+            finally:  # else this frame has it, and it this frame, with all that its callers have
+                del error, answer, job
 
     def close(self) -> None:
         """What runs is not waited for."""

@@ -160,9 +160,8 @@ class Listeners:
 
     def serves(self, bmc: Bmc) -> bool:
         """Whether all is open that it is reached by."""
-        return all(
-            need in self._open and bmc.uuid in self._open[need].users for need in needs_of(bmc)
-        )
+        there = map(self._open.get, needs_of(bmc))
+        return all(shared is not None and bmc.uuid in shared.users for shared in there)
 
     async def close(self, bmc: Bmc) -> None:
         """This BMC needs its sockets no more."""
@@ -250,6 +249,7 @@ class Listeners:
         self._by_port.remove(need)
         if shared.udp is not None:
             shared.udp.close()
+            shared.udp = None  # each has the other
         elif shared.http is not None:
             await shared.http.close()
         elif need.kind is Reach.ROUTE:

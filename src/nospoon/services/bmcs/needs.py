@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from ipaddress import IPv4Network
 
@@ -17,7 +17,7 @@ from nospoon.services.bmcs.served import bind_address
 LOOPBACK = IPv4Network("127.0.0.0/8")
 
 
-class Reach(Enum):
+class Reach(StrEnum):
     """What a BMC is reached by, in the order in which it is opened."""
 
     ROUTE = "a route"

@@ -25,7 +25,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.udp import Peer, UdpSocket
 from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.services.bmcs.registry import Registry
+from nospoon.services.bmcs.registry import Registry, places_at
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -105,7 +105,8 @@ class Pdus:
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A request came; it is answered when what it switched is durable, and not if it is not."""
-        served = self._by_place.get((peer.local, opened.port))
+        here = (self._by_place.get(each) for each in places_at((peer.local, opened.port)))
+        served = next(filter(None, here), None)
         if served is None:
             return
         now, failed = self._effects.now, served.agent.failed_logins

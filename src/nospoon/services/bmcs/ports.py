@@ -102,8 +102,10 @@ class ConsoleLine(Protocol):
 class Consoles(Protocol):
     """Serial consoles of the machines behind the BMCs."""
 
-    async def attach(self, machine: UUID) -> ConsoleLine:
-        """Raises `Conflict` when somebody outside has it, `Gone` for no machine of ours."""
+    async def attach(self, machine: UUID, *, user: int) -> ConsoleLine:
+        """`user`: whose machine it is. Raises `Conflict` when another program has it, `Gone` for a
+        machine that is not nospoon's.
+        """
 
 
 class RuntimeStore(Protocol):

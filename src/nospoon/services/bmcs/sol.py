@@ -97,7 +97,8 @@ class SolLines:
 
     async def _run(self, opened: UdpSocket, served: Served, sol: Sol) -> None:
         try:
-            attached = await self._consoles.attach(served.bmc.uuid)
+            owner = served.config.owner  # of other users' clients none are disconnected for it
+            attached = await self._consoles.attach(served.bmc.uuid, user=owner)
         except NospoonError as error:
             log.warning(
                 "no console for SOL",

@@ -5,6 +5,7 @@ is asked again after a while; after so many attempts its subscription ends or is
 policy says. It may be `WAITING` events behind, then the oldest are lost, and it is told so first.
 Those that failed last time, or take longer than `PROMPT`, have workers of their own. Owners take
 turns, and have few workers each: destinations that never answer hold up no other owner's events.
+Where too much waits for all together, the owner for whose subscriptions most waits loses events.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.errors import ProviderError
-from nospoon.runtime.http import request
+from nospoon.runtime.http import request, without_account
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
@@ -33,6 +34,8 @@ LONGEST_ANSWER = 1 << 16
 """Bytes; only its status is of interest."""
 LINE_BYTES, ALL_BYTES = 1 << 18, 1 << 26
 """Bytes of JSON that wait for one subscription, and for all of them together."""
+NoteLost = Callable[[str], None]
+"""Called for a subscription whose first event since the last delivery is lost."""
 OwnerOf = Callable[[str], Hashable]
 """Whose a subscription is."""
 Look = Callable[[str], tuple[EventSettings, Subscription] | None]
@@ -42,10 +45,49 @@ Wrap = Callable[[Subscription, list[dict[str, object]]], dict[str, object]]
 
 
 @dataclass(slots=True)
-class _Stock:
-    """What waits for all subscriptions, in bytes."""
+class _Share:
+    """What waits for one owner's subscriptions, in bytes; `lines` give way in turn."""
 
     size: int = 0
+    lines: dict[str, _Line] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Stock:
+    """What waits for all subscriptions, in bytes, and `of` each owner."""
+
+    size: int = 0
+    of: dict[Hashable, _Share] = field(default_factory=dict)
+
+    def line(self, subscription: str, owner: Hashable) -> _Line:
+        """A new one, on which nothing waits."""
+        share = self.of.setdefault(owner, _Share())
+        line = share.lines[subscription] = _Line(self, owner, subscription)
+        return line
+
+    def drop(self, line: _Line) -> None:
+        """Nothing waits on it any more, and nothing will."""
+        line.clear()
+        share = self.of[line.owner]
+        del share.lines[line.subscription]
+        if not share.lines:
+            del self.of[line.owner]
+
+    def count(self, owner: Hashable, size: int) -> None:
+        self.size += size
+        self.of[owner].size += size
+
+    def shorten(self, note_lost: NoteLost) -> None:
+        """While too much waits, the owner with most loses the older half of what waits for one
+        subscription. His subscriptions take turns, because there may be very many.
+        """
+        while self.size > ALL_BYTES:
+            share = max(self.of.values(), key=lambda each: each.size)
+            subscription, line = next(iter(share.lines.items()))
+            del share.lines[subscription]
+            share.lines[subscription] = line  # behind its owner's others
+            if line.lose(-(-len(line.waiting) // 2)):
+                note_lost(subscription)
 
 
 @dataclass(slots=True)
@@ -56,6 +98,8 @@ class _Line:
     """
 
     stock: _Stock
+    owner: Hashable
+    subscription: str
     waiting: deque[dict[str, object]] = field(default_factory=deque)
     sizes: deque[int] = field(default_factory=deque)
     size: int = 0
@@ -63,8 +107,8 @@ class _Line:
     lost: int = 0
     timer: asyncio.TimerHandle | None = None
 
-    def add(self, record: dict[str, object]) -> int:
-        """At the end; returns how many of the oldest gave way."""
+    def add(self, record: dict[str, object]) -> bool:
+        """At the end; whether the oldest gave way, and that is new."""
         size = len(msgspec.json.encode(record))
         self.waiting.append(record)
         self.sizes.append(size)
@@ -87,27 +131,29 @@ class _Line:
 
     def _count(self, size: int) -> None:
         self.size += size
-        self.stock.size += size
+        self.stock.count(self.owner, size)
 
-    def put_back(self, batch: list[dict[str, object]]) -> int:
-        """At the beginning; returns how many of the oldest gave way."""
+    def put_back(self, batch: list[dict[str, object]]) -> bool:
+        """At the beginning; whether the oldest gave way, and that is new."""
         sizes = [len(msgspec.json.encode(record)) for record in batch]
         self.waiting.extendleft(reversed(batch))
         self.sizes.extendleft(reversed(sizes))
         self._count(sum(sizes))
         return self._shorten()
 
-    def _shorten(self) -> int:
-        surplus = 0
-        while self.waiting and self._is_too_much():
-            self._pop()
-            surplus += 1
-        self.lost += surplus
-        return surplus
+    def _shorten(self) -> bool:
+        was_whole = not self.lost
+        while len(self.waiting) > WAITING or self.size > LINE_BYTES:
+            self.lose(1)
+        return was_whole and self.lost > 0
 
-    def _is_too_much(self) -> bool:
-        mine = len(self.waiting) > WAITING or self.size > LINE_BYTES
-        return mine or self.stock.size > ALL_BYTES
+    def lose(self, number: int) -> bool:
+        """So many of the oldest give way. Returns whether none was lost before."""
+        is_new = bool(number) and not self.lost
+        for _ in range(number):
+            self._pop()
+        self.lost += number
+        return is_new
 
 
 @dataclass(slots=True)
@@ -176,25 +222,22 @@ class Deliveries:
 
     def put(self, subscription: str, record: dict[str, object]) -> None:
         """Deliver it some time; does not wait."""
-        line = self._lines.get(subscription)
-        if line is not None:
-            self._note_lost(subscription, line, line.add(record))
-            return
-        line = self._lines[subscription] = _Line(self._stock)
-        self._note_lost(subscription, line, line.add(record))
-        self._turn(subscription, line)
-
-    def _note_lost(self, subscription: str, line: _Line, number: int) -> None:
-        """Once, until the destination is told."""
-        if number and line.lost == number:
-            log.warning("a subscriber is too far behind: events are lost", id=subscription)
+        line, is_new = self._lines.get(subscription), False
+        if line is None:
+            line = self._stock.line(subscription, self._owner_of(subscription))
+            self._lines[subscription], is_new = line, True
+        if line.add(record):
+            _note_lost(subscription)
+        self._stock.shorten(_note_lost)
+        if is_new:
+            self._turn(subscription, line)
 
     def forget(self, subscription: str) -> None:
         """Nothing more goes there."""
         line = self._lines.pop(subscription, None)
         if line is None:
             return
-        line.clear()
+        self._stock.drop(line)
         if line.timer is not None:
             line.timer.cancel()
 
@@ -204,7 +247,7 @@ class Deliveries:
 
     def _turn(self, subscription: str, line: _Line) -> None:
         lane = self._slow if line.failures else self._prompt
-        lane.put(self._owner_of(subscription), subscription)
+        lane.put(line.owner, subscription)
         self._staff(lane)
 
     def _staff(self, lane: _Lane) -> None:
@@ -246,12 +289,14 @@ class Deliveries:
             return
         settings, wanted = found
         lost, batch = line.lost, line.take()
-        reach = replace(self._reach, owner=self._owner_of(subscription))
+        reach = replace(self._reach, owner=line.owner)
         why = await self._post(wanted, [self._overrun(), *batch] if lost else batch, reach)
         if self._lines.get(subscription) is not line:
             return
         if why:
-            self._note_lost(subscription, line, line.put_back(batch))
+            if line.put_back(batch):
+                _note_lost(subscription)
+            self._stock.shorten(_note_lost)
             await self._failed(subscription, line, settings, wanted, why=why)
             return
         line.failures, line.lost = 0, line.lost - lost
@@ -259,6 +304,7 @@ class Deliveries:
             self._turn(subscription, line)
         else:
             del self._lines[subscription]
+            self._stock.drop(line)
 
     async def _post(
         self, wanted: Subscription, batch: list[dict[str, object]], reach: Reach
@@ -279,7 +325,7 @@ class Deliveries:
         except ProviderError as error:
             return str(error)
         good = 200 <= answer.status < 300
-        return "" if good else f"{wanted.destination} answered {answer.status}"
+        return "" if good else f"{without_account(wanted.destination)} answered {answer.status}"
 
     async def _failed(
         self,
@@ -307,3 +353,8 @@ class Deliveries:
         line.timer = None
         if self._lines.get(subscription) is line:
             self._turn(subscription, line)
+
+
+def _note_lost(subscription: str) -> None:
+    """Once, until the destination gets to know."""
+    log.warning("a subscriber is too far behind: events are lost", id=subscription)

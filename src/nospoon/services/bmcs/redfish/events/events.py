@@ -26,6 +26,8 @@ from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
+MOST = 32
+"""Subscriptions and streams of one account at one endpoint."""
 BEHIND = 256
 """Events that a stream may be behind; one that is further behind ends."""
 ServedAt = Callable[[tuple[str, int]], AbstractSet[UUID]]
@@ -142,7 +144,9 @@ class Events:
 
     def _take(self, settings: EventSettings) -> None:
         before = self._settings.pop(settings.key, None)
-        self._held.get(settings.account, set()).discard(settings.key)
+        held = self._held.pop(settings.account, set()) - {settings.key}
+        if held:  # clients change their passwords on and on: each makes another account
+            self._held[settings.account] = held
         for each in before.subscriptions if before is not None else ():
             self._of.pop(each.id, None)
         if settings == EventSettings(*settings.key):
@@ -185,18 +189,22 @@ class Events:
         return self._may_use(account, place) or any(self._is_at(each, place) for each in resting)
 
     async def _move(self, key: tuple[str, str], account: str) -> None:
-        """Subscriptions keep their ids, and what is on its way to them."""
+        """Subscriptions keep their ids, and what is on its way to them. An account that has some
+        gets as many more as it may have: clients choose which accounts become one.
+        """
         async with self._writing:
             nothing, before = EventSettings(*key), self._settings.get(key)
             if before is None:
                 return
             own = self._settings.get((key[0], account), replace(before, account=account))
             others = tuple(each for each in before.subscriptions if each not in own.subscriptions)
-            after = replace(own, subscriptions=(*own.subscriptions, *others))
+            after = replace(own, subscriptions=(*own.subscriptions, *others)[:MOST])
             await self._store.save_events(after)
             await self._store.save_events(nothing)
             self._take(nothing)
             self._take(after)
+        for each in set(others).difference(after.subscriptions):
+            self._deliveries.forget(each.id)
 
     def happened(self, system: UUID, what: Iterable[Happening]) -> None:
         """Tell everybody who may know of this system and wants to."""

@@ -35,9 +35,3 @@ def with_scheme(uri: str, protocol: str = "") -> str:
     So UpdateService says it of SimpleUpdate, parameter `TransferProtocol`.
     """
     return uri if _SCHEME.match(uri) else f"{protocol.lower() or 'http'}://{uri}"
-
-
-def without_account(uri: str) -> str:
-    """As it may be shown: the account that it may hold (RFC 3986 §3.2.1) is the client's alone."""
-    parts = urlsplit(uri)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if "@" in uri else uri

@@ -23,7 +23,7 @@ from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import OPERATOR
 from nospoon.services.bmcs.redfish.events import subscribing
-from nospoon.services.bmcs.redfish.events.events import Stream, Wants
+from nospoon.services.bmcs.redfish.events.events import MOST, Stream, Wants
 from nospoon.services.bmcs.redfish.events.streaming import sent
 from nospoon.services.bmcs.redfish.http import filters, query, submitted
 from nospoon.services.bmcs.redfish.http.exchange import (
@@ -45,8 +45,8 @@ from nospoon.services.bmcs.redfish.resources.actions import refuse_others
 
 SERVICE = "EventService"
 SUBSCRIPTIONS = f"{SERVICE}/Subscriptions"
-MOST, MOST_FILTERED = 32, 8
-"""Subscriptions and streams of one account at one endpoint, and streams with a filter."""
+MOST_FILTERED = 8
+"""Streams with a filter of one account at one endpoint."""
 MOST_COMPARISONS = 32
 """Of a stream's filter."""
 _FILTERS = ("EventFormatType", "MessageId", "OriginResource", "RegistryPrefix", "ResourceType",

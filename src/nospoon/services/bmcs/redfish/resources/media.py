@@ -13,6 +13,7 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.errors import Obstacle, Unfetchable
+from nospoon.runtime.http import without_account
 from nospoon.services.bmcs.redfish.http.exchange import OK, Exchange, check_match, resource, tagged
 from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors, uris
@@ -113,9 +114,7 @@ async def insert(exchange: Exchange) -> Response:
             verify=verify,
         )
     )
-    job = exchange.service.jobs.start(
-        served.bmc.uuid, f"Insert {uris.without_account(image)}", work
-    )
+    job = exchange.service.jobs.start(served.bmc.uuid, f"Insert {without_account(image)}", work)
     assert job.task is not None, "it was just begun"
     await asyncio.wait({job.task}, timeout=QUICK)
     return tasks.outcome(job)

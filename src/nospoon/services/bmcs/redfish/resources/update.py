@@ -17,6 +17,7 @@ from starlette.responses import Response
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
 from nospoon.bmc.software import Component, Software, installed, staged
+from nospoon.runtime.http import without_account
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.redfish.http.exchange import (
     OK,
@@ -132,7 +133,7 @@ async def _simple_update(exchange: Exchange) -> Response:
     machines, components = await _targets(exchange, given)
     job = exchange.service.jobs.start(
         machines[0].bmc.uuid,
-        f"Update {', '.join(components)} with {uris.without_account(image)}",
+        f"Update {', '.join(components)} with {without_account(image)}",
         _update(exchange.service, media, machines, components=components, given=given),
         shows_task=True,
     )
