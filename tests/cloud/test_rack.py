@@ -54,6 +54,7 @@ def everything(member: Connection) -> dict[str, list[str]]:
         "networks": sorted(each.id for each in member.network.networks()),
         "subnets": sorted(each.id for each in member.network.subnets()),
         "routers": sorted(each.id for each in member.network.routers()),
+        "trunks": sorted(each.id for each in member.network.trunks()),
         "images": sorted(each.id for each in member.image.images()),
     }
 

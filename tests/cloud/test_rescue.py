@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -49,8 +50,15 @@ def disk(firmware: Firmware, place: Path) -> bytes:
 def server(
     request: pytest.FixtureRequest, member: Connection, tmp_path: Path
 ) -> Iterator[tuple[str, Firmware]]:
-    """Off; its root disk is one of Nova's virtio disks, and says that it booted."""
-    firmware: Firmware = request.param
+    with theirs(member, request.param, tmp_path) as id_:
+        yield id_, request.param
+
+
+@contextmanager
+def theirs(member: Connection, firmware: Firmware, tmp_path: Path) -> Iterator[str]:
+    """A server, by its id. Off; its root disk is one of Nova's virtio disks, and says that it
+    booted.
+    """
     image = member.image.create_image(
         name=f"theirs-{uuid4()}",
         disk_format="raw",
@@ -70,7 +78,7 @@ def server(
     member.compute.wait_for_server(made, wait=600)
     member.compute.stop_server(made)
     member.compute.wait_for_server(made, status="SHUTOFF", wait=600)
-    yield made.id, firmware
+    yield made.id
     member.compute.delete_server(made)
     member.compute.wait_for_delete(made, wait=600)
     member.network.delete_port(port)

@@ -110,33 +110,40 @@ def inside(cloud: OwnCloud) -> list[str]:
 
 
 @contextmanager
-def plugged(cloud: OwnCloud, link: str, port: Port) -> Iterator[Guest]:
+def plugged(
+    cloud: OwnCloud, link: str, port: Port, *, address: str = "", trunk: str = ""
+) -> Iterator[Guest]:
     """A namespace with an interface of Open vSwitch, which Neutron's agent takes for the port. The
     tap that Nova keeps for a server that is off goes first: the agent knows one interface of a
-    port, and removes its port security with any.
+    port, and removes its port security with any. `address`: where Neutron gave none. `trunk`: id of
+    the port's; it has a bridge of its own, with which the tap goes.
     """
+    bridge = f"tbr-{trunk}"[:14] if trunk else "br-int"
+    netdev = ("set", "bridge", bridge, "datapath_type=netdev", "--")
+    made = ("add-br", bridge, "--", *netdev)
 
     def run(*argv: str) -> None:
         subprocess.run([*inside(cloud), *argv], check=True, capture_output=True)
 
-    (fixed,) = port.fixed_ips
     run("ip", "netns", "add", link)
     ids = [f"iface-id={port.id}", f"attached-mac={port.mac_address}", "iface-status=active"]
-    run("ovs-vsctl", "--if-exists", "del-port", "br-int", f"tap{port.id[:11]}")
+    remove = ("del-br", bridge) if trunk else ("del-port", bridge)
+    run("ovs-vsctl", "--if-exists", *remove, *(() if trunk else (f"tap{port.id[:11]}",)))
     member = connection(cloud)
     until(lambda: member.network.get_port(port.id).status == "DOWN")
     run(
-        "ovs-vsctl", "add-port", "br-int", link, "--", "set", "Interface", link, "type=internal",
+        "ovs-vsctl", *(made if trunk else ()),
+        "add-port", bridge, link, "--", "set", "Interface", link, "type=internal",
         *(f"external_ids:{each}" for each in ids),
     )  # fmt: skip
     try:
         run("ip", "link", "set", link, "netns", link)
-        guest = Guest(cloud, link, fixed["ip_address"])
+        guest = Guest(cloud, link, address or port.fixed_ips[0]["ip_address"])
         guest.run("ip", "link", "set", link, "address", port.mac_address, "up")
         guest.run("ip", "address", "add", f"{guest.address}/24", "dev", link)
         yield guest
     finally:
-        run("ovs-vsctl", "--if-exists", "del-port", "br-int", link)
+        run("ovs-vsctl", "--if-exists", *remove, *(() if trunk else (link,)))
         run("ip", "netns", "delete", link)
 
 

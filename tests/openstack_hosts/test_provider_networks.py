@@ -34,6 +34,7 @@ hosts:
 FACTS = HostFacts(
     frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
     networks=frozenset({"rack"}), own_networks=frozenset({"rack"}),
+    trunks=False,
 )  # fmt: skip
 
 
@@ -129,7 +130,25 @@ VLAN = "networks: {ext: {physnet: lab}, lan: {provider: racks, vlan: 101}}\n"
             CLOUD,
             "networks: {ext: {physnet: lab}, lan: {physnet: lab, switch: ovs}}\n",
             "{network: lan, trunk: [101]}",
-            "network lan: nospoon makes no trunks in a cloud. Give the node a NIC for each VLAN",
+            "none of the file has VLAN 101. Write `vlan: 101` for the one that it is",
+        ),
+        (
+            CLOUD,
+            "networks: {ext: {physnet: lab}, lan: {}, red: {vlan: 101}, blue: {vlan: 101}}\n",
+            "{network: lan, trunk: [101]}",
+            "network lan: VLAN 101 is that of several networks: red, blue",
+        ),
+        (
+            CLOUD,
+            "networks: {ext: {physnet: lab}, lan: {}, red: {bridge: none, vlan: 101}}\n",
+            "{network: lan, trunk: [101]}",
+            "network red: host here has no network none that its project sees",
+        ),
+        (
+            CLOUD,
+            "networks: {ext: {physnet: lab}, lan: {}, red: {vlan: 101}}\n",
+            "{network: lan, trunk: [101]}",
+            "Neutron of host here makes no trunks: it has no extension `trunk`",
         ),
     ],
 )
@@ -146,6 +165,41 @@ def test_what_a_host_cannot_do_is_refused(hosts: str, networks: str, nic: str, s
     if "see physical" in said:
         placed, refused = allocate(cluster, Allocations(), Occupied(), facts=allowed)
         assert not [*refused, *reasons_against(cluster, UUID(int=1), placed, allowed)]
+
+
+@pytest.mark.parametrize(
+    ("networks", "said"),
+    [
+        ("red: {vlan: 101}, lan: {}", "network lan: a trunk needs Open vSwitch"),
+        (
+            "red: {vlan: 101}, lan: {physnet: lab, switch: ovs}",
+            "network red: host there is not a cloud: a VLAN needs a bridge of Open vSwitch",
+        ),
+    ],
+)
+def test_what_a_trunk_is_in_a_cloud_alone_another_host_refuses(networks: str, said: str) -> None:
+    """A file with both is read, for its nodes may be on either."""
+    text = (
+        f"cluster: dev\n{CLOUD}  there: {{physnets: {{lab: br0}}}}\nnetworks: {{{networks}}}\n"
+        "nodes: [{host: there, nics: [{network: lan, trunk: [101]}, red]}]\n"
+    )
+    facts = {name: replace(FACTS, networks=None) for name in ("here", "there")}
+    placed, refused = allocate(load(text, file="x"), Allocations(), Occupied(), facts=facts)
+    assert not placed.hosts
+    assert said in "".join(refused)
+
+
+@pytest.mark.parametrize("more", ["trunk: [101]", "floating_ip: public"])
+def test_one_of_two_nodes_is_refused_for_what_it_alone_has(more: str) -> None:
+    text = (
+        f"cluster: dev\n{CLOUD}networks: {{ext: {{physnet: lab}}, lan: {{}}}}\n"
+        "nodes: [{name: a, nics: [ext, lan]}, {name: b, nics: [ext, {network: lan, MORE}]}]\n"
+    ).replace("MORE", more)
+    cluster = load(text, file="x")
+    facts = {"here": replace(FACTS, trunks=True)}
+    placed, refused = allocate(cluster, Allocations(), Occupied(), facts=facts)
+    assert set(placed.hosts) == {"a"}
+    assert ["node b fits on no host" in each for each in refused] == [True]
 
 
 @pytest.mark.parametrize(

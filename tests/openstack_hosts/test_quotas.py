@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.errors import NoCapacity
-from nospoon.model.host_facts import HostFacts, Quota, SizeOffered
+from nospoon.errors import HostUnreachable, NoCapacity
+from nospoon.model.cluster import Adopted, Arch, Firmware
+from nospoon.model.host_facts import HostFacts, Quota, QuotaName, Share, SizeOffered
+from nospoon.model.resources import Key, Kind, Link, OwnerTag, Port, Resource
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.refuse import reasons_against
 from nospoon.providers.openstack.connection import OpenStackConnection
@@ -27,6 +30,24 @@ hosts:
 networks: {lan: {}}
 nodes: [{memory: 1GiB, disks: [], nics: [lan]}]
 """
+NETWORKS = """
+  lan: {}
+  red: {vlan: 101}
+  ext: {nat: true}
+  one: {nat: true, router: both}
+  two: {nat: true, router: both}
+"""
+NICS = """[
+  {network: ext, floating_ip: public}, {network: lan, trunk: [101]},
+  {network: one, floating_ip: public, floating_address: 203.0.113.9}, two]"""
+TAKEN_THERE = {
+    "servers": 1, "CPUs": 2, "MiB of memory": 2048, "ports": 5, "trunks": 1, "networks": 5,
+    "subnets": 5, "routers": 2, "floating IPs": 2, "volumes": 2, "GiB of volumes": 7,
+}  # fmt: skip
+
+
+def left(facts: HostFacts) -> dict[str, int]:
+    return {str(name): each.left for name, each in facts.quota.shares.items()}
 
 
 async def test_what_is_left_is_what_others_do_not_use(
@@ -37,52 +58,120 @@ async def test_what_is_left_is_what_others_do_not_use(
         "totalCoresUsed": 20, "maxTotalRAMSize": -1, "totalRAMUsed": 512,
     }  # fmt: skip
     facts = await connection.survey("", ())
-    assert facts.quota == Quota(servers=3, cpus=0, memory=None)
+    assert left(facts) == {"servers": 3, "cpus": 0}
     cloud.limits |= {"totalInstancesUsed": 12, "maxTotalRAMSize": 1024}
     facts = await connection.survey("", ())
-    assert facts.quota == Quota(servers=0, cpus=0, memory=512 * MIB), "others use more than all"
+    assert left(facts) == {"servers": 0, "cpus": 0, "memory": 512 * MIB}, "more than all is used"
     assert (facts.cpus, facts.memory) == (1, 512 * MIB), "0 would be unknown"
-    assert facts.quota.whole == Quota(servers=10, cpus=20, memory=1024 * MIB)
+    assert left(facts.emptied) == {"servers": 10, "cpus": 20, "memory": 1024 * MIB}
     cloud.limits = {}
     assert (await connection.survey("", ())).quota == Quota()
 
 
-@pytest.mark.parametrize(
-    ("quota", "said"),
-    [
-        (Quota(servers=0), ["leaves 0 servers, and the nodes there take 1"]),
-        (Quota(cpus=1), ["leaves 1 CPUs, and the nodes there take 2"]),
-        (Quota(memory=0), ["leaves 0 MiB of memory, and the nodes there take 2048"]),
-        (Quota(servers=1, cpus=2, memory=2048 * MIB), []),
-        (Quota(), []),
-    ],
-    ids=str,
-)
-async def test_a_quota_with_nothing_left_refuses_even_one_node(
-    connection: OpenStackConnection, quota: Quota, said: list[str]
+LEFT = {
+    "network": ("networks", 7), "subnet": ("subnets", 7), "port": ("ports", 8),
+    "trunk": ("trunks", 9), "router": ("routers", 9), "floatingip": ("floating_ips", 8),
+}  # fmt: skip
+"""Of ten: three networks of others, two ports, one trunk, one router, two floating IPs."""
+
+
+async def test_what_is_left_of_neutrons_quotas_is_beside_what_others_have(
+    connection: OpenStackConnection, cloud: FakeCloud
 ) -> None:
-    facts: HostFacts = replace(
-        await connection.survey("", ()),
-        quota=quota,
-        sizes=(SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=0),),
-    )
-    cluster = load(TEXT, file="c.yaml")
-    name = cluster.hosts[0].name
-    allocations = Allocations(hosts={each.name: name for each in cluster.nodes})
-    reasons = [
-        each
-        for each in reasons_against(
-            cluster, UUID(int=1), allocations, {name: facts}, before=Allocations()
-        )
-        if "quota" in each
+    own, other = OwnerTag("kit", UUID(int=7)), OwnerTag("kit", UUID(int=8))
+    for number, tag in enumerate((own, own, other)):
+        link = Resource(Key(Kind.NETWORK, "cloud", f"n{number}"), Link(f"wire{number}"))
+        await connection.drivers[Kind.NETWORK].create(link, tag)
+    port = Resource(Key(Kind.PORT, "cloud", "n-0"), Port("wire0", "02:00:00:00:00:01"))
+    await connection.drivers[Kind.PORT].create(port, own)
+    plain: dict[str, object] = {"description": "", "device_id": "", "fixed_ips": []}
+    for number in range(2):
+        id_ = f"other{number}"
+        cloud.networks[id_] = {"id": id_, "name": id_, "subnets": [], **plain}
+        cloud.subnets[id_] = {"id": id_, "network_id": id_, "cidr": "192.0.2.0/24"}
+        cloud.ports[id_] = {"id": id_, "mac_address": f"fa:16:3e:00:00:0{number}", **plain}
+        cloud.ports[id_]["network_id"] = id_
+        cloud.floatingips[id_] = {
+            "id": id_, "floating_ip_address": f"203.0.113.{number}", "port_id": None, **plain,
+            "floating_network_id": "n0",
+        }  # fmt: skip
+    cloud.subnets["s"] = {"id": "s", "network_id": "n0", "cidr": "203.0.113.0/24"}
+    for kind in (cloud.trunks, cloud.routers):
+        kind["other"] = {"id": "other", **plain}
+    assert (await connection.survey("", ())).quota == Quota(), "there are none"
+    cloud.quotas = dict.fromkeys(LEFT, 10)
+    facts = await connection.survey("", ())
+    assert left(facts) == dict(LEFT.values())
+    of_networks = facts.quota.shares[QuotaName.NETWORKS]
+    assert (of_networks.used_beside(own.cluster), of_networks.used_beside(other.cluster)) == (4, 5)
+    assert facts.quota.shares[QuotaName.SUBNETS].own == of_networks.own
+    assert facts.quota.allocated == {"203.0.113.0", "203.0.113.1"}
+    cloud.floatingips["other0"]["project_id"] = "2" * 32
+    assert (await connection.survey("", ())).quota.allocated == {"203.0.113.1"}
+    cloud.quotas = {"subnet": 4}
+    assert left(await connection.survey("", ())) == {"subnets": 1}
+    for status in (403, 404):
+        cloud.fail("GET .*/quotas/", status)
+        assert (await connection.survey("", ())).quota == Quota(), "not for this role"
+    cloud.fail("GET .*/quotas/", 502)
+    with pytest.raises(HostUnreachable):
+        await connection.survey("", ())
+
+
+def test_what_nodes_take_is_compared_with_all_quotas_at_once() -> None:
+    text = TEXT.replace("{lan: {}}", NETWORKS).replace("[lan]", NICS)
+    text = text.replace("disks: []", "disks: [5GiB, 1500MiB]")
+    text = text.replace("boot_address", "volumes: true\n      boot_address")
+    cluster = load(text, file="c.yaml")
+    size = SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=1 << 62)
+    unit = {QuotaName.MEMORY: MIB, QuotaName.VOLUME_SPACE: 1024 * MIB}
+    own = {UUID(int=1): 1, UUID(int=2): 1}
+    facts = HostFacts(
+        frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=(size,),
+        trunks=True, external_networks=(("public", "p"),),
+    )  # fmt: skip
+    placed = Allocations(hosts={each.name: "cloud" for each in cluster.nodes})
+
+    def refused(most: Mapping[QuotaName, int], allocated: str = "") -> list[str]:
+        shares = {
+            name: Share(
+                number * unit.get(name, 1),
+                4 * unit.get(name, 1),
+                {key: each * unit.get(name, 1) for key, each in own.items()},
+            )
+            for name, number in most.items()
+        }
+        there = replace(facts, quota=Quota(shares, frozenset(filter(None, [allocated]))))
+        return [*reasons_against(cluster, UUID(int=1), placed, {"cloud": there})]
+
+    found = refused(dict.fromkeys(QuotaName, 3))
+    assert [each.partition("leaves ")[2].partition(". ")[0] for each in found] == [
+        f"0 {called} (3, of which others use 3), and the nodes there take {number}"
+        for called, number in TAKEN_THERE.items()
     ]
-    assert [any(part in reason for reason in reasons) for part in said] == [True] * len(said)
-    assert len(reasons) == len(said)
-    assert not any(isinstance(each, NoCapacity) for each in reasons)
-    whole = replace(quota, whole=Quota(servers=1, cpus=2, memory=2048 * MIB))
-    emptied = replace(facts, quota=whole)
-    found = reasons_against(cluster, UUID(int=1), allocations, {name: emptied})
-    assert [isinstance(each, NoCapacity) for each in found if "quota" in each] == [True] * len(said)
+    passing = [isinstance(each, NoCapacity) for each in found]
+    assert passing == [number <= 3 for number in TAKEN_THERE.values()], "when others use less"
+    enough = {n: number + 3 for n, number in zip(QuotaName, TAKEN_THERE.values(), strict=True)}
+    assert not refused(enough)
+    enough[QuotaName.FLOATING_IPS] -= 1
+    assert len(refused(enough)) == 1
+    assert not refused(enough, "203.0.113.9"), "the project has that address already"
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_a_server_of_others_takes_of_no_quota(*, adopts: bool) -> None:
+    cluster = load(TEXT, file="c.yaml")
+    (node,) = cluster.nodes
+    adopted = Adopted(UUID(int=5), "theirs") if adopts else None
+    cluster = replace(cluster, nodes=(replace(node, adopted=adopted),))
+    size = SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=0)
+    facts = HostFacts(
+        frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=(size,),
+        quota=Quota({QuotaName.SERVERS: Share(3, 3)}),
+    )  # fmt: skip
+    placed = Allocations(hosts={node.name: "cloud"})
+    found = [*reasons_against(cluster, UUID(int=1), placed, {"cloud": facts})]
+    assert bool(found) is not adopts
 
 
 async def test_a_relay_that_is_not_there_yet_takes_of_the_quota(
@@ -90,7 +179,10 @@ async def test_a_relay_that_is_not_there_yet_takes_of_the_quota(
 ) -> None:
     size = SizeOffered("m", "1", cpus=2, memory=2048 * MIB, disk=0)
     facts = replace(
-        await connection.survey("", ()), quota=Quota(servers=1), sizes=(size,), flavors={"m": size}
+        await connection.survey("", ()),
+        quota=Quota({QuotaName.SERVERS: Share(1)}),
+        sizes=(size,),
+        flavors={"m": size},
     )
     relay = "relay: {network: lan, image: debian, flavor: m, floating_ip: public}"
     text = TEXT.replace("boot_address: 192.0.2.7", relay).replace("{lan: {}}", "{lan: {nat: true}}")
@@ -103,5 +195,6 @@ async def test_a_relay_that_is_not_there_yet_takes_of_the_quota(
         return [each for each in found if "quota" in each]
 
     [reason] = refused(Allocations())
-    assert "leaves 1 servers, and the nodes there, with their relay, take 2" in reason
+    assert "leaves 1 servers (1, of which others use 0)" in reason
+    assert "and the nodes there, with their relay, take 2" in reason
     assert refused(now) == [], "what is there is counted as used"

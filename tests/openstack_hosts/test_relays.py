@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -44,8 +44,16 @@ from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver
 from nospoon.providers.tunnels import READY, RelayId, RelayPlace
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.netboot import relays
 from nospoon.services.netboot.relayed import RelayNetbootDriver
-from nospoon.services.netboot.relays import MEMORY, Pauses, RelayTunnels, command
+from nospoon.services.netboot.relays import (
+    BMCS,
+    MEMORY,
+    NETBOOT,
+    Pauses,
+    RelayTunnels,
+    command,
+)
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud, connected
 from nospoon.testing.relay import RelayMachines, free_place, relay_machines
@@ -290,7 +298,9 @@ ONE = RelayId(CLUSTER, "cloud")
 
 @contextlib.asynccontextmanager
 async def kept_in(
-    directory: Path, environment: Mapping[str, str] | None = None
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    owner_of: Callable[[UUID], int | None] = lambda _: None,
 ) -> AsyncIterator[RelayTunnels]:
     bmcs = RelayedBmcs(lambda *_: False).serve
     netboot = RelayNetbootDriver(state=directory / "netboot", deployment="kit").serve
@@ -302,6 +312,7 @@ async def kept_in(
         netboot=netboot,
         shortest=0.05,
         environment=environment,
+        owner_of=owner_of,
     )
     try:
         yield tunnels
@@ -338,6 +349,41 @@ async def test_a_connection_that_is_closed_ends_no_tunnel_that_another_one_keeps
         tunnels.keep(ONE, nowhere)
         await tunnels.end(ONE)
         assert not tunnels.is_kept(ONE)
+
+
+async def test_one_user_has_few_tunnels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a process, and a member's cloud may have relays without number."""
+    monkeypatch.setattr(relays, "MOST_OF_OWNER", 2)
+    mine, theirs = [RelayId(uuid4(), "cloud") for _ in range(3)], RelayId(uuid4(), "cloud")
+    clusters = {each.cluster for each in mine}
+
+    async with kept_in(tmp_path / "r", owner_of=lambda id_: 1 if id_ in clusters else 2) as tunnels:
+        for each in (*mine[:2], mine[0], theirs):
+            tunnels.keep(each, nowhere)
+        with pytest.raises(ProviderError, match=r"you have 2 tunnels to relays, and members may"):
+            tunnels.keep(mine[2], nowhere)
+        assert not tunnels.is_kept(mine[2])
+        await tunnels.end(mine[0])
+        tunnels.keep(mine[2], nowhere)
+        assert tunnels.is_kept(theirs)
+
+
+@pytest.mark.parametrize("name", [BMCS, NETBOOT])
+async def test_a_tunnel_that_ends_while_it_begins_to_listen_leaves_no_socket(
+    tmp_path: Path, name: str
+) -> None:
+    def listening() -> list[str]:
+        lines = Path("/proc/net/unix").read_text().splitlines()
+        return [each for each in lines if str(tmp_path) in each]
+
+    async with kept_in(tmp_path / "r") as tunnels:
+        tunnels.keep(ONE, nowhere)
+        async with asyncio.timeout(60):
+            while not list(tmp_path.glob(f"r/*/{name}")):  # noqa: ASYNC110
+                await asyncio.sleep(0)  # it is cancelled in the turn after the socket is bound
+        assert any(each.endswith(f"/{name}") for each in listening())
+        await tunnels.end(ONE)
+        assert listening() == []
 
 
 async def test_a_relay_without_a_tunnel_is_drift_that_up_mends(

@@ -19,7 +19,7 @@ from nospoon.providers.openstack.tags import (
 )
 
 LONGEST = "n" * 63
-TAG = OwnerTag(str(uuid4()), uuid4(), 4_000_000_000, uuid4().hex, LONGEST, 4_294_967_294, "")
+TAG = OwnerTag(str(uuid4()), uuid4(), 2_000_000_000, uuid4().hex, LONGEST, 4_294_967_294, "")
 
 
 def test_the_longest_tag_fits_into_a_description_of_neutron() -> None:

@@ -13,7 +13,7 @@ from nospoon.clusterfile.load import load
 from nospoon.errors import ProviderError, SpecError
 from nospoon.model.cluster import Firmware, Node
 from nospoon.model.connections import OpenStack
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import HostFacts, QuotaName, Share
 from nospoon.model.lab import Disks
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
@@ -133,6 +133,11 @@ async def test_the_root_of_an_image_is_a_volume_that_goes_with_its_server(
     assert sizes == sorted(each["volume_size"] for each in asked["block_device_mapping_v2"])
     (seen,) = await driver.observe(ONE.cluster)
     assert seen.shape == server().shape, "there is nothing to change"
+    cloud.limits = {"maxTotalVolumes": 5, "totalVolumesUsed": 3, "maxTotalVolumeGigabytes": 100}
+    quota = (await survey(connection)).quota
+    space = sum(sizes) << 30
+    assert quota.shares[QuotaName.VOLUMES] == Share(5, 3, {ONE.cluster: len(sizes)})
+    assert quota.shares[QuotaName.VOLUME_SPACE] == Share(100 << 30, space, {ONE.cluster: space})
     await driver.delete(seen)
     assert not cloud.volumes
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from nospoon.clusterfile import check
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError
 from nospoon.model.nova import NovaFlavor, NovaInventory
@@ -94,3 +95,17 @@ def test_placement_is_to_have_the_available_nodes_that_a_flavor_gives(
 def test_flavors_that_cannot_be_are_refused(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         load(f"cluster: dev\nhosts: {{sim: simulated}}\n{text}nodes: [{{count: 1}}]\n", file="x")
+
+
+def test_a_node_of_a_thousand_flavors_counts_a_thousand_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Flavors of one class and 20,000 nodes took gigabytes, and minutes of the event loop."""
+    monkeypatch.setattr(check, "MAX_GIVEN", 5)
+    nova = "nova: {flavors: {f: {resource_class: g}, h: {resource_class: g}}}\n"
+    nodes = "nodes: [{count: %d, ironic: {resource_class: g}}, {count: 9}]\n"
+    assert len(load(f"{CLOUD}{nova}{nodes % 2}", file="x").nova) == 2
+    with pytest.raises(
+        SpecError, match=r"expected at most 5 nodes in the resource classes.* got 6"
+    ):
+        load(f"{CLOUD}{nova}{nodes % 3}", file="x")

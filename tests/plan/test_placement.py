@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nospoon.clusterfile.load import load
 from nospoon.errors import NoCapacity, PlanRefused
 from nospoon.model.cluster import Arch, Cluster, Firmware
-from nospoon.model.host_facts import HostFacts, Quota
+from nospoon.model.host_facts import HostFacts, Quota, QuotaName, Share
 from nospoon.model.images import HypervisorType
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.image_types import with_image_types
@@ -565,7 +565,7 @@ def test_a_host_that_is_unreachable_may_be_reached_again() -> None:
 def test_what_others_of_a_project_use_can_be_given_back() -> None:
     cluster = read(f"hosts: {{a: {{{EXACT}}}}}\nnodes: [{{cpus: 2}}]")
     for most, passes in ((2, True), (1, False)):
-        quota = Quota(cpus=1, whole=Quota(cpus=most))
+        quota = Quota({QuotaName.CPUS: Share(most, used=most - 1)})
         (refused,) = refusals(cluster, a=replace(FACTS, cpus=1, quota=quota))
         assert isinstance(refused, NoCapacity) == passes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -73,6 +74,24 @@ def test_a_pool_of_bmc_addresses_takes_no_route_and_no_gateway_away() -> None:
     assert told("10.9.0.128/25") == []  # a part of the network that this machine is on
     assert told("10.7.0.0/24") == []  # a network that the cluster made
     assert told("10.20.0.0/24") == []
+
+
+class _Counted(dict[str, str]):
+    """Networks of a cluster; `times` that they were gone through."""
+
+    times = 0
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+def test_networks_of_a_cluster_are_not_gone_through_for_each_route() -> None:
+    """A member may have a thousand of them, and thousands of routes by them."""
+    own = _Counted(a="10.7.0.0/24")
+    routes = tuple(Route(IPv4Network(f"10.9.{n}.0/24"), f"br{n}") for n in range(100))
+    list(against_pool(IPv4Network("10.20.0.0/24"), Allocations(cidrs=own), routes))
+    assert own.times == 1
 
 
 def test_the_route_of_our_own_bridge_is_no_overlap() -> None:

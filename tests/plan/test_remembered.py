@@ -96,7 +96,7 @@ def test_what_else_changes_of_a_lab_is_shown() -> None:
         "~ lease of lab dev: 86400.0 -> 7200.0 [live]",
         "~ kernel of d of distros of lab dev: http://a/k -> http://b/k [live]",
         "~ kickstart of d of distros of lab dev: one -> another [live]",
-        "~ secret of http://…@h of webhooks of lab dev: one -> another [live]",
+        "~ secret of http://…@h/ of webhooks of lab dev: one -> another [live]",
     ]
 
 

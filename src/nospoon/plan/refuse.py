@@ -6,9 +6,9 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
+from itertools import chain
 from uuid import UUID
 
-from nospoon.errors import NoCapacity
 from nospoon.model.cluster import (
     Arch,
     Cluster,
@@ -18,16 +18,17 @@ from nospoon.model.cluster import (
     Node,
 )
 from nospoon.model.connections import WhenOff
-from nospoon.model.host_facts import HostFacts, Route, SizeOffered
+from nospoon.model.host_facts import QCOW2, HostFacts, Route
 from nospoon.model.ironic import Standing, Way
 from nospoon.model.machine import PowerPolicy
 from nospoon.model.node_kind import NodeKind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.closed import remedy
-from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.placement.hosts import against_network, against_node
+from nospoon.plan.quotas import against_quotas
 from nospoon.plan.seeds import stray_addresses
+from nospoon.plan.trunks import Trunks
 from nospoon.plan.words import listed
 
 NOTHING_DECIDED = Allocations()
@@ -46,18 +47,26 @@ def reasons_against(
     """
     names = before.cidrs.keys() - {network.name for network in cluster.networks}
     leaving = {identity.bridge_name(cluster_id, name): name for name in names}
+    trunks, hosts = Trunks.of(cluster), {host.name: host for host in cluster.hosts}
     for node in cluster.nodes:
         host = allocations.hosts.get(node.name, "")
-        for why in against_node(node, facts[host]) if host in facts else ():
+        if host not in facts:
+            continue
+        is_there = before.hosts.get(node.name) == host
+        why_not = (
+            against_node(node, facts[host], is_there=is_there),
+            trunks.against(node, hosts[host], facts[host]),
+        )
+        for why in chain(*why_not):
             yield f"node {node.name} on host {host}: {why}"
     used = set(allocations.hosts.values())
     used |= {host.network_place for host in cluster.hosts if host.name in used}
     for name, fact in facts.items():
         if name in used:
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
-            yield from _against_networks(cluster, cluster_id, allocations, name, named)
+            yield from _against_networks(cluster, cluster_id, allocations, name, named, trunks)
     yield from _against_names(cluster)
-    yield from _against_quotas(cluster, allocations, facts, before)
+    yield from against_quotas(cluster, cluster_id, allocations, facts, before)
     yield from _against_overlays(cluster, used)
     yield from _against_two_bridges(cluster, used)
     yield from _against_sharing(cluster, cluster_id, allocations, facts)
@@ -80,54 +89,6 @@ def _against_names(cluster: Cluster) -> Iterator[str]:
             yield f"node {node.name}: Ironic keeps this name for itself: give it another"
         elif _UUID.fullmatch(node.name.replace("-", "")):
             yield f"node {node.name}: a node in Ironic must not have a UUID as its name"
-
-
-def _against_quotas(
-    cluster: Cluster,
-    allocations: Allocations,
-    facts: Mapping[str, HostFacts],
-    before: Allocations,
-) -> Iterator[str]:
-    """What the nodes of a cloud take by their flavors, which may be more than they ask for. A relay
-    that is there already is counted with what others use: it is no node.
-    """
-    had = set(before.hosts.values())
-    for host, fact in facts.items():
-        nodes = [node for node in cluster.nodes if allocations.hosts.get(node.name) == host]
-        sizes = [found for node in nodes if (found := chosen(node, fact)) is not None]
-        relay = _relay(cluster, host, fact) if nodes and host not in had else None
-        them = "the nodes there"
-        if relay is not None:
-            sizes.append(relay)
-            them += ", with their relay,"
-        quota, whole = fact.quota, fact.quota.emptied
-        for what, most, all_of_it, taken in (
-            ("servers", quota.servers, whole.servers, len(sizes)),
-            ("CPUs", quota.cpus, whole.cpus, sum(each.cpus for each in sizes)),
-            (
-                "MiB of memory",
-                _mib(quota.memory),
-                _mib(whole.memory),
-                sum(each.memory for each in sizes) >> 20,
-            ),
-        ):
-            if most is not None and taken > most:
-                why = (
-                    f"host {host}: the quota of its project leaves {most} {what}, and {them} "
-                    f"take {taken}. See `openstack quota show`, or take fewer nodes."
-                )
-                yield why if all_of_it is not None and taken > all_of_it else NoCapacity(why)
-
-
-def _relay(cluster: Cluster, name: str, fact: HostFacts) -> SizeOffered | None:
-    """The size of the relay of a host; None: it has none, or the cloud has no such flavor."""
-    specs = (host.connection.relay for host in cluster.hosts if host.name == name)
-    spec = next(specs, None)
-    return None if spec is None or fact.flavors is None else fact.flavors.get(spec.flavor)
-
-
-def _mib(size: int | None) -> int | None:
-    return None if size is None else size >> 20
 
 
 def _named(route: Route, leaving: Mapping[str, str]) -> Route:
@@ -164,8 +125,9 @@ def _against_sharing(
     for node in cluster.nodes:
         host = allocations.hosts.get(node.name, "")
         known = facts[host].volumes if host in facts else {}
-        uuid = identity.uuid_of(cluster_id, node)
-        for name in (disk.volume for disk in node.disks if disk.volume):
+        volumes = [disk.volume for disk in node.disks if disk.volume]
+        uuid = identity.uuid_of(cluster_id, node) if volumes else None
+        for name in volumes:
             first = taken.setdefault((host, name), node.name)
             if first != node.name:
                 yield (
@@ -219,23 +181,29 @@ def _against_two_bridges(cluster: Cluster, used: Container[str]) -> Iterator[str
 
 
 def _against_networks(
-    cluster: Cluster, cluster_id: UUID, allocations: Allocations, host: str, facts: HostFacts
+    cluster: Cluster,
+    cluster_id: UUID,
+    allocations: Allocations,
+    host: str,
+    facts: HostFacts,
+    trunks: Trunks,
 ) -> Iterator[str]:
     hosts = {each.name: each for each in cluster.hosts}
     where = hosts[host]
     if where.network_place != host:
         return  # reported where they are made
     wanted = {
-        nic.network
+        name
         for node in cluster.nodes
         if (place := hosts.get(allocations.hosts.get(node.name, ""))) is not None
         if place.network_place == host
-        for nic in node.nics
+        for name in trunks.plugged(node, place)
     }
     for network in cluster.networks:
         if network.name in wanted:
             yield from (
-                f"network {network.name}: {w}" for w in against_network(network, where, facts)
+                f"network {network.name}: {w}"
+                for w in against_network(network, where, facts, trunks.tagged)
             )
         if network.existing or not facts.managed_networks:
             continue
@@ -269,6 +237,7 @@ def cautions(
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
     yield from _shelved(cluster, allocations)
+    yield from _by_qcow2(cluster, allocations, facts)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
     if short:
@@ -300,6 +269,22 @@ def _shelved(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
             yield (
                 f"host {host.name}: a power-off stops {listed(stopped)}, because a cloud keeps "
                 "roots and volumes of what it shelves, and no other disks"
+            )
+
+
+def _by_qcow2(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """Which nodes a cloud boots otherwise than by an ISO."""
+    boot = {name for name, each in facts.items() if each.boot_image_format == QCOW2}
+    for host in sorted(boot):
+        nodes = [
+            each.name for each in cluster.baremetal if allocations.hosts.get(each.name) == host
+        ]
+        if nodes:
+            yield (
+                f"host {host}: Glance takes no `iso` there, so {listed(nodes)} boot by images in "
+                "the format `qcow2`, which Nova has as CDs"
             )
 
 
@@ -414,11 +399,11 @@ def against_pool(
     """Why BMCs may not have these addresses on a machine with these routes: it would answer to all
     of them itself. A part of a network of its own is fine, when its gateway is not in it.
     """
-    mend = "traffic would be lost. Choose another `bmc.pool`."
+    mend, own = "traffic would be lost. Choose another `bmc.pool`.", {*allocations.cidrs.values()}
     for route in routes:
         if route.network.version != pool.version:
             continue
-        ours = str(route.network) in allocations.cidrs.values()
+        ours = str(route.network) in own
         if route.network.prefixlen and route.network.subnet_of(pool) and not ours:
             yield (f"bmc.pool: {pool} holds {route.shown} of this machine: {mend}")
         elif route.gateway and IPv4Address(route.gateway) in pool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_interface
 from uuid import UUID
@@ -17,7 +17,6 @@ from nospoon.model.cluster import (
     Host,
     Netboot,
     Network,
-    Nic,
     Node,
 )
 from nospoon.model.connections import RELAY_PORT, BootMethod, RelaySpec
@@ -28,6 +27,7 @@ from nospoon.model.resources import (
     RELAY,
     Bmc,
     BootImage,
+    Carried,
     FloatingIp,
     Image,
     Key,
@@ -46,6 +46,7 @@ from nospoon.model.resources import (
     Reservation,
     Resource,
     Router,
+    Trunk,
     Tunnel,
     Volume,
     boot_image,
@@ -60,6 +61,7 @@ from nospoon.plan.addresses.numbers import number_of, of_host, virtual4
 from nospoon.plan.enrollment.enrol import in_ironic
 from nospoon.plan.enrollment.nova import in_nova
 from nospoon.plan.placement.flavors import chosen
+from nospoon.plan.trunks import Trunks
 
 NO_RANGE = ("", "")
 """The range for strangers on an overlay: each of its hosts would answer them all."""
@@ -125,11 +127,16 @@ class _Resolver:
         self.allocations, self.around = allocations, around
         self.hosts = {host.name: host for host in cluster.hosts}
         self.networks = {network.name: network for network in cluster.networks}
+        self._trunks = Trunks.of(cluster)
         self.pool = identity.pool_name(cluster_id, cluster.name)
         self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
         self._senders: dict[str, dict[tuple[str, int], str]] = {}
-        self._macs: dict[str, list[tuple[str, str]]] = {}
-        """Of each node's NICs, with their networks."""
+        self._bridges: dict[tuple[str, str], str] = {}
+        """By host and network."""
+        self._needed: dict[tuple[str, tuple[str, ...]], list[Key]] = {}
+        """What is made of networks, by host and networks: many nodes are on the same."""
+        self._bmc_pool = str(cluster.addressing.pool or "")
+        self._with_ipv6 = {each.name for each in cluster.networks if each.cidr6 is not None}
         self._relays: dict[str, str] = {}
         """Addresses of relays, by host."""
         used = set(allocations.hosts.values())
@@ -287,11 +294,11 @@ class _Resolver:
     def _links(self, host: Host) -> Iterator[Resource]:
         if not host.declares.has_networks:
             return
+        if host.declares.has_ports:
+            yield from self._cloud_networks(host)
+            return
         for network in self.cluster.networks:
             if network.existing:
-                continue
-            if host.declares.has_ports:
-                yield self._cloud_network(host, network)
                 continue
             yield Resource(
                 Key(Kind.NETWORK, host.name, network.name),
@@ -307,8 +314,14 @@ class _Resolver:
             )
             if network.netboot is Netboot.BUILTIN and host.declares.has_bridges:
                 yield self._netboot(host, network)
-        if host.declares.has_ports:
-            yield from self._routers(host)
+
+    def _cloud_networks(self, host: Host) -> Iterator[Resource]:
+        """With the routers that lead out of them."""
+        here, there = list(self._nodes_on(host.name)), self.allocations.hosts
+        elsewhere = (node for node in self.cluster.nodes if there[node.name] != host.name)
+        made = self._trunks.made(host, here, elsewhere)
+        yield from (self._cloud_network(host, network) for network in made)
+        yield from self._routers(host, made)
 
     def _cloud_network(self, host: Host, network: Network) -> Resource:
         bridge = identity.bridge_name(self.id, network.name)
@@ -331,12 +344,12 @@ class _Resolver:
         )
         return Resource(key, link)
 
-    def _routers(self, host: Host) -> Iterator[Resource]:
+    def _routers(self, host: Host, made: Iterable[Network]) -> Iterator[Resource]:
         """Those that lead out of networks of a cloud, each with its network, or with those that
         share it.
         """
         led: defaultdict[Key, list[Network]] = defaultdict(list)
-        for network in self.cluster.networks:
+        for network in made:
             if network.nat:
                 led[_router_key(host, network)].append(network)
         for key, networks in led.items():
@@ -434,24 +447,18 @@ class _Resolver:
         low, high = max(parts, key=lambda part: int(part[1]) - int(part[0]))
         return str(max(low, high - (STRANGERS - 1))), str(high)
 
-    def _nics(self, node: Node) -> list[tuple[str, str]]:
-        if node.name not in self._macs:
-            uuid = identity.uuid_of(self.id, node)
-            self._macs[node.name] = [
-                (nic.mac or identity.mac_address(uuid, index), nic.network)
-                for index, nic in enumerate(node.nics)
-            ]
-        return self._macs[node.name]
-
     def _node(self, node: Node, host: Host) -> Iterator[Resource]:
         uuid = identity.uuid_of(self.id, node)
+        macs = [nic.mac or identity.mac_address(uuid, i) for i, nic in enumerate(node.nics)]
         volumes = [
             self._volume(node, host, index)
             for index, disk in enumerate(node.disks)
             if not disk.volume and host.declares.has_pools
         ]
-        ports = list(self._ports(node, host)) if host.declares.has_ports else []
-        yield from (*volumes, *ports, *self._floating_ips(node, host))
+        yield from volumes
+        ports = list(self._plugs(node, host, macs)) if host.declares.has_ports else []
+        if host.declares.has_ports:
+            yield from (*ports, *self._floating_ips(node, host, macs))
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*volumes, *ports)]
         if _has_image(node, host):
@@ -465,7 +472,7 @@ class _Resolver:
         if host.declares.has_pools and not volumes:
             needs.append(self._pool_key(host.name))
         needs += self._networks_of(node, host)
-        machine = self._machine(node, host, uuid)
+        machine = self._machine(node, host, uuid, macs)
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         bmc = self._bmc(node, uuid, key, tuple(self._sizes(node, host, volumes)))
         yield bmc
@@ -476,7 +483,12 @@ class _Resolver:
         """Those that are made for it."""
         if not host.declares.has_networks:
             return []
-        names = dict.fromkeys(nic.network for nic in node.nics)
+        names = tuple(dict.fromkeys(nic.network for nic in node.nics))
+        if (host.name, names) not in self._needed:
+            self._needed[host.name, names] = self._made_of(names, host)
+        return self._needed[host.name, names]
+
+    def _made_of(self, names: tuple[str, ...], host: Host) -> list[Key]:
         place = host.network_place
         return [
             *(Key(Kind.NETWORK, place, name) for name in names if not self.networks[name].existing),
@@ -487,13 +499,35 @@ class _Resolver:
             ),
         ]
 
-    def _ports(self, node: Node, host: Host) -> Iterator[Resource]:
+    def _plugs(self, node: Node, host: Host, macs: Sequence[str]) -> Iterator[Resource]:
+        """Of its NICs: ports, and trunks of those that get tagged frames with the ports by which
+        they get them. These have the MAC of the NIC, as VLAN interfaces of its guest have.
+        """
+        for nic, plug in zip(node.nics, self._ports(node, host, macs), strict=True):
+            yield plug
+            assert isinstance(plug.shape, Port), "it is a NIC's port"
+            carried, needs = [], [plug.key]
+            for vlan, name in self._trunks.carried(nic):
+                network = self.networks[name]
+                key = Key(Kind.PORT, host.name, f"{plug.key.name}.{vlan}")
+                shape = replace(self._port(host, network, plug.shape.mac), vlan=vlan)
+                shape = replace(shape, virtual_ips=network.virtual_ips if shape.guarded else ())
+                made = [] if network.existing else [Key(Kind.NETWORK, host.name, name)]
+                yield Resource(key, shape, tuple(made), node.name)
+                carried.append(Carried(vlan, shape.network))
+                needs.append(key)
+            if carried:
+                key = Key(Kind.TRUNK, host.name, plug.key.name)
+                trunk = Trunk(plug.shape.network, plug.shape.mac, tuple(sorted(carried)))
+                yield Resource(key, trunk, tuple(needs), node.name)
+
+    def _ports(self, node: Node, host: Host, macs: Sequence[str]) -> Iterator[Resource]:
         """One for each NIC. The cloud filters what is on networks of others, where it gives
         addresses; the others are like a wire.
         """
         relay = host.connection.relay
-        for index, (mac, name) in enumerate(self._nics(node)):
-            network = self.networks[name]
+        for index, (mac, nic) in enumerate(zip(macs, node.nics, strict=True)):
+            network, name = self.networks[nic.network], nic.network
             needs = [] if network.existing else [Key(Kind.NETWORK, host.name, name)]
             if relay is not None and relay.network == name and _has_image(node, host):
                 needs.append(Key(Kind.PORT, host.name, RELAY))  # whose address is to be free
@@ -512,10 +546,10 @@ class _Resolver:
         given = str(self._cidr(network) or "") if network.nat else ""
         return Port(where, mac, guarded, range=given)
 
-    def _floating_ips(self, node: Node, host: Host) -> Iterator[Resource]:
+    def _floating_ips(self, node: Node, host: Host, macs: Sequence[str]) -> Iterator[Resource]:
         """Of NICs that have one, beside their ports."""
-        for index, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True)):
-            if nic.floating_ip and host.declares.has_ports:
+        for index, (mac, nic) in enumerate(zip(macs, node.nics, strict=True)):
+            if nic.floating_ip:
                 name = f"{node.name}-{index}"
                 key, port = (Key(each, host.name, name) for each in (Kind.FLOATING_IP, Kind.PORT))
                 network = self.networks[nic.network]
@@ -564,7 +598,7 @@ class _Resolver:
             found = facts.volumes.get(disk.volume) if facts is not None else None
             yield found.size if found is not None else made.get(f"{node.name}-{index}", disk.size)
 
-    def _machine(self, node: Node, host: Host, uuid: UUID) -> Machine:
+    def _machine(self, node: Node, host: Host, uuid: UUID, macs: Sequence[str]) -> Machine:
         pool = self.pool if host.declares.has_pools else ""
         if node.adopted is not None:  # what it is, its owner decides
             found = self.around.adopted[uuid].machine
@@ -583,15 +617,13 @@ class _Resolver:
             pool=pool,
             disks=tuple(self._disk(node, host, uuid, i) for i in range(len(node.disks))),
             nics=tuple(
-                self._filtered(
-                    self._machine_nic(host, nic, mac, identity.port_name(uuid, i)), host, node, i
-                )
-                for i, ((mac, _), nic) in enumerate(zip(self._nics(node), node.nics, strict=True))
+                self._machine_nic(node, host, i, mac=mac, port=identity.port_name(uuid, i))
+                for i, mac in enumerate(macs)
             ),
             boot_order=node.boot_order,
             boot_iso=host.declares.boot is BootMethod.SCRIPT and node.kind is NodeKind.BAREMETAL,
             ipv6=node.firmware is not Firmware.BIOS
-            and any(self.networks[nic.network].cidr6 is not None for nic in node.nics),
+            and any(nic.network in self._with_ipv6 for nic in node.nics),
             flavor=size.name if size is not None else "",
             zone=host.connection.zone,
             shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
@@ -611,27 +643,29 @@ class _Resolver:
             return MachineDisk(name, bus, serial="", size=disk.size)
         return _disk(disk, name, disk.serial or identity.disk_serial(uuid, index))
 
-    def _machine_nic(self, host: Host, nic: Nic, mac: str, port: str) -> MachineNic:
-        bridge = self._bridge(host, nic.network)
+    def _machine_nic(
+        self, node: Node, host: Host, index: int, *, mac: str, port: str
+    ) -> MachineNic:
+        """With the addresses that it may send from."""
+        nic, sends_from = node.nics[index], self._sends_from(host, node, index)
+        bridge, network = self._bridge(host, nic.network), self.networks[nic.network]
+        virtual_ips = network.virtual_ips if sends_from else ()
         if not bridge:
-            return MachineNic(mac, bridge, nic.model)
-        network = self.networks[nic.network]
+            return MachineNic(
+                mac, bridge, nic.model, sends_from=sends_from, virtual_ips=virtual_ips
+            )
+        is_wire = not host.declares.has_ports
         return MachineNic(
             mac,
             bridge,
             nic.model,
             port=port,
             switch=network.switch,
-            vlan=None if network.provider else network.vlan,
-            trunk=tuple(each for each in nic.trunk if each != network.vlan),
+            vlan=network.vlan if is_wire else None,
+            trunk=self._trunks.ids(nic) if is_wire else (),
+            sends_from=sends_from,
+            virtual_ips=virtual_ips,
         )
-
-    def _filtered(self, made: MachineNic, host: Host, node: Node, index: int) -> MachineNic:
-        """With the addresses that it may send from."""
-        sends_from = self._sends_from(host, node, index)
-        network = self.networks[node.nics[index].network]
-        virtual_ips = network.virtual_ips if sends_from else ()
-        return replace(made, sends_from=sends_from, virtual_ips=virtual_ips)
 
     def _sends_from(self, host: Host, node: Node, index: int) -> str | None:
         """What a NIC is given by DHCP of ours, "" where another server gives it."""
@@ -655,14 +689,18 @@ class _Resolver:
         return self._senders[network.name]
 
     def _bridge(self, host: Host, name: str) -> str:
-        network = self.networks[name]
+        if (host.name, name) not in self._bridges:
+            self._bridges[host.name, name] = self._bridge_of(host, self.networks[name])
+        return self._bridges[host.name, name]
+
+    def _bridge_of(self, host: Host, network: Network) -> str:
         if not host.declares.has_networks:
             return ""
         if network.physnet and host.declares.is_real:
             link = dict(host.physnets)[network.physnet]
             known = self.around.facts.get(host.network_place)
             return known.bridge(link) if known is not None else link
-        return network.bridge or identity.bridge_name(self.id, name)
+        return network.bridge or identity.bridge_name(self.id, network.name)
 
     def _bmc(self, node: Node, uuid: UUID, machine: Key, sizes: tuple[int, ...]) -> Resource:
         endpoint = self.allocations.endpoints.get(node.name, SILENT)
@@ -677,7 +715,7 @@ class _Resolver:
             certificate=self.around.certificate if redfish else "",
             username=node.credentials.username,
             credentials_key=self.around.credentials_keys.get(node.name, ""),
-            pool=str(self.cluster.addressing.pool or ""),
+            pool=self._bmc_pool,
             outlet=self._outlet(node),
             disk_sizes=sizes,
             restore=node.restore,

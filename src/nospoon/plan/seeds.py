@@ -164,6 +164,8 @@ def _gateway(cluster: Cluster, network: Network, node: Node, allocations: Alloca
 
 def against_addresses(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
     """Static addresses that another node has, or a host on which the network is made."""
+    if all(nic.address in ("", DHCP) for node in cluster.nodes for nic in node.nics):
+        return
     holders: dict[tuple[str, str], str] = {}
     for network in cluster.networks:
         if network.netboot is Netboot.BUILTIN and not network.existing:

@@ -22,6 +22,7 @@ from nospoon.model.resources import (
     OWN_FORMAT,
     Bmc,
     BootImage,
+    Carried,
     Enrolled,
     FloatingIp,
     Image,
@@ -38,9 +39,11 @@ from nospoon.model.resources import (
     Reservation,
     Router,
     Shape,
+    Trunk,
     Tunnel,
     Volume,
 )
+from nospoon.model.sizes import size
 
 HIDDEN = "…"
 """Stands for a value that is nobody's business."""
@@ -50,7 +53,7 @@ BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 """Fields that count bytes."""
 
 
-LISTED = MachineDisk | MachineNic | Reservation
+LISTED = MachineDisk | MachineNic | Reservation | Carried
 """What comes in long lists."""
 
 
@@ -85,6 +88,8 @@ def field_text(name: str, value: object) -> str:
             return "[" + ", ".join(field_text(name, item) for item in value) + "]"
         case MachineDisk() | MachineNic() | Tunnel() | Reservation():
             return _part_text(value)
+        case Carried():
+            return carried(value)
         case bool():
             return "yes" if value else "no"
         case _:
@@ -187,7 +192,10 @@ def _in_cloud(shape: InCloud | Enrolled) -> str:
         case Port():
             also = f" with {' and '.join(shape.virtual_ips)}" if shape.virtual_ips else ""
             guarded = f", guarded{also}" if shape.guarded else ""
-            return f"{shape.mac} on {shape.network}{guarded}"
+            vlan = f" as VLAN {shape.vlan}" if shape.vlan is not None else ""
+            return f"{shape.mac} on {shape.network}{vlan}{guarded}"
+        case Trunk():
+            return f"{listed([carried(each) for each in shape.carries])} to {shape.mac}"
         case _:
             return _enrolled(shape)
 
@@ -211,6 +219,10 @@ def _enrolled(shape: Enrolled) -> str:
 
 def _setting(settings: Settings, name: str) -> str:
     return next((each.value.strip('"') for each in settings if each.name == name), "")
+
+
+def carried(part: Carried) -> str:
+    return f"VLAN {part.vlan} of {part.network}"
 
 
 def _segment(link: Link) -> str:
@@ -268,14 +280,3 @@ def counted(number: int, what: str) -> str:
 def with_verb(number: int, what: str) -> str:
     """'1 disk is', '2 disks are'."""
     return f"{counted(number, what)} {'is' if number == 1 else 'are'}"
-
-
-_UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-def size(value: int) -> str:
-    """Bytes in the largest unit that says them exactly."""
-    for unit, name in _UNITS:
-        if value and value % unit == 0:
-            return f"{value // unit} {name}"
-    return f"{value} B"

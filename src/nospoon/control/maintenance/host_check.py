@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.maintenance import cloud_check
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.capabilities import Capabilities, Media
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import HostFacts, QuotaName
+from nospoon.model.principal import OwnerId
 from nospoon.model.rest.hosts import HostFinding, Verdict
-from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.placement.hosts import against_network
-from nospoon.plan.words import counted, size
+from nospoon.plan.quotas import TAKEN
+from nospoon.plan.trunks import Trunks
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.runner import Runner
+from nospoon.runtime.workers import Workers
 
 SKEW = 5.0
 """Seconds by which the clock of a host may differ before logs of both cannot be read together."""
 GIBI = 1 << 30
 LOADER_ALONE = "loaders read them over HTTP; operating systems see no CD"
+MOST = 20_000
+"""Findings of a file, a thousand hosts of which may each lack a thousand networks; hosts that come
+after so many are not looked at.
+"""
+Said = tuple[str, Verdict, str]
+Compare = Callable[[Host, HostFacts], Awaitable[Sequence[Said]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """`plugged`: whether a host has ports -> networks that nodes are plugged into there, by name ->
+    the hosts that the file names for these.
+    """
+
+    trunks: Trunks
+    plugged: Mapping[bool, Mapping[str, frozenset[str]]]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Uses:
+        """Of 20,000 nodes, for a thread."""
+        trunks, plugged = Trunks.of(cluster), {}
+        for has_ports, host in {each.declares.has_ports: each for each in cluster.hosts}.items():
+            found = defaultdict[str, set[str]](set)
+            for node in cluster.nodes:
+                for name in trunks.plugged(node, host):
+                    found[name].add(node.host)
+            plugged[has_ports] = {name: frozenset(hosts) for name, hosts in found.items()}
+        return cls(trunks, plugged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +114,29 @@ class HostChecker:
     def __init__(self, hosts: Hosts, clock: Clock, pools: Callable[[Host], str]) -> None:
         self._hosts, self._clock, self._pools = hosts, clock, pools
 
-    async def check(self, cluster: Cluster) -> Sequence[HostFinding]:
-        """Every finding of every host, in the order of the file."""
-        return [
-            each async for host in paced(cluster.hosts) async for each in self._host(cluster, host)
-        ]
+    async def check(
+        self, cluster: Cluster, workers: Workers, owner: OwnerId
+    ) -> Sequence[HostFinding]:
+        """The findings of each host, in the order of the file. Nodes and networks are gone through
+        by `workers`, in their `owner`'s turn.
+        """
+        uses = await workers.run(owner, Uses.of, cluster)
 
-    async def _host(self, cluster: Cluster, host: Host) -> AsyncIterator[HostFinding]:
+        async def compare(host: Host, facts: HostFacts) -> Sequence[Said]:
+            return await workers.run(owner, _compared, cluster, host, facts, uses)
+
+        found = list[HostFinding]()
+        async for host in paced(cluster.hosts):
+            if len(found) < MOST:
+                found += [each async for each in self._host(cluster, host, compare)]
+            else:
+                why = f"not looked at: the hosts before have {MOST} findings"
+                found.append(HostFinding(host.name, "connection", Verdict.WITHOUT, why))
+        return found
+
+    async def _host(
+        self, cluster: Cluster, host: Host, compare: Compare
+    ) -> AsyncIterator[HostFinding]:
         def said(what: str, verdict: Verdict, detail: str) -> HostFinding:
             return HostFinding(host.name, what, verdict, detail)
 
@@ -112,17 +161,10 @@ class HostChecker:
             yield said("KVM", *kvm(can))
         if can.media is Media.LOADER:
             yield said("virtual media", Verdict.OK, LOADER_ALONE)
-        for what, verdict, detail in (
-            *_resources(facts),
-            *(_sizes(cluster, facts) if cloud else _bridges(host, facts)),
-            *(() if cloud else _filters(cluster, facts)),
-            *_networks(cluster, host, facts),
-        ):
+        for what, verdict, detail in await compare(host, facts):
             yield said(what, verdict, detail)
 
-    async def _commands(
-        self, cluster: Cluster, runner: Runner
-    ) -> AsyncIterator[tuple[str, Verdict, str]]:
+    async def _commands(self, cluster: Cluster, runner: Runner) -> AsyncIterator[Said]:
         names = [name for each in PROGRAMS for name in each.names]
         there = set((await runner.run(["sh", "-c", LOOK, "sh", *names])).stdout.split())
         for each in PROGRAMS:
@@ -145,6 +187,18 @@ class HostChecker:
             raise ProviderError("`date` printed what is not a time") from error
 
 
+def _compared(cluster: Cluster, host: Host, facts: HostFacts, uses: Uses) -> Sequence[Said]:
+    """What a host has of what the file asks for."""
+    cloud = host.declares.has_ports
+    found = chain(
+        _resources(facts),
+        cloud_check.findings(cluster, host, facts) if cloud else _bridges(host, facts),
+        () if cloud else _filters(cluster, facts),
+        _networks(cluster, host, facts, uses),
+    )
+    return list(found)
+
+
 def kvm(can: Capabilities) -> tuple[Verdict, str]:
     """Whether machines run fast; before it was tried, nothing is missing."""
     match can.accelerator:
@@ -156,35 +210,28 @@ def kvm(can: Capabilities) -> tuple[Verdict, str]:
             return Verdict.OK, tried
 
 
-def _resources(facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+def _resources(facts: HostFacts) -> Iterator[Said]:
     """What is told, where it is known."""
     known = {
         "CPUs": str(facts.cpus) if facts.cpus else "",
         "memory": f"{facts.memory / GIBI:.1f} GiB" if facts.memory else "",
         "disk": f"{facts.disk / GIBI:.1f} GiB free for pools" if facts.disk else "",
-        "machines": str(facts.quota.servers) if facts.quota.servers is not None else "",
         "firmware": ", ".join(sorted(facts.firmwares)),
         "architectures": ", ".join(sorted(facts.archs)),
     }
     yield from ((what, Verdict.OK, detail) for what, detail in known.items() if detail)
+    for name, share in facts.quota.shares.items():
+        if name not in {QuotaName.CPUS, QuotaName.MEMORY}:
+            row = TAKEN[name]
+            yield row.called, Verdict.OK, f"{share.left // row.unit} of {share.most // row.unit}"
 
 
-def _sizes(cluster: Cluster, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
-    """The flavors that nodes may have, and which nodes have none."""
-    for each in facts.sizes or ():
-        detail = f"{counted(each.cpus, 'CPU')}, {size(each.memory)}, {size(each.disk)} of disks"
-        yield f"flavor {each.name}", Verdict.OK, detail
-    for node in cluster.nodes:
-        if why := lacking(node, facts):
-            yield f"node {node.name}", Verdict.MISSING, why
-
-
-def _bridges(host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+def _bridges(host: Host, facts: HostFacts) -> Iterator[Said]:
     for physnet, link in host.physnets:
         yield f"physnet {physnet}", *_mapped(link, facts)
 
 
-def _filters(cluster: Cluster, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+def _filters(cluster: Cluster, facts: HostFacts) -> Iterator[Said]:
     """Of libvirt, where guests can be filtered."""
     if not (facts.real and facts.managed_networks):
         return
@@ -197,16 +244,16 @@ def _filters(cluster: Cluster, facts: HostFacts) -> Iterator[tuple[str, Verdict,
         yield "clean-traffic", Verdict.MISSING if wanted else Verdict.WITHOUT, detail
 
 
-def _networks(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[tuple[str, Verdict, str]]:
+def _networks(cluster: Cluster, host: Host, facts: HostFacts, uses: Uses) -> Iterator[Said]:
     """Existing bridges that nodes are plugged into. What this host has not is missing if a node has
     to be here; else its nodes go elsewhere.
     """
+    plugged = uses.plugged[host.declares.has_ports]
     for network in cluster.networks:
-        users = [node for node in cluster.nodes if network.name in {n.network for n in node.nics}]
-        if not network.existing or not users:
+        if not network.existing or network.name not in plugged:
             continue
-        why = " ".join(against_network(network, host, facts))
-        here = len(cluster.hosts) == 1 or any(node.host == host.name for node in users)
+        why = " ".join(against_network(network, host, facts, uses.trunks.tagged))
+        here = len(cluster.hosts) == 1 or host.name in plugged[network.name]
         if not why:
             detail = f"plugged into {network.bridge or dict(host.physnets).get(network.physnet)}"
             yield f"network {network.name}", Verdict.OK, detail

@@ -333,7 +333,7 @@ def _endpoints(
     given = {node.name: _given(cluster, node, redfish) for node in nodes if node.ipmi_port}
     places = {(each.address, each.ipmi_port): name for name, each in given.items()}
     kept = {
-        node.name: replace(earlier.endpoints[node.name], redfish_port=_of_node(node, redfish))
+        node.name: _with_redfish(earlier.endpoints[node.name], _of_node(node, redfish))
         for node in nodes
         if node.name in earlier.endpoints
         and _still_fits(cluster, node, earlier)
@@ -362,6 +362,10 @@ def _endpoints(
             return
         ipmi = endpoint.ipmi_port if BmcProtocol.IPMI in node.bmc else 0
         yield node.name, Endpoint(endpoint.address, ipmi, _of_node(node, redfish))
+
+
+def _with_redfish(endpoint: Endpoint, port: int) -> Endpoint:
+    return endpoint if endpoint.redfish_port == port else replace(endpoint, redfish_port=port)
 
 
 def _place(endpoint: Endpoint) -> tuple[str, int]:

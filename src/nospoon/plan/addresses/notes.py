@@ -1,16 +1,26 @@
 """What a machine's owner tag notes beside its owner, for a lost store to be made again from it.
 
 JSON: `host`, the name of its host in the cluster file; `bmc`, where its BMC answers; `outlet` of
-its PDU. What cannot be read is taken for nothing: tags are on hosts, where anybody may edit them.
+its PDU. What cannot be read is taken for nothing: tags are on hosts, where anybody may edit them,
+and in clouds, which are what members choose.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
+from ipaddress import ip_address
+from operator import attrgetter
+
+import msgspec
 
 from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.addresses.pdus import Socket
+
+LONGEST = 1000
+"""Characters of a note: names have 63, addresses 45."""
+PORTS, NUMBERS = range(1 << 16), range(1, 1 << 31)
+"""Of BMCs and PDUs, 0 for none; PDUs, and outlets of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +32,36 @@ class Noted:
     outlet: Socket | None = None
 
 
+_encoded = msgspec.json.Encoder().encode
+"""What is noted is ASCII, of which it writes the same as `json`, in a tenth of the time."""
+_of_endpoint, _of_outlet = (
+    attrgetter(*(each.name for each in fields(kind))) for kind in (Endpoint, Socket)
+)
+
+
 def written(noted: Noted) -> str:
     """One line, the same for the same decisions."""
     told: dict[str, object] = {"host": noted.host}
     if noted.bmc is not None:
-        told["bmc"] = _values(noted.bmc)
+        told["bmc"] = _of_endpoint(noted.bmc)
     if noted.outlet is not None:
-        told["outlet"] = _values(noted.outlet)
-    return json.dumps(told, separators=(",", ":"))
-
-
-def _values(decided: Endpoint | Socket) -> list[str | int]:
-    return [getattr(decided, each.name) for each in fields(decided)]
+        told["outlet"] = _of_outlet(noted.outlet)
+    return _encoded(told).decode()
 
 
 def read(text: str) -> Noted:
     """What `written` wrote; the parts that are something else are left out."""
+    if len(text) > LONGEST:
+        return Noted()
     try:
         told = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return Noted()
     if not isinstance(told, dict):
         return Noted()
     host = told.get("host")
     return Noted(
-        host if isinstance(host, str) else "",
+        host if isinstance(host, str) and host.isprintable() else "",
         _endpoint(told.get("bmc")),
         _outlet(told.get("outlet")),
     )
@@ -70,7 +85,7 @@ def described(noted: Noted) -> str:
 
 def _endpoint(told: object) -> Endpoint | None:
     match told:
-        case [str(address), int(ipmi), int(redfish)]:
+        case [str(address), int(ipmi), int(redfish)] if _is_place(address, ipmi, redfish):
             return Endpoint(address, ipmi, redfish)
         case _:
             return None
@@ -78,7 +93,17 @@ def _endpoint(told: object) -> Endpoint | None:
 
 def _outlet(told: object) -> Socket | None:
     match told:
-        case [int(pdu), int(number), str(address), int(port)]:
+        case [int(pdu), int(number), str(address), int(port)] if (
+            pdu in NUMBERS and number in NUMBERS and _is_place(address, port)
+        ):
             return Socket(pdu, number, address, port)
         case _:
             return None
+
+
+def _is_place(address: str, *ports: int) -> bool:
+    try:
+        ip_address(address)
+    except ValueError:
+        return False
+    return all(port in PORTS for port in ports)

@@ -4,7 +4,7 @@ ports of network boot on hosts over ssh.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.model.addresses import ANY_IPV4, same_place
@@ -58,8 +58,10 @@ class TakenPorts:
         return any(same_place(each, address) for each in self._addresses.get(port, ()))
 
 
-def against_ports(desired: Iterable[Resource], others: Iterable[Neighbour]) -> list[str]:
+def against_ports(desired: Iterable[Resource], others: Collection[Neighbour]) -> list[str]:
     """Why sockets of these BMCs cannot be open beside those of other clusters."""
+    if not others:
+        return []
     held: dict[tuple[str, int], dict[Bound, str]] = {}
     for other in others:
         for bound in _sockets(other.bmc):
@@ -82,9 +84,12 @@ def against_sharing(
     """Why these BMCs of `owner` cannot answer Redfish where they should: an endpoint is one
     service with one table of accounts, so another user's BMCs must not be there, too.
     """
-    held = TakenPorts(
+    taken = [
         (other.bmc.address, other.bmc.redfish_port) for other in others if other.owner != owner
-    )
+    ]
+    if not taken:
+        return []
+    held = TakenPorts(taken)
     wanted = {
         (each.shape.address, each.shape.redfish_port): each.shape
         for each in desired
@@ -104,10 +109,12 @@ def _elsewhere(bmc: Bmc) -> str:
     return "Choose another `bmc.redfish_port`, or leave it out for one that is free"
 
 
-def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int) -> list[str]:
+def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int | None) -> list[str]:
     """Why these BMCs are too many, with the `others` of the same user: each socket costs the
-    daemon a descriptor, and members may have `most`.
+    daemon a descriptor, and members may have `most`; None: as many as one likes.
     """
+    if most is None:
+        return []
     bmcs = [each.shape for each in desired if isinstance(each.shape, Bmc)]
     needed = len({bound for bmc in (*bmcs, *others) for bound in _sockets(bmc)})
     if needed <= most:

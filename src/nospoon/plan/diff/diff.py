@@ -6,7 +6,7 @@ needed by and is running is replaced with it, for one cannot change a disk under
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -101,14 +101,18 @@ def _steps(
     reasons: Mapping[Key, str],
 ) -> list[Step]:
     """For what is desired."""
-    steps = [
-        step
-        for key, resource in desired.items()
-        if (step := _step(resource, found.get(key), rules.get(key.host, {}).get(key.kind, {})))
-    ]
+    steps = []
+    for key, resource in desired.items():
+        there = found.get(key)
+        if there is None or there.shape != resource.shape:
+            by = rules.get(key.host, {}).get(key.kind, NO_RULES)
+            steps.append(_step(resource, there, by))
+        elif (step := _alike(resource, there)) is not None:
+            steps.append(step)
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps += _unplugged(steps, desired, found)
-    return _with_disturbed(steps, desired, found)
+    steps = _with_disturbed(_with_trunks(steps, desired, found), desired, found)
+    return steps + _plugged_again(steps, desired, found)
 
 
 def _waiting(
@@ -162,13 +166,17 @@ def removal(
     return Plan(cluster=cluster, cluster_id=cluster_id, steps=tuple(told(steps, refused=KEPT)))
 
 
-def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step | None:
+def _alike(resource: Resource, found: Observed) -> Step | None:
+    """For what has the shape that it is to have."""
+    if found.fault and KINDS[resource.key.kind].repaired:
+        return Step(Action.CHANGE, resource.key, found.fault, resource, found)
+    return _noted_anew(resource, found)
+
+
+def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step:
+    """For what is missing, or has another shape."""
     if found is None:
         return Step(Action.CREATE, resource.key, "missing", desired=resource)
-    if found.shape == resource.shape:
-        if found.fault and KINDS[resource.key.kind].repaired:
-            return Step(Action.CHANGE, resource.key, found.fault, resource, found)
-        return _noted_anew(resource, found)
     changes = tuple(field_changes(found.shape, resource.shape, rules))
     names = ", ".join(change.field for change in changes)
     differ = f"{names} {'differs' if len(changes) == 1 and _is_one(names) else 'differ'}"
@@ -253,6 +261,8 @@ def _unplugged(
     """Services on networks of which a change makes the bridge again: they begin again on it."""
     known = {step.key for step in steps}
     again = {step.key for step in steps if step.key.kind is Kind.NETWORK and step.changes}
+    if not again:
+        return []
     return [
         Step(Action.CHANGE, key, f"{need} changes", resource, found[key])
         for key, resource in desired.items()
@@ -261,6 +271,43 @@ def _unplugged(
         for need in resource.needs
         if need in again
     ]
+
+
+def _with_trunks(
+    steps: Sequence[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """A cloud removes no port that is part of a trunk: trunks are replaced with their ports."""
+    known = {step.key: step for step in steps}
+    replaced = _replaced_ports(steps)
+    for key, resource in desired.items() if replaced else ():
+        if key.kind is Kind.TRUNK and key in found:
+            lost = [need for need in resource.needs if need in replaced]
+            if lost:
+                why = f"{lost[0]} is replaced"
+                known[key] = Step(Action.REPLACE, key, why, resource, found[key])
+    return list(known.values())
+
+
+def _plugged_again(
+    steps: Sequence[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """Machines that are off, and that lose a port with which they were found."""
+    replaced = _replaced_ports(steps)
+    if not replaced:
+        return []
+    known = {step.key for step in steps}
+    return [
+        Step(Action.CHANGE, key, f"{lost[0]} is replaced", resource, found[key])
+        for key, resource in desired.items()
+        if key.kind is Kind.MACHINE and key in found and key not in known
+        if (lost := [need for need in resource.needs if need in replaced])
+    ]
+
+
+def _replaced_ports(steps: Iterable[Step]) -> set[Key]:
+    return {
+        step.key for step in steps if step.key.kind is Kind.PORT and step.action is Action.REPLACE
+    }
 
 
 def _with_disturbed(

@@ -80,6 +80,9 @@ def with_addresses(
 
     `ends`: what is removed now, were it only to be made again: it lets go.
     """
+    services = {key: each for key, each in found.items() if isinstance(each.shape, NetbootService)}
+    if not services:  # 10,000 machines may run
+        return {}
     used: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for key, each in found.items():
         has = each.live or each.shape
@@ -87,7 +90,7 @@ def with_addresses(
             for nic in has.nics:
                 used[key.host, nic.bridge].add(nic.mac.lower())
     result = {}
-    for key, there in found.items():
+    for key, there in services.items():
         match desired[key].shape if key in desired else None, there.shape:
             case NetbootService() as wanted, NetbootService() as served:
                 shape = _serving(wanted, served, used[key.host, wanted.bridge])

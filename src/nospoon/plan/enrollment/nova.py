@@ -6,6 +6,7 @@ https://docs.openstack.org/ironic/latest/install/configure-nova-flavors.html
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from uuid import UUID, uuid5
 
@@ -28,6 +29,11 @@ def resource_name(resource_class: str) -> str:
     return "CUSTOM_" + re.sub(r"[^A-Z0-9_]", "_", resource_class.upper())
 
 
+def class_of(node: Node) -> str:
+    """The resource class of a node."""
+    return node.enrolment.resource_class
+
+
 def in_nova(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
     """The flavors that there are to be in Nova, and what is to be in Placement for each."""
     for wanted in cluster.nova:
@@ -42,15 +48,20 @@ def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
 
     Nova's driver offers nodes once they are available, so it waits for their standing.
     """
+    of_class = defaultdict[str, list[tuple[Node, tuple[str, UUID], Key]]](list)
+    for node in cluster.baremetal if cluster.nova else ():
+        named = node.name, identity.uuid_of(cluster_id, node)  # once for all flavors
+        key = Key(Kind.IRONIC_STANDING, PLACE, node.name)
+        of_class[class_of(node)].append((node, named, key))
     for wanted in cluster.nova:
-        nodes = [node for node in cluster.baremetal if _gives(wanted, node)]
+        nodes = [each for each in of_class[wanted.resource_class] if _gives(wanted, each[0])]
         if wanted.wait and nodes:
             shape = NovaInventory(
                 resource_class=resource_name(wanted.resource_class),
                 traits=wanted.traits,
-                nodes=tuple((n.name, identity.uuid_of(cluster_id, n)) for n in nodes),
+                nodes=tuple(named for _, named, _ in nodes),
             )
-            needs = tuple(Key(Kind.IRONIC_STANDING, PLACE, node.name) for node in nodes)
+            needs = tuple(key for *_, key in nodes)
             yield Resource(Key(Kind.NOVA_INVENTORY, PLACE, wanted.name), shape, needs)
 
 
@@ -67,7 +78,7 @@ def _gives(wanted: WantedFlavor, node: Node) -> bool:
 
 
 def _shape(cluster: Cluster, cluster_id: UUID, wanted: WantedFlavor) -> NovaFlavor:
-    like = [n for n in cluster.baremetal if n.enrolment.resource_class == wanted.resource_class]
+    like = [n for n in cluster.baremetal if class_of(n) == wanted.resource_class]
     cpus, ram, disk = _sizes(like)
     return NovaFlavor(
         id=uuid5(cluster_id, f"nova-flavor/{wanted.name}"),

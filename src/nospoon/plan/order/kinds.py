@@ -32,6 +32,7 @@ from nospoon.model.resources import (
     Relay,
     Router,
     Shape,
+    Trunk,
     Volume,
 )
 
@@ -90,6 +91,7 @@ KINDS: Mapping[Kind, Row] = {
     ),
     Kind.BOOT_IMAGE: Row(shape=BootImage, repaired=True),
     Kind.PORT: Row(shape=Port, named=Named.NUMBERED, moves=True, after_users=True),
+    Kind.TRUNK: Row(shape=Trunk, named=Named.NUMBERED, moves=True),
     Kind.FLOATING_IP: Row(shape=FloatingIp, named=Named.NUMBERED, moves=True),
     Kind.ROUTER: Row(shape=Router, repaired=True),
     Kind.RELAY: Row(shape=Relay, repaired=True),

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import TypeVar
 from uuid import UUID
 
@@ -51,6 +52,7 @@ from nospoon.model.resources import (
     Relay,
     Router,
     Shape,
+    Trunk,
     Volume,
     boot_image,
     relay_of,
@@ -266,15 +268,12 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     """What is needed -> who needs it, read from the shapes as they were found."""
     links = bridges(observed)
     machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
-    ports = {
+    plugs = [each for each in observed if isinstance(each.shape, Port)]
+    ports, on, tagged = _ports(plugs)
+    trunks = {
         (each.key.host, each.shape.mac): each.key
         for each in observed
-        if isinstance(each.shape, Port)
-    }
-    on = {
-        (each.key.host, each.shape.mac): each.shape.network
-        for each in observed
-        if isinstance(each.shape, Port)
+        if isinstance(each.shape, Trunk)
     }
     routers = {
         (each.key.host, led.network): each.key
@@ -282,7 +281,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         if isinstance(each.shape, Router)
         for led in each.shape.networks
     }
-    clouds = _Clouds(links, ports, on, routers)
+    clouds = _Clouds(links, ports, on, tagged, routers)
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
@@ -292,7 +291,8 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case Machine(pool=pool, disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
                 needs += _networks(links, host, nics)
-                needs += [ports[host, n.mac] for n in nics if (host, n.mac) in ports]
+                for plugs_in in (ports, trunks):
+                    needs += [key for n in nics for key in _there(plugs_in, (host, n.mac))]
                 needs.append(Key(Kind.POOL, host, pool))
                 needs.append(boot_image(host, each.shape.firmware))
             case Volume(pool=pool, image=image):
@@ -302,7 +302,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 needs = [Key(Kind.POOL, host, pool)]
             case NetbootService(bridge=bridge):
                 needs = [*_there(links, (host, bridge)), relay_of(host)]
-            case BootImage() | Port() | FloatingIp() | Router() | Relay() | KeptRoot():
+            case BootImage() | Port() | Trunk() | FloatingIp() | Router() | Relay() | KeptRoot():
                 needs = clouds.needs(host, each.shape)
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
@@ -317,21 +317,42 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     return result
 
 
+def _ports(
+    observed: Iterable[Observed],
+) -> tuple[dict[tuple[str, str], Key], dict[tuple[str, str], str], dict[tuple[str, str, int], Key]]:
+    """Host and MAC -> the port of a NIC, and the network that it is on; with a VLAN -> the port by
+    which that is on its trunk.
+    """
+    ports, on, tagged = {}, {}, {}
+    for each in observed:
+        match each.shape:
+            case Port(mac=mac, network=network, vlan=None):
+                ports[each.key.host, mac] = each.key
+                on[each.key.host, mac] = network
+            case Port(mac=mac, vlan=int(vlan)):
+                tagged[each.key.host, mac, vlan] = each.key
+    return ports, on, tagged
+
+
 @dataclass(frozen=True, slots=True)
 class _Clouds:
-    """What was found in clouds, by host: networks by name, ports by MAC and the networks that they
-    are on, and routers by their networks.
+    """What was found in clouds, by host: networks by name, ports of NICs by MAC and the networks
+    that they are on, those of trunks by MAC and VLAN, and routers by their networks.
     """
 
     links: Mapping[tuple[str, str], Key]
     ports: Mapping[tuple[str, str], Key]
     on: Mapping[tuple[str, str], str]
+    tagged: Mapping[tuple[str, str, int], Key]
     routers: Mapping[tuple[str, str], Key]
 
     def needs(self, host: str, shape: InCloud) -> list[Key]:
         match shape:
             case Port(network=network):
                 return _there(self.links, (host, network))
+            case Trunk(mac=mac, carries=carries):
+                own = [_there(self.tagged, (host, mac, each.vlan)) for each in carries]
+                return [*_there(self.ports, (host, mac)), *chain.from_iterable(own)]
             case Router(networks=networks):
                 return [
                     key for each in networks for key in _there(self.links, (host, each.network))

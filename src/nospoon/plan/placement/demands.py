@@ -40,7 +40,7 @@ def demands_of(
         comers = tuple(node for node in group.nodes if node.name not in staying)
         for node in group.nodes:
             if node.name in staying:
-                there[node.name] = _demand((node,), (staying[node.name],), "is there")
+                there[node.name] = _there(node, staying[node.name])
         if not comers:
             continue
         why = _impossible(group, comers, staying)
@@ -49,6 +49,12 @@ def demands_of(
         else:
             new.append(_demand(comers, *_where(group, comers, staying)))
     return new, there, reasons
+
+
+def _there(node: Node, host: str) -> Demand:
+    """It is asked of no host any more, and so is of no kind."""
+    apart = tuple(node.placement.apart_from(node))
+    return Demand((node,), demand(node), apart, (host,), "is there", kind=None, samples=())
 
 
 def _demand(nodes: tuple[Node, ...], hosts: tuple[str, ...], bound: str) -> Demand:

@@ -10,7 +10,8 @@ from nospoon.model.cluster import Node
 from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Machine
-from nospoon.plan.words import counted, size
+from nospoon.model.sizes import size
+from nospoon.plan.words import counted
 
 GIB, SHOWN = 1 << 30, 5
 

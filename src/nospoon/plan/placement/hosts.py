@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from nospoon.model.cluster import (
     DHCP,
@@ -16,14 +16,16 @@ from nospoon.model.cluster import (
     Node,
     Switch,
 )
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import QCOW2, HostFacts
 from nospoon.model.images import KEPT
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import ExistingVolume
+from nospoon.model.sizes import size
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.placement.flavors import lacking
 from nospoon.plan.relays import against_relay
-from nospoon.plan.words import listed, size
+from nospoon.plan.trunks import Trunks
+from nospoon.plan.words import listed
 
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
@@ -31,6 +33,8 @@ MAKERS = {
     NodeKind.CONTAINER: "Write `lxc: true` or `docker: true` beside the host's `libvirt: qemu:///system`.",
 }
 """What to write in a file for nodes of a kind."""
+NO_ISO = "Glance takes no `iso` there, and Nova is older than Zed (2022.2): it makes no other CDs."
+NO_FORMAT = "Glance takes neither `iso` nor `qcow2` there, which boot images are."
 LEADS_NOWHERE = (
     "it is made without addresses and leads nowhere, so that the boot image cannot ask the daemon. "
     "Plug one NIC into a network with `nat: true`, or one that exists (`physnet`), that reaches "
@@ -77,8 +81,17 @@ def against_images(node: Node, host: Host, hosts: Iterable[Host]) -> Iterator[st
             yield f"{host.where} runs no image for {wanted}, {only}. {others} could."
 
 
-def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
-    """Why a host cannot have a node, whatever else is on it; one that is there already, it can."""
+def against_boot_images(facts: HostFacts) -> str:
+    """Why a cloud takes none, "" for one that does."""
+    if facts.boot_image_format:
+        return ""
+    return NO_ISO if QCOW2 in (facts.image_formats or ()) else NO_FORMAT
+
+
+def against_node(node: Node, facts: HostFacts, *, is_there: bool = False) -> Iterator[str]:
+    """Why a host cannot have a node, whatever else is on it; an adopted one, it can. `is_there`:
+    it has it already, and the boot image of it.
+    """
     if node.adopted is not None:
         return
     if node.firmware not in facts.firmwares:
@@ -89,6 +102,8 @@ def against_node(node: Node, facts: HostFacts) -> Iterator[str]:
         yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
     if why := lacking(node, facts):
         yield why
+    if node.kind is NodeKind.BAREMETAL and not is_there and (why := against_boot_images(facts)):
+        yield f"{why} Ask its operator for `iso` in Glance's `disk_formats`."
     if facts.sizes is not None:
         yield from _against_server(node)
     elif any(disk.image.startswith(KEPT) for disk in node.disks):
@@ -132,7 +147,7 @@ def _against_volume(disk: Disk, found: ExistingVolume | None) -> Iterator[str]:
 
 
 def against_networks(
-    node: Node, cluster: Cluster, host: Host, facts: HostFacts
+    node: Node, cluster: Cluster, host: Host, facts: HostFacts, trunks: Trunks
 ) -> Iterator[tuple[str, str]]:
     """(Network, why a host cannot plug a node of it in)."""
     wanted = {nic.network for nic in node.nics}
@@ -143,9 +158,10 @@ def against_networks(
             yield min(wanted), NO_RELAY.format(relay.network)
         elif wanted <= made and relay is None:
             yield min(wanted), LEADS_NOWHERE
+    plugged = trunks.plugged(node, host)
     for network in cluster.networks:
-        if network.name in wanted:
-            for why in against_network(network, host, facts):
+        if network.name in plugged:
+            for why in against_network(network, host, facts, trunks.tagged):
                 yield network.name, why
 
 
@@ -160,16 +176,6 @@ def against_floating_ips(node: Node, cluster: Cluster, host: Host) -> Iterator[s
                 f"network {network}: nospoon makes it, so that its NICs have no address to which a "
                 "floating IP could lead. Write `nat: true` there, or take a network of the cloud "
                 "(`physnet`) that has a router."
-            )
-
-
-def against_trunks(node: Node, host: Host) -> Iterator[str]:
-    """Why NICs of a node get no tagged frames there."""
-    for network in dict.fromkeys(nic.network for nic in node.nics if nic.trunk):
-        if host.declares.has_ports:
-            yield (
-                f"network {network}: nospoon makes no trunks in a cloud. Give the node a NIC for "
-                "each VLAN, on a network with `provider` and `vlan` or on one of the cloud's."
             )
 
 
@@ -188,8 +194,12 @@ def against_filters(node: Node, cluster: Cluster, facts: HostFacts | None) -> It
             yield from (f"network {network.name}: {why}" for why in _against_virtual(network))
 
 
-def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
-    """Why a host cannot have a network."""
+def against_network(
+    network: Network, host: Host, facts: HostFacts, tagged: Container[int] = ()
+) -> Iterator[str]:
+    """Why a host cannot have a network. `tagged`: VLANs that reach NICs tagged."""
+    if network.vlan is not None and not network.provider:
+        yield from _against_vlan(network, host, tagged)
     if host.declares.has_ports:
         yield from _against_ports(network, host, facts)
         return
@@ -220,6 +230,20 @@ def against_network(network: Network, host: Host, facts: HostFacts) -> Iterator[
         yield from _against_bridge(network, host, facts)
 
 
+def _against_vlan(network: Network, host: Host, tagged: Container[int]) -> Iterator[str]:
+    """Why a network is no VLAN there."""
+    if host.declares.has_ports and network.vlan not in tagged:
+        yield (
+            f"host {host.name} is a cloud: name the physical network of the VLAN as `provider`, "
+            "have a NIC's `trunk` carry it, or leave `vlan` out."
+        )
+    elif not host.declares.has_ports and network.switch is not Switch.OVS:
+        yield (
+            f"host {host.name} is not a cloud: a VLAN needs a bridge of Open vSwitch there. Write "
+            "`physnet` or `bridge`, and `switch: ovs`, or leave `vlan` out."
+        )
+
+
 def _against_virtual(network: Network) -> Iterator[str]:
     """Why nodes of a network with a filter cannot send from its virtual IPs."""
     known = network.netboot is Netboot.BUILTIN and not network.existing
@@ -236,11 +260,6 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
     yield from against_relay(network, host, facts)
     if network.nat:
         yield from _against_router(network, host, facts)
-    if network.vlan is not None and not network.provider:
-        yield (
-            f"host {host.name} is a cloud: name the physical network of the VLAN as `provider`, or "
-            "leave `vlan` out."
-        )
     if network.provider and facts.networks and not facts.provider_networks:
         yield (
             f"host {host.name}: its project may not see physical networks, so it may make no VLAN "

@@ -119,16 +119,17 @@ def _stay(
     """
     more: dict[str, Usage] = {}
     for name, demand in there.items():
-        before = standing.get(name, demand.usage).least(demand.usage)
-        more[name] = demand.usage - before
         rooms.put(demand, staying[name])
-        rooms.grow(staying[name], Usage() - more[name])
+        before = standing.get(name, demand.usage)
+        if before != demand.usage:
+            more[name] = demand.usage - before.least(demand.usage)
+            rooms.grow(staying[name], Usage() - more[name])
     short: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
-    for name, demand in there.items():
-        facts = rooms.places[staying[name]].facts
-        if facts is not None and any(against_node(demand.nodes[0], facts)):
+    for name, grown in more.items():
+        demand, facts = there[name], rooms.places[staying[name]].facts
+        if facts is not None and any(against_node(demand.nodes[0], facts, is_there=True)):
             continue  # `plan.refuse` reports a host that could not have it at all
-        if more[name] != Usage() and (why := rooms.grow(staying[name], more[name])):
+        if grown != Usage() and (why := rooms.grow(staying[name], grown)):
             short[staying[name], why, bool(demand.nodes[0].host)].append(name)
     for (host, why, pinned), names in short.items():
         many = len(names) > 1

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Cluster, Host, Node, Strategy
 from nospoon.model.host_facts import HostFacts
+from nospoon.model.sizes import size
 from nospoon.plan.placement.hosts import (
     against_filters,
     against_floating_ips,
@@ -21,9 +22,8 @@ from nospoon.plan.placement.hosts import (
     against_images,
     against_networks,
     against_node,
-    against_trunks,
 )
-from nospoon.plan.words import size
+from nospoon.plan.trunks import Trunks
 
 CALLED = {"cpus": "CPUs", "memory": "memory", "disk": "disk space"}
 """Field of `overcommit` -> what a refusal calls it."""
@@ -123,7 +123,7 @@ class Rooms:
     def __init__(
         self, cluster: Cluster, facts: Mapping[str, HostFacts], used: Mapping[str, Usage]
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._trunks = cluster, Trunks.of(cluster)
         self._unfit: dict[object, dict[str, str]] = {}
         self.places: dict[str, Place] = {}
         self.machines: dict[str, Machine] = {}
@@ -239,7 +239,7 @@ class Rooms:
             yield "it is drained."
         yield from against_host(node, place.host)
         yield from against_floating_ips(node, self._cluster, place.host)
-        yield from against_trunks(node, place.host)
+        yield from self._trunks.against(node, place.host, place.facts)
         yield from against_images(node, place.host, (each.host for each in self.places.values()))
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"
@@ -255,7 +255,8 @@ class Rooms:
         if there.facts.away:
             yield f"its bridges are unreachable: {there.facts.away}"
             return
-        for network, why in against_networks(node, self._cluster, there.host, there.facts):
+        found = against_networks(node, self._cluster, there.host, there.facts, self._trunks)
+        for network, why in found:
             yield f"network {network}: {why}"
         if place is not there:
             yield from against_filters(node, self._cluster, place.facts)
@@ -281,7 +282,10 @@ def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `hosts`."""
     networks = frozenset(nic.network for nic in node.nics)
     volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
-    return node.kind, node.arch, node.firmware, node.tpm, networks, volumes, node.image_types
+    trunks = frozenset((nic.network, nic.trunk) for nic in node.nics if nic.trunk)
+    floating = frozenset(nic.network for nic in node.nics if nic.floating_ip)
+    plugs = networks, trunks, floating
+    return node.kind, node.arch, node.firmware, node.tpm, plugs, volumes, node.image_types
 
 
 def _summed(usages: Iterable[Usage]) -> Usage:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -29,6 +29,7 @@ from nospoon.providers.answers import (
 )
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
+from nospoon.runtime.lookups import Place, resolve
 from nospoon.runtime.paced import paced
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tls import client_context
@@ -54,6 +55,7 @@ PAGE, MOST_PAGES, MOST_LISTED = 1000, 50, 20_000
 """Things of one collection: asked for at a time, pages of them, and all that are taken."""
 LARGEST_LIST = 128 << 20
 """Bytes of all its pages: 20,000 servers are some 100 million."""
+MOST_ROLES, LONGEST_ROLE = 100, 255
 LARGEST = 1 << 20
 """Bytes of an answer that is kept as it is; of others only what was read stays."""
 
@@ -110,7 +112,7 @@ class Api:
         self, name: str, settings: Callable[[], Mapping[str, object]], means: Means
     ) -> None:
         self.name = name
-        self._settings, self._reach = settings, means.reach
+        self._settings, self._reach = settings, replace(means.reach, names=self._look_up)
         self._calls = Calls(means.threads, parallel=PARALLEL)
         self._connection: Connection | None = None
         self._decoding = Lock()  # an answer takes many times its size until it is read
@@ -204,6 +206,12 @@ class Api:
         except Gone:
             return None
 
+    async def _look_up(self, host: str, port: int, _owner: Hashable) -> Sequence[Place]:
+        """In threads of its own: a cloud chooses the names of its consoles, and so the servers that
+        are asked, which may be silent.
+        """
+        return await self._calls.run(partial(resolve, host, port))
+
     @property
     def reach(self) -> Reach:
         """Where connections to what the cloud names may go."""
@@ -222,6 +230,31 @@ class Api:
     async def project(self) -> str:
         """The id of the project that the login has."""
         return await self._calls.run(self._project)
+
+    async def roles(self) -> tuple[str, ...]:
+        """Those that the login has in its project."""
+        return await self._calls.run(self._roles)
+
+    def _roles(self) -> tuple[str, ...]:
+        with failures_of(f"Keystone of cloud {self.name}", PURPOSE):
+            session = self._connected().session
+            from keystoneauth1.identity.base import BaseIdentityPlugin  # noqa: PLC0415  (an extra)
+
+            auth = session.auth
+            if not isinstance(auth, BaseIdentityPlugin):
+                return ()
+            names = auth.get_access(session).role_names or []
+            return tuple(sorted(str(each)[:LONGEST_ROLE] for each in names[:MOST_ROLES]))
+
+    async def microversion(self) -> tuple[int, ...]:
+        """The last one of Nova, () where it does not say."""
+        return await self._calls.run(self._microversion)
+
+    def _microversion(self) -> tuple[int, ...]:
+        with failures_of(f"Nova of cloud {self.name}", PURPOSE):
+            data = self._connected().compute.get_endpoint_data()
+            last = data.max_microversion if data is not None else None
+            return tuple(int(each) for each in last or ())
 
     async def has_volumes(self) -> bool:
         """Whether the region has Cinder."""

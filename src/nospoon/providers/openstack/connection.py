@@ -14,7 +14,7 @@ import structlog
 from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, Quota, SizeOffered, known
+from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, QuotaName, SizeOffered, known
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
@@ -34,6 +34,7 @@ from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
 from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
+from nospoon.providers.openstack.quotas import Quotas
 from nospoon.providers.openstack.relays import IsHome, RelayDriver
 from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
@@ -41,6 +42,7 @@ from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor, VolumeType
 from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
+from nospoon.providers.openstack.trunks import TrunkDriver
 from nospoon.providers.recorder import Recorder, RecordSpace
 from nospoon.providers.tunnels import Tunnels
 from nospoon.providers.understood import understood
@@ -54,6 +56,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         ("mtu", "nat", "address", "spared", "relayed", "nameservers"), ChangeRule.LIVE
     ),
     Kind.PORT: dict.fromkeys(("virtual_ips", "range", "address"), ChangeRule.LIVE),
+    Kind.TRUNK: {"carries": ChangeRule.LIVE},
     Kind.ROUTER: dict.fromkeys(("networks", "external"), ChangeRule.LIVE),
     Kind.FLOATING_IP: dict.fromkeys(("mac", "router"), ChangeRule.LIVE),
     Kind.MACHINE: dict.fromkeys(
@@ -61,11 +64,13 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     ),
 }
 GIB, MIB = 1 << 30, 1 << 20
-UNLIMITED = -1
-Limits = Mapping[str, int]
-"""Name -> how many: a project may have so many, or has so many."""
 RESUME = 20
 """Pauses from a look for relays that failed to the next."""
+TRUNKS = "/extensions/trunk"
+WITH_CDS = (2, 93)
+"""Microversion of Zed, the first Nova that has the root of a server as a CD where its block device
+says so, and not only by the format `iso` of its image (`get_root_info` of its libvirt driver).
+"""
 MOST_FLAVORS = 1000
 """That are looked through for each node."""
 
@@ -104,7 +109,8 @@ class OpenStackConnection:
         self._recorder = Recorder(records, self._tasks, record_space)
         self._owners = OwnersServers(self._around)
         roots = RootImageDriver(self._around, open_image)
-        made_of = MadeOf(self._around, BootImageDriver(self._around), roots, open_seed)
+        self._boot_images = BootImageDriver(self._around)
+        made_of = MadeOf(self._around, self._boot_images, roots, open_seed)
         self._serve = serve
         self._machines = ServerDriver(
             self._around, self._owners, self._recorder, media, self._begin, made_of
@@ -115,6 +121,7 @@ class OpenStackConnection:
         self._drivers: dict[Kind, Driver] = {
             Kind.NETWORK: NetworkDriver(self._around),
             Kind.PORT: PortDriver(self._around),
+            Kind.TRUNK: TrunkDriver(self._around),
             Kind.FLOATING_IP: floating_ips,
             Kind.ROUTER: RouterDriver(self._around, floating_ips),
             Kind.RELAY: self._relays,
@@ -153,11 +160,11 @@ class OpenStackConnection:
         return Counter(each.tag.deployment for each in (*servers, *networks) if each is not None)
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:
-        """Flavors, networks, and what is left of quotas beside what others of the project use."""
+        """Flavors, networks, and quotas with what of them is used."""
         del pools, volumes
         if self._around.cloud.has_volumes:
             await self._require_volumes()
-        quota, flavors = await self._quota(), await self._flavors()
+        quota, flavors = await Quotas(self._around).survey(), await self._flavors()
         own = await self._api.project()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
         sees_places = False
@@ -170,8 +177,8 @@ class OpenStackConnection:
                 external.append((each.name, each.id))
         return replace(
             HostFacts.of_one_that(await self.capabilities()),
-            cpus=known(quota.cpus),
-            memory=known(quota.memory),
+            cpus=known(quota.left(QuotaName.CPUS)),
+            memory=known(quota.left(QuotaName.MEMORY)),
             quota=quota,
             real=True,
             sizes=self._sizes(flavors),
@@ -180,6 +187,10 @@ class OpenStackConnection:
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
             provider_networks=sees_places,
+            trunks=await self._api.get(Service.NEUTRON, TRUNKS, read=bool) is not None,
+            roles=await self._api.roles(),
+            image_formats=await self._boot_images.formats(),
+            makes_cds=await self._api.microversion() >= WITH_CDS,
             kept=await SnapshotImages(self._around).roots(),
         )
 
@@ -222,24 +233,6 @@ class OpenStackConnection:
                 f"cloud {name} has no volume type {wanted}",
                 hint=f"It has {listed(known) or 'none'}.",
             )
-
-    async def _quota(self) -> Quota:
-        """With what our own servers use."""
-        limits = await self._api.call(Service.NOVA, "GET", "/limits", read=_limits)
-        own = await Roster(self._around).servers()
-        cpus = sum(each.cpus for each in own)
-        memory = sum(each.memory for each in own) // MIB
-        whole = Quota(
-            servers=_limit(limits, "maxTotalInstances"),
-            cpus=_limit(limits, "maxTotalCores"),
-            memory=_bytes(_limit(limits, "maxTotalRAMSize")),
-        )
-        return Quota(
-            servers=_left(limits, "maxTotalInstances", "totalInstancesUsed", len(own)),
-            cpus=_left(limits, "maxTotalCores", "totalCoresUsed", cpus),
-            memory=_bytes(_left(limits, "maxTotalRAMSize", "totalRAMUsed", memory)),
-            whole=whole,
-        )
 
     async def adoptable(self) -> tuple[Adoptable, ...]:
         return await self._owners.adoptable()
@@ -288,21 +281,3 @@ def _size(flavor: Flavor) -> SizeOffered:
 
 def _volume_types(answer: Mapping[str, Sequence[VolumeType]]) -> list[str]:
     return [str(each["name"])[:LONGEST_NAME] for each in answer["volume_types"][:MOST_FLAVORS]]
-
-
-def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:
-    return answer["limits"]["absolute"]
-
-
-def _limit(limits: Limits, name: str) -> int | None:
-    limit = int(limits.get(name, UNLIMITED))
-    return None if limit == UNLIMITED else limit
-
-
-def _left(limits: Limits, most: str, used: str, own: int) -> int | None:
-    limit = _limit(limits, most)
-    return None if limit is None else max(0, limit - int(limits.get(used, 0)) + own)
-
-
-def _bytes(mib: int | None) -> int | None:
-    return None if mib is None else mib * MIB

@@ -14,7 +14,7 @@ from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.resources import FloatingIp, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
-from nospoon.providers.openstack.ports import BY_ID
+from nospoon.providers.openstack.ports import BY_ID, vlan_noted
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
 from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
@@ -56,7 +56,7 @@ class FloatingIpDriver:
         if not own:
             return []
         names = {each.id: each.name for each in await self._around.networks()}
-        macs = {each.id: each.mac for each in await self._ports()}
+        macs = {e.id: e.mac for e in await self._ports() if vlan_noted(e) is None}
         routers = {
             each.id: each.name
             for each in await self._around.routers()
@@ -173,7 +173,7 @@ class FloatingIpDriver:
     async def _port_of(self, shape: FloatingIp, tag: OwnerTag) -> str:
         """The id of the cluster's port with this MAC."""
         for each in await self._ports(mac_address=shape.mac):
-            if self._around.is_own(each.tagged, tag.cluster):
+            if self._around.is_own(each.tagged, tag.cluster) and vlan_noted(each) is None:
                 return each.id
         raise ProviderError(f"no port of the cluster has {shape.mac}", hint="Plan again.")
 

@@ -1,4 +1,6 @@
-"""Boot images in Glance, one for each firmware of a cluster's nodes.
+"""Boot images in Glance, one for each firmware of a cluster's nodes: ISOs, or, where Glance takes
+none, the same ISOs as qcow2. Nova makes a CD of an image in the format `iso`; of another one, where
+the block device of a server, or the image's properties for a rescue, say so.
 
 https://docs.openstack.org/api-ref/image/v2/
 """
@@ -7,14 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
+from nospoon.model.host_facts import ISO, QCOW2
 from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.qcow2 import qcow2
+from nospoon.providers.openstack.shown import ImageSchema
 from nospoon.providers.openstack.tags import (
+    LONGEST_VALUE,
     PREFIX,
     Tagged,
     is_of_server,
@@ -26,6 +33,7 @@ from nospoon.providers.understood import understood
 
 URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
 READY = "active"
+SCHEMA, MOST_FORMATS = "/schemas/image", 100
 SHUT_DOWN = 10
 """Seconds that a guest has to end by itself before Nova ends it (os_shutdown_timeout): `os-stop` is
 the only way to power a server off, and one that is still in its firmware does not react.
@@ -35,6 +43,9 @@ RESCUE = {"hw_rescue_device": "cdrom", "hw_rescue_bus": "sata"}
 """A server that is rescued with the image has it as a CD, first in its boot order, and keeps its
 own disks ("stable device rescue", Nova since Ussuri).
 """
+FORMAT = "disk_format"
+AS_CD = {"device_type": "cdrom", "disk_bus": "sata"}
+"""Of the block device of a server, for Nova to have it as a CD whatever its image's format."""
 FIRMWARES = {Firmware.BIOS: BIOS, Firmware.UEFI: UEFI}
 """Of `hw_firmware_type`."""
 Image = Mapping[str, str]
@@ -63,13 +74,15 @@ class BootImageDriver:
             if tagged.name == resource.key.name:  # half made, or its answer was lost
                 await self._delete(record)
         built = await self._around.build_image(shape.url)
+        taken = await self.formats()
+        is_iso = taken is None or ISO in taken or QCOW2 not in taken
         made = await self._around.api.call(
             Service.GLANCE,
             "POST",
             "/images",
             {
                 "name": f"nospoon-{tag.name}-{resource.key.name}",
-                "disk_format": "iso",
+                FORMAT: ISO if is_iso else QCOW2,
                 "container_format": "bare",
                 "visibility": "private",
                 "hw_firmware_type": FIRMWARES[shape.firmware],
@@ -86,7 +99,7 @@ class BootImageDriver:
                 Service.GLANCE,
                 "PUT",
                 f"/images/{made['id']}/file",
-                data=await asyncio.to_thread(built.read_bytes),
+                data=await asyncio.to_thread(_content, built, is_iso=is_iso),
                 headers={"Content-Type": "application/octet-stream"},
             )
         except ProviderError:
@@ -103,11 +116,23 @@ class BootImageDriver:
             if tagged.name == observed.key.name:
                 await self._delete(record)
 
+    async def formats(self) -> frozenset[str] | None:
+        """In which Glance takes images, None where it does not say."""
+        return await self._around.api.get(Service.GLANCE, SCHEMA, read=_formats)
+
     async def id_for(self, firmware: Firmware, cluster: UUID) -> str:
         """The id of what is ready for machines with this firmware. Raises `Gone`."""
+        return (await self._ready(firmware, cluster))["id"]
+
+    async def root_for(self, firmware: Firmware, cluster: UUID) -> dict[str, str]:
+        """The image of the root of servers with this firmware, and what makes a CD of it."""
+        image = await self._ready(firmware, cluster)
+        return {"uuid": image["id"], **(AS_CD if image.get(FORMAT) != ISO else {})}
+
+    async def _ready(self, firmware: Firmware, cluster: UUID) -> Image:
         for record, image in await self.of_cluster(cluster):
             if image.firmware is firmware:
-                return record["id"]
+                return record
         raise Gone(
             f"there is no boot image for {firmware} in cloud {self._around.api.name}",
             hint="Run `nospoon up` again.",
@@ -153,4 +178,15 @@ def _listed(record: Mapping[str, object]) -> Image | None:
 
 
 def _image(record: Mapping[str, object]) -> Image:
-    return kept_properties(record, "id", "status", *RESCUE)
+    return kept_properties(record, "id", "status", FORMAT, *RESCUE)
+
+
+def _content(built: Path, *, is_iso: bool) -> bytes:
+    content = built.read_bytes()
+    return content if is_iso else qcow2(content)
+
+
+def _formats(schema: ImageSchema) -> frozenset[str]:
+    """https://docs.openstack.org/api-ref/image/v2/#show-image-schema; null is one of them."""
+    formats = schema["properties"]["disk_format"]["enum"]
+    return frozenset(str(each)[:LONGEST_VALUE] for each in formats[:MOST_FORMATS] if each)

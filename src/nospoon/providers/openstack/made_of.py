@@ -36,10 +36,13 @@ class MadeOf:
         """What a call that makes a server says of that. Raises `ProviderError`."""
         if shape.kind is NodeKind.VM:
             return await self._of_image(shape, tag)
-        image = await self.boot_images.id_for(shape.firmware, tag.cluster)
+        root = await self.boot_images.root_for(shape.firmware, tag.cluster)
         return {
-            "imageRef": image,
-            "block_device_mapping_v2": [_root(image), *map(self._blank, shape.disks)],
+            "imageRef": root["uuid"],
+            "block_device_mapping_v2": [
+                {**_root(root["uuid"]), **root},
+                *map(self._blank, shape.disks),
+            ],
         }
 
     async def _of_image(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:

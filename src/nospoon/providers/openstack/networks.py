@@ -8,7 +8,7 @@ https://docs.openstack.org/api-ref/network/v2/#networks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import IPv4Interface, ip_address, ip_interface, ip_network
 from uuid import UUID
 
 from nospoon.errors import Gone
@@ -189,7 +189,8 @@ def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
 
 
 def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
-    mtu, address, placed, spared, relayed, *_ = (*tagged.more.split(","), "", "", "", "")
+    mtu, noted, placed, spared, relayed, *_ = (*tagged.more.split(","), "", "", "", "")
+    address = noted if _is_interface(noted) else ""  # others may have written that
     by, *nameservers = relayed.split(BETWEEN)
     provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
     return Link(
@@ -203,6 +204,13 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
         relayed=by == RELAYED,
         nameservers=tuple(nameservers),
     )
+
+
+def _is_interface(text: str) -> bool:
+    try:
+        return "/" in text and bool(IPv4Interface(text))
+    except ValueError:
+        return False
 
 
 def _place(link: Link) -> dict[str, object]:

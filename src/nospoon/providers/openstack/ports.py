@@ -16,7 +16,9 @@ from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.understood import understood
 
 BY_ID, MARK = "id", "+"
-"""Noted of a port whose network the file names by id; and before its address, if that is chosen."""
+"""Noted of a port whose network the file names by id; and between notes."""
+CHOSEN, VLAN = "chosen", "vlan="
+"""Noted of a port whose address is chosen, and of one on a trunk: with which tag."""
 
 
 @understood
@@ -33,19 +35,24 @@ class PortDriver:
             tagged = record.tagged
             if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
-            id_ = record.network
-            noted, chosen, _ = tagged.more.partition(MARK)
-            network = id_ if noted == BY_ID else names.get(id_, id_)
+            noted, *notes = tagged.more.split(MARK)
             given = noted if noted != BY_ID and record.subnet else ""
-            address = record.address if chosen else ""
-            shape = Port(network, record.mac, record.guarded, record.virtual_ips, given, address)
+            shape = Port(
+                file_name(record, names),
+                record.mac,
+                record.guarded,
+                record.virtual_ips,
+                given,
+                record.address if CHOSEN in notes else "",
+                vlan_noted(record),
+            )
             found.append(self._around.observed(self.kind, shape, tagged))
         return found
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _port(resource)
         network = await self._around.network(shape.network)
-        for record in await self._with(shape.mac, network.id):
+        for record in await self._with(shape, network.id):
             self._around.refuse_others(resource.key, record.tagged, tag)
             return
         noted = _noted(shape, by_id=shape.network == network.id)
@@ -64,7 +71,7 @@ class PortDriver:
         """Its virtual IPs and its address; with any other change it is replaced."""
         shape = _port(desired)
         network = await self._around.network(shape.network)
-        records = await self._with(shape.mac, network.id)
+        records = await self._with(shape, network.id)
         if not records:
             raise Gone(f"{observed.key} no longer exists", hint="Plan again.")
         for record in records:
@@ -81,7 +88,7 @@ class PortDriver:
         assert isinstance(shape, Port), "port keys have port shapes"
         try:
             network = await self._around.network(shape.network)
-            for record in await self._with(shape.mac, network.id):
+            for record in await self._with(shape, network.id):
                 self._around.refuse_others(observed.key, record.tagged, observed.tag)
                 path = f"/ports/{record.id}"
                 await self._around.api.call(Service.NEUTRON, "DELETE", path)
@@ -131,15 +138,31 @@ class PortDriver:
                 return True
         return False
 
-    async def _with(self, mac: str, network: str) -> list[NeutronPort]:
-        query = {"mac_address": mac, "network_id": network}
+    async def _with(self, shape: Port, network: str) -> list[NeutronPort]:
+        query = {"mac_address": shape.mac, "network_id": network}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         return [each async for each in listed]
 
 
 def _noted(shape: Port, *, by_id: bool = False) -> str:
-    noted = BY_ID if by_id else shape.range
-    return f"{noted}{MARK}chosen" if shape.address else noted
+    notes = [BY_ID if by_id else shape.range]
+    notes += [CHOSEN] * bool(shape.address)
+    notes += [f"{VLAN}{shape.vlan}"] * (shape.vlan is not None)
+    return MARK.join(notes)
+
+
+def file_name(record: NeutronPort, names: Mapping[str, str]) -> str:
+    """What a cluster file, or nospoon, calls the network of a port. `names`: of networks, by id."""
+    tagged, id_ = record.tagged, record.network
+    by_id = tagged is not None and tagged.more.split(MARK)[0] == BY_ID
+    return id_ if by_id else names.get(id_, id_)
+
+
+def vlan_noted(record: NeutronPort) -> int | None:
+    """With which tag a port is on a trunk; None of a NIC's own."""
+    notes = record.tagged.more.split(MARK)[1:] if record.tagged is not None else ()
+    tags = (each.removeprefix(VLAN) for each in notes if each.startswith(VLAN))
+    return next((int(each) for each in tags), None)
 
 
 def _pairs(shape: Port) -> list[dict[str, str]]:

@@ -47,6 +47,7 @@ SCRIPT = Path(__file__).with_name("relay_setup.sh")
 BMCS, HELPER = (Path(__file__).with_name(f"relay_bmcs.{each}") for each in ("sh", "py"))
 NETBOOT, SERVER = (Path(__file__).with_name(f"relay_netboot.{each}") for each in ("sh", "py"))
 SHAPE = "relay"
+_RELAY_IN = msgspec.json.Decoder(Relay)
 BUILD, BOOT, REMOVE = 1200, 1800, 240
 """Pauses within which Nova builds a server, its guest answers, and Nova removes it."""
 ACTIVE, OFF, FAILED, BUILDING = "ACTIVE", "SHUTOFF", "ERROR", "BUILD"
@@ -141,8 +142,12 @@ class RelayDriver:
         async for each in paced(await self._servers(None)):
             tag = each.tagged.tag
             is_kept = self._id(tag) in self._kept and self._tunnels.is_kept(self._id(tag))
-            if not is_kept and self._is_home(tag.cluster):
+            if is_kept or not self._is_home(tag.cluster):
+                continue
+            try:
                 self._keep(each.shape, tag)
+            except ProviderError as error:  # others may be of other clusters
+                log.warning("no tunnel to a relay is kept", relay=each.id, why=str(error))
 
     async def close(self) -> None:
         """End the tunnels that no other connection keeps by now."""
@@ -160,8 +165,8 @@ class RelayDriver:
                 raise ProviderError(f"its address {address} may not be connected to")
             return replace(place, bmcs=bool(shape.bmcs), netboot=shape.netboot)
 
-        self._kept[self._id(tag)] = find
         self._tunnels.keep(self._id(tag), find)
+        self._kept[self._id(tag)] = find
 
     async def _reached_at(self, tag: OwnerTag) -> str:
         """Its floating IP, "" for none."""
@@ -341,8 +346,8 @@ def _read(record: ServerShown) -> _Server | None:
     if tagged is None or tagged.name != RELAY:
         return None
     try:
-        shape = msgspec.json.decode(whole(SHAPE, metadata), type=Relay)
-    except (ValueError, msgspec.DecodeError):
+        shape = _RELAY_IN.decode(whole(SHAPE, metadata))
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return None  # others wrote that
     fault = str(record.get("fault", {}).get("message", "")) if status == FAILED else ""
     return _Server(

@@ -45,6 +45,7 @@ RESCUED = "RESCUE"
 SHUT_DOWN = 4
 """`power_state` of a guest that ended: Nova leaves a rescued server in its status then."""
 SHAPE = "shape"
+_MACHINE_IN = msgspec.json.Decoder(Machine)
 GIB, MIB = 1 << 30, 1 << 20
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
 """Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
@@ -70,7 +71,8 @@ class Server:
     """A server that is a node. `id`: Nova's, which its guest sees as UUID (SMBIOS). `machine`: UUID
     of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
-    `made`: it was made to the end. `has_root_volume`: it boots a volume.
+    `made`: it was made to the end. `has_root_volume`: it boots a volume. `attached`: volumes that
+    it has.
     """
 
     id: UUID
@@ -85,6 +87,17 @@ class Server:
     memory: int
     made: bool
     has_root_volume: bool = False
+    attached: int = 0
+
+    @property
+    def volumes(self) -> int:
+        """Of those disks with which nospoon made it."""
+        return min(self.attached, len(self.shape.disks))
+
+    @property
+    def volume_space(self) -> int:
+        """Bytes of these: Cinder has them in whole GiB."""
+        return sum(-(-disk.size // GIB) * GIB for disk in self.shape.disks) if self.volumes else 0
 
     @property
     def is_rescued(self) -> bool:
@@ -182,6 +195,7 @@ def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
         memory=int(flavor.get("ram", shape.memory // MIB)) * MIB,
         made=MADE in metadata or bool(shape.adopted),
         has_root_volume=not record.get("image"),
+        attached=len(record.get("os-extended-volumes:volumes_attached", ())),
     )
 
 
@@ -198,8 +212,8 @@ def _made(metadata: Metadata) -> tuple[Tagged, Machine] | None:
         return None
     try:
         machine = UUID(metadata[MACHINE])
-        shape = msgspec.json.decode(whole(SHAPE, metadata), type=Machine)
-    except (ValueError, msgspec.DecodeError):
+        shape = _MACHINE_IN.decode(whole(SHAPE, metadata))
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return None
     if machine != node_uuid(tagged.tag.cluster, tagged.name) or machine != shape.uuid:
         return None  # others wrote that

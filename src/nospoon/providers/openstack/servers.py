@@ -29,6 +29,7 @@ from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.consoles import serial_console
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.made_of import MadeOf
+from nospoon.providers.openstack.ports import vlan_noted
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
 from nospoon.providers.openstack.rescue import Rescue
 from nospoon.providers.openstack.roster import (
@@ -229,7 +230,8 @@ class ServerDriver:
         query = {"mac_address": mac}
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
         async for record in listed:
-            if self._around.is_own(record.tagged, tag.cluster):
+            own = self._around.is_own(record.tagged, tag.cluster)
+            if own and vlan_noted(record) is None:
                 return record
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 

@@ -27,6 +27,22 @@ Flavor = TypedDict(
 """By itself, and in a server, which shows it otherwise. `ram`: MiB; `disk`, `ephemeral`: GiB."""
 
 
+class Enumerated(TypedDict):
+    """What a property of a JSON schema may be."""
+
+    enum: Sequence[str | None]
+
+
+class ImageProperties(TypedDict):
+    disk_format: Enumerated
+
+
+class ImageSchema(TypedDict):
+    """What Glance says of its images."""
+
+    properties: ImageProperties
+
+
 class VolumeType(TypedDict):
     """Of Cinder."""
 

@@ -54,7 +54,7 @@ def of_description(text: object) -> Tagged | None:
         tag = OwnerTag(deployment, id_, int(generation), name=name, uid=int(uid) if uid else None)
     except ValueError:
         return None
-    return Tagged(tag, key, more)
+    return Tagged(tag, key, more) if tag.is_plausible(key) else None
 
 
 def properties(tagged: Tagged) -> dict[str, str]:
@@ -88,7 +88,8 @@ def of_properties(tagged: Mapping[str, object]) -> Tagged | None:
         )
     except (KeyError, ValueError):
         return None
-    return Tagged(tag, said["name"], said["more"])
+    name = said["name"]
+    return Tagged(tag, name, said["more"]) if tag.is_plausible(name) else None
 
 
 def kept_properties(record: Mapping[str, object], *names: str) -> dict[str, str]:

@@ -1,0 +1,183 @@
+"""What a project of a cloud may have, and has: quotas of Nova, Neutron and, for volumes, Cinder.
+
+https://docs.openstack.org/api-ref/compute/#limits-limits, …/network/v2/#quotas-details,
+…/block-storage/v3/#absolute-limits
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+
+from nospoon.errors import HostUnreachable, ProviderError
+from nospoon.model.host_facts import Quota, QuotaName, Share
+from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.floating_ips import KEPT, MARK
+from nospoon.providers.openstack.roster import GIB, MIB, Roster, Server
+from nospoon.providers.openstack.tags import of_description, short
+
+log = structlog.get_logger()
+A = TypeVar("A")
+K = TypeVar("K")
+V = TypeVar("V")
+UNLIMITED = -1
+Limits = Mapping[str, int]
+"""Name -> how many: a project may have so many, or has so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """How a service's limits call `most` and what is `used`, in which unit, and how many a server
+    of nospoon takes.
+    """
+
+    most: str
+    used: str
+    of: Callable[[Server], int]
+    unit: int = 1
+
+
+NOVAS = {
+    QuotaName.SERVERS: _Limited("maxTotalInstances", "totalInstancesUsed", lambda _: 1),
+    QuotaName.CPUS: _Limited("maxTotalCores", "totalCoresUsed", lambda server: server.cpus),
+    QuotaName.MEMORY: _Limited(
+        "maxTotalRAMSize", "totalRAMUsed", lambda server: server.memory, MIB
+    ),
+}
+CINDERS = {
+    QuotaName.VOLUMES: _Limited("maxTotalVolumes", "totalVolumesUsed", lambda s: s.volumes),
+    QuotaName.VOLUME_SPACE: _Limited(
+        "maxTotalVolumeGigabytes", "totalGigabytesUsed", lambda s: s.volume_space, GIB
+    ),
+}
+NEUTRONS = {
+    QuotaName.NETWORKS: "network",
+    QuotaName.SUBNETS: "subnet",
+    QuotaName.PORTS: "port",
+    QuotaName.TRUNKS: "trunk",
+    QuotaName.ROUTERS: "router",
+    QuotaName.FLOATING_IPS: "floatingip",
+}
+"""As Neutron calls one of them; its collections have an s more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Thing:
+    """What is kept of a thing of Neutron's. `of`: the cluster whose it is, None for none; `network`
+    of which it is, by id; `allocated`: an address that the project has by itself.
+    """
+
+    id: str
+    of: UUID | None
+    network: str = ""
+    allocated: str = ""
+
+
+class Quotas:
+    """Of one project."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+
+    async def survey(self) -> Quota:
+        """What it may have, and who has what of it. What a cloud shows to some roles alone counts
+        as unlimited.
+        """
+        made = [each for each in await Roster(self._around).servers() if not each.shape.adopted]
+        nova = await self._around.api.call(Service.NOVA, "GET", "/limits", read=_limits)
+        found = dict(_shares(nova, NOVAS, made))
+        if self._around.cloud.has_volumes:
+            cinder = await self._shown(Service.CINDER, "/limits", _limits)
+            found |= _shares(cinder, CINDERS, made)
+        project = await self._around.api.project()
+        path = f"/quotas/{project}/details.json"
+        limited = await self._shown(Service.NEUTRON, path, _details)
+        things = await self._things(limited, project)
+        for name, share in limited.items():
+            own = Counter(each.of for each in things[name] if each.of is not None)
+            found[name] = Share(share.most, share.used, own)
+        floating = things.get(QuotaName.FLOATING_IPS, ())
+        return Quota(found, frozenset(each.allocated for each in floating if each.allocated))
+
+    async def _shown(
+        self, service: Service, path: str, read: Callable[[A], Mapping[K, V]]
+    ) -> Mapping[K, V]:
+        """Nothing where the cloud does not say. Raises `HostUnreachable`."""
+        try:
+            return await self._around.api.call(service, "GET", path, read=read)
+        except HostUnreachable:
+            raise
+        except ProviderError as error:  # it is for some roles alone in some clouds
+            log.info("no quotas are shown", cloud=self._around.api.name, why=str(error))
+            return {}
+
+    async def _things(
+        self, limited: Mapping[QuotaName, Share], project: str
+    ) -> dict[QuotaName, list[_Thing]]:
+        """Those that count. Subnets have no tag: their owner is that of their network."""
+        names = dict.fromkeys(limited)
+        if QuotaName.SUBNETS in names:
+            names[QuotaName.NETWORKS] = None
+        listed = await asyncio.gather(*(self._listed(NEUTRONS[name], project) for name in names))
+        found = dict(zip(names, listed, strict=True))
+        if QuotaName.SUBNETS in found:
+            of = {each.id: each.of for each in found[QuotaName.NETWORKS]}
+            found[QuotaName.SUBNETS] = [
+                _Thing(each.id, of.get(each.network)) for each in found[QuotaName.SUBNETS]
+            ]
+        return found
+
+    async def _listed(self, called: str, project: str) -> list[_Thing]:
+        read = partial(self._thing, project)
+        found = self._around.api.listed(Service.NEUTRON, f"/{called}s", read=read)
+        return [each async for each in found]
+
+    def _thing(self, project: str, record: Mapping[str, object]) -> _Thing | None:
+        """None for one of another project, which administrators are shown, too."""
+        if record.get("project_id", project) != project:
+            return None
+        tagged = of_description(record.get("description"))
+        is_own = self._around.is_own(tagged, None)
+        kept = tagged is not None and KEPT in tagged.more.split(MARK)
+        of = tagged.tag.cluster if tagged is not None and is_own and not kept else None
+        return _Thing(
+            id=short(record["id"]),
+            of=of,
+            network=short(record.get("network_id", "")),
+            allocated="" if of else short(record.get("floating_ip_address", "")),
+        )
+
+
+def _shares(
+    limits: Limits, limited: Mapping[QuotaName, _Limited], servers: Sequence[Server]
+) -> Mapping[QuotaName, Share]:
+    found = {}
+    for name, each in limited.items():
+        if (most := int(limits.get(each.most, UNLIMITED))) != UNLIMITED:
+            own = Counter[UUID]()
+            for server in servers:
+                own[server.tagged.tag.cluster] += each.of(server)
+            used = int(limits.get(each.used, 0))
+            found[name] = Share(most * each.unit, used * each.unit, own)
+    return found
+
+
+def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:
+    return answer["limits"]["absolute"]
+
+
+def _details(answer: Mapping[str, Mapping[str, Limits]]) -> Mapping[QuotaName, Share]:
+    known = {name: answer["quota"].get(called) for name, called in NEUTRONS.items()}
+    return {
+        name: Share(int(each["limit"]), int(each.get("used", 0)))
+        for name, each in known.items()
+        if each is not None and int(each["limit"]) != UNLIMITED
+    }
