@@ -18,7 +18,7 @@ from nospoon.clusterfile.importers import READERS, Source
 from nospoon.clusterfile.load import load
 from nospoon.control.planning.exports import WRITERS
 from nospoon.exports.formats import FORMATS, Syntax
-from nospoon.exports.inventory import Inventory
+from nospoon.exports.inventory import Inventory, LeftOut, summed
 from nospoon.model.cluster import BmcProtocol, Firmware
 
 SECRET = "pass-{{word}}"
@@ -28,6 +28,10 @@ Make = Callable[[str], Inventory]
 
 def text_of(inventory: Inventory, to: str) -> str:
     return WRITERS[FORMATS[to].syntax](FORMATS[to].make(inventory).value)
+
+
+def left_out_of(to: str, inventory: Inventory) -> list[str]:
+    return [str(each) for each in FORMATS[to].make(inventory).left_out]
 
 
 def ansible(path: Path, **environment: str) -> Any:
@@ -54,7 +58,7 @@ def test_what_ironic_creates_has_its_ports_in_their_portgroups(mixed: Inventory)
         "gold", "redfish-virtual-media",
     )  # fmt: skip
     assert (manual["driver"], manual["driver_info"]) == ("manual-management", {})
-    (first, *_) = FORMATS["ironic"].make(mixed).left_out
+    (first, *_) = left_out_of("ironic", mixed)
     assert "CUSTOM_GOLD" in first
 
 
@@ -86,7 +90,7 @@ def test_an_instackenv_has_what_tripleo_makes_driver_info_of(mixed: Inventory) -
     assert (redfish["kernel_id"], redfish["root_device"]) == (
         "http://192.0.2.1/k", {"serial": "A1", "size": 10},
     )  # fmt: skip
-    assert "portgroups of i1" in FORMATS["instackenv"].make(mixed).left_out
+    assert "portgroups of i1" in left_out_of("instackenv", mixed)
 
 
 BIFROST = HERE.parents[1] / "contrib/bifrost/inventory.py"
@@ -235,7 +239,7 @@ def test_hints_that_metal3_cannot_say_are_told(made: Make) -> None:
     result = FORMATS["bmh"].make(inventory)
     said = {"minSizeGigabytes": 10, "vendor": "ACME", "model": "QEMU"}
     assert result.value[1]["spec"]["rootDeviceHints"] == said
-    assert [each for each in result.left_out if each.startswith("root device hint")] == [
+    assert [str(each) for each in result.left_out if each.what.startswith("root device hint")] == [
         "root device hint by_path of node-0: Metal3 has none like 'x'",
         "root device hint model of node-0: Metal3 takes it for a part of the model",
         "root device hint vendor of node-0: Metal3 takes it for a part of the vendor",
@@ -264,7 +268,7 @@ def test_metal3_makes_the_same_hints_of_it_for_ironic(
         made(f"nodes: [{{count: 1, ironic: {{root_device: {json.dumps(hints)}}}}}]")
     )
     assert made_of.value[1]["spec"].get("rootDeviceHints", {}) == said
-    assert [each.split()[3] for each in made_of.left_out if "root device" in each] == left
+    assert [each.what.split()[3] for each in made_of.left_out if "root device" in each.what] == left
 
 
 @pytest.mark.parametrize(
@@ -343,14 +347,14 @@ nodes:
     ],
 )
 def test_what_a_format_has_no_place_for_is_told(made: Make, kind: str, left_out: set[str]) -> None:
-    told = {each for each in FORMATS[kind].make(made(SAYING)).left_out if "password" not in each}
+    told = {each for each in left_out_of(kind, made(SAYING)) if "password" not in each}
     if kind == "bmh":
         told -= {"ports of n0 but that of bootMACAddress", "properties.capabilities of n0: x:y"}
     assert told == {f"{each} of n0" for each in left_out}
 
 
 def test_of_ports_and_capabilities_metal3_has_what_it_boots_by(made: Make) -> None:
-    left_out = FORMATS["bmh"].make(made(SAYING)).left_out
+    left_out = left_out_of("bmh", made(SAYING))
     assert "ports of n0 but that of bootMACAddress" in left_out
     assert "properties.capabilities of n0: x:y" in left_out
 
@@ -360,16 +364,30 @@ def test_metal3_is_told_to_boot_from_media_and_of_nodes_that_boot_from_no_port(m
     inventory = made(
         f"nodes: [{{name: n0, nics: [{{network: provision, pxe: false}}], {by_media}}}]"
     )
-    left_out = FORMATS["bmh"].make(inventory).left_out
-    assert "bootMACAddress of n0: it boots from none of its ports" in left_out
+    left_out = left_out_of("bmh", inventory)
+    assert "bootMACAddress of n0: no port to boot from" in left_out
     assert "boot_interface of n0" not in left_out
+
+
+def test_what_many_nodes_lack_is_one_line() -> None:
+    many = [LeftOut("ports", f"n{i}", " but that of bootMACAddress") for i in range(5)]
+    few = [LeftOut("", f"n{i}", ": no known address") for i in range(3)]
+    all_of_many = [LeftOut("", f"n{i}", ": it is not there") for i in range(4)]
+    assert list(summed([*many, *few, *all_of_many, LeftOut("traits", "n7")])) == [
+        "ports of 5 nodes (n0, n1, n2, …) but that of bootMACAddress",
+        "node n0: no known address",
+        "node n1: no known address",
+        "node n2: no known address",
+        "4 nodes (n0, n1, n2, …): it is not there",
+        "traits of n7",
+    ]
 
 
 def test_nodes_whose_address_nobody_knows_are_told(made: Make) -> None:
     inventory = made("networks: {lan: {}}\nnodes: [{name: n0, nics: [lan]}]")
     assert inventory.places[0].address == ""
-    (told,) = FORMATS["prometheus-sd"].make(inventory).left_out
-    assert told == "node n0: its address is not known"
+    (told,) = left_out_of("prometheus-sd", inventory)
+    assert told == "node n0: no known address"
 
 
 def test_ssh_reaches_nodes_by_name_and_through_their_host(mixed: Inventory, tmp_path: Path) -> None:

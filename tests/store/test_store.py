@@ -23,11 +23,20 @@ from sqlalchemy import Connection, Text, cast, create_engine, func, inspect, sel
 from sqlalchemy.exc import IntegrityError
 
 from nospoon.bmc.runtime import Runtime
-from nospoon.errors import HostUnreachable, MissingTool, UsageError
+from nospoon.control.planning.saved import save
+from nospoon.errors import HostUnreachable, MissingTool, Stale, UsageError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulated, Simulation
-from nospoon.model.resources import Bmc, Key, Kind, Machine, OwnerTag
+from nospoon.model.resources import (
+    MOST_GENERATION,
+    MOST_UID,
+    Bmc,
+    Key,
+    Kind,
+    Machine,
+    OwnerTag,
+)
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmcs, clusters, operations, tables, takings
@@ -108,6 +117,20 @@ async def test_an_id_stays_with_its_cluster(database: Database, other: dict[str,
     assert await database.call(clusters.get, CLUSTER.id) == CLUSTER
 
 
+async def test_a_machine_that_another_cluster_took_meanwhile_makes_a_plan_stale(
+    database: Database,
+) -> None:
+    """Two users adopt one at the same moment."""
+    mine = replace(CLUSTER, id=uuid4(), owner=1001, allocations=Allocations())
+    taken = node_row(uuid4())
+    await database.call(save, CLUSTER, [taken], [], limited=False)
+    with pytest.raises(Stale, match="another cluster took the same machine"):
+        await database.call(save, mine, [replace(taken, cluster_id=mine.id)], [], limited=False)
+    assert await database.read(clusters.get, mine.id) is None
+    (kept,) = await database.read(clusters.all_nodes)
+    assert kept.cluster_id == CLUSTER.id
+
+
 async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
     row = node_row(uuid4())
@@ -156,14 +179,15 @@ async def test_what_nodes_take_is_told_without_the_rest_of_them(database: Databa
     bmc = Bmc(row.uuid, (), "127.0.0.1", 6230, 8000, "admin", disk_sizes=(1 << 40, 7))
     key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
     await database.call(bmcs.put, key, bmc, tag)
-    told = await database.read(takings.of, CLUSTER.id)
-    assert told == [
+    told = await database.read(takings.of_others, uuid4())
+    assert sorted(told, key=lambda each: each.name) == [
         Taking("n0", row.host, 1, 1 << 40, (1 << 40, 7)),
         Taking("n1", row.host, 1, 1 << 30, None),
     ]
     assert await database.read(takings.of_others, CLUSTER.id) == []
-    assert len(await database.read(takings.of_others, uuid4())) == 2
     assert await database.read(bmcs.of_others, CLUSTER.id) == []
+    assert [each.id for each in await database.read(clusters.holdings)] == [CLUSTER.id]
+    assert await database.read(clusters.holdings, but=CLUSTER.id) == []
     assert await database.read(clusters.count) == (1, 2)
     assert set(await database.read(clusters.accounts, owner=1000)) == {row.uuid, bare.uuid}
     assert await database.read(clusters.accounts, owner=1000, cluster="prod") == {}
@@ -237,6 +261,31 @@ async def test_a_result_comes_encoded(database: Database) -> None:
     assert json.loads(await database.read(operations.result_text, row.id)) == {"nodes": names}
 
 
+@pytest.mark.parametrize("words", ["\0", "\ud800"])
+async def test_an_operation_ends_whatever_its_message_has_from_others(
+    database: Database, words: str
+) -> None:
+    """PostgreSQL takes no U+0000, and no encoding takes half of a surrogate pair."""
+    row = operation()
+    await database.call(operations.begin, row)
+    entry = await database.call(
+        operations.intend, operation=row.id, cluster_id=CLUSTER.id, half="make", token="t",
+        key=Key(Kind.MACHINE, "here", "n0"), now=2.0,
+    )  # fmt: skip
+    await database.call(operations.conclude, entry, error=f"Nova said {words}", now=2.0)
+    await database.call(
+        operations.finish,
+        row.id,
+        state=OperationState.FAILED,
+        message=f"Nova said {words}",
+        now=3.0,
+    )
+    kept = await database.read(operations.get, row.id)
+    assert kept is not None
+    assert kept.state is OperationState.FAILED
+    assert kept.message == f"Nova said \\u{ord(words):04x}"
+
+
 async def test_old_operations_are_forgotten(database: Database) -> None:
     for number in range(operations.KEPT_OPERATIONS + 5):
         row = replace(operation(), created=float(number))
@@ -298,6 +347,23 @@ def test_a_database_of_an_older_version_is_upgraded(url: str) -> None:
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM images")).scalar() == 0
     engine.dispose()
+
+
+async def test_the_largest_user_ids_and_generations_are_kept(url: str) -> None:
+    """Tags may have them, of which `recover` makes rows; an older store is made to hold them."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        upgrade(connection, "0017")
+        connection.commit()
+    engine.dispose()
+    database = Database.open(url)
+    largest = replace(CLUSTER, owner=MOST_UID - 1, generation=MOST_GENERATION)
+    await database.call(clusters.save, largest)
+    assert await database.call(clusters.get, CLUSTER.id) == largest
+    await database.call(operations.begin, replace(operation(), owner=largest.owner))
+    (row,) = await database.call(operations.all_operations)
+    assert row.owner == largest.owner
+    database.close()
 
 
 def test_a_new_database_is_whole_or_not_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

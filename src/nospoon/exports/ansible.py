@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 
-from nospoon.exports.inventory import Inventory, Made, Place
+from nospoon.exports.inventory import Inventory, LeftOut, Made, Place
 
 _ODD = re.compile(r"[^A-Za-z0-9_]")
 """What a group's name may not have: it is a variable's name, too."""
@@ -25,7 +25,7 @@ def make(inventory: Inventory) -> Made:
         for group in _groups(inventory, place, hosts):
             groups.setdefault(group, {"hosts": {}})["hosts"][place.name] = {}
     left_out = [
-        f"ansible_host of {place.name}: no DHCP of nospoon gives it an address"
+        LeftOut("ansible_host", place.name, ": no DHCP of nospoon gives an address")
         for place in inventory.places
         if not place.address
     ]

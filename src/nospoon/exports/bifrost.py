@@ -12,6 +12,7 @@ from nospoon.exports.inventory import (
     PROPERTIES,
     TEMPLATES,
     Inventory,
+    LeftOut,
     Made,
     Place,
     unsaid,
@@ -29,7 +30,11 @@ def make(inventory: Inventory) -> Made:
         for each in unsaid(place, inventory.registered(place), SAID)
     ]
     left_out += [
-        f"a password of {place.name} that Ansible's templates leave alone: it has braces in it"
+        LeftOut(
+            "a password",
+            place.name,
+            " that Ansible's templates leave alone: it has braces in it",
+        )
         for place in inventory.places
         if any(each in place.secrets.password for each in TEMPLATES)
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered, unsaid
+from nospoon.exports.inventory import Inventory, LeftOut, Made, Place, Registered, unsaid
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Bmc
 from nospoon.plan.enrollment.root_device import known_disks, root_disk
@@ -65,7 +65,7 @@ SAID = frozenset(
 def make(inventory: Inventory) -> Made:
     """A Secret and a BareMetalHost for each node whose BMC speaks IPMI or Redfish."""
     told: list[dict[str, object]] = []
-    left_out: list[str] = []
+    left_out: list[LeftOut] = []
     for place in inventory.places:
         found = inventory.registered(place)
         address = _address(place.bmc, found, by_ipmi=place.node.enrolment.driver == "ipmi")
@@ -73,7 +73,8 @@ def make(inventory: Inventory) -> Made:
             told += [_secret(place), _host(inventory, place, found, address)]
             left_out += _unsaid(place, found, boot=address.startswith(tuple(REDFISH.values())))
         else:
-            left_out.append(f"node {place.name}: its BMC speaks neither IPMI nor Redfish")
+            why = ": the BMC speaks neither IPMI nor Redfish"
+            left_out.append(LeftOut("", place.name, why))
     return Made(told, tuple(left_out))
 
 
@@ -168,21 +169,21 @@ def _hint(name: str, value: object) -> tuple[str, object] | None:
     return (label, value) if known else None
 
 
-def _unsaid(place: Place, found: Registered, *, boot: bool) -> Iterator[str]:
+def _unsaid(place: Place, found: Registered, *, boot: bool) -> Iterator[LeftOut]:
     """`boot`: its address says how it boots."""
     hints = found.properties.get("root_device") or {}
     for name, said in _said(hints).items():
-        hint, value = f"root device hint {name} of {place.name}", hints[name]
+        hint, value = f"root device hint {name}", hints[name]
         if said is None:
-            yield f"{hint}: Metal3 has none like {value!r}"
+            yield LeftOut(hint, place.name, f": Metal3 has none like {value!r}")
         elif name in PART_OF and not value.startswith("<in> "):
-            yield f"{hint}: Metal3 takes it for a part of the {name}"
+            yield LeftOut(hint, place.name, f": Metal3 takes it for a part of the {name}")
     if not found.boot_mac:
-        yield f"bootMACAddress of {place.name}: it boots from none of its ports"
+        yield LeftOut("bootMACAddress", place.name, ": no port to boot from")
     elif len(found.ports) > 1:
-        yield f"ports of {place.name} but that of bootMACAddress"
+        yield LeftOut("ports", place.name, " but that of bootMACAddress")
     capabilities = str(found.properties.get("capabilities", ""))
     more = [each for each in capabilities.split(",") if each.partition(":")[0] not in BY_BOOT_MODE]
     if any(more):
-        yield f"properties.capabilities of {place.name}: {','.join(more)}"
+        yield LeftOut("properties.capabilities", place.name, f": {','.join(more)}")
     yield from unsaid(place, found, SAID | {"boot_interface"} if boot else SAID)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nospoon.exports.inventory import INTERFACES, Inventory, Made, Registered, unsaid
+from nospoon.exports.inventory import INTERFACES, Inventory, LeftOut, Made, Registered, unsaid
 
 PM: Mapping[str, Mapping[str, str]] = {
     "ipmi": {
@@ -50,7 +50,7 @@ def make(inventory: Inventory) -> Made:
             nodes.append(_node(found))
             left_out += unsaid(place, found, {*_SAME, INTERFACES, *_said(found)})
         else:
-            left_out.append(f"node {place.name}: it knows no driver {found.driver}")
+            left_out.append(LeftOut("", place.name, f": it knows no driver {found.driver}"))
     return Made({"nodes": nodes}, tuple(left_out))
 
 

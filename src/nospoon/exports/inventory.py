@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,11 +54,45 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What a format has no place for: a part of a node, "" for all of it; `why` as written."""
+
+    what: str
+    node: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return self.of(self.node, f"node {self.node}")
+
+    def of(self, name: str, whole: str) -> str:
+        """Of nodes that are called so; `whole`: where nothing of them is in it."""
+        return f"{f'{self.what} of {name}' if self.what else whole}{self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """What a format made: `value` as its syntax writes it, and what it had no place for."""
 
     value: Any
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+NAMED = 3
+"""Nodes that a summary names, before it counts them."""
+
+
+def summed(left_out: Iterable[LeftOut]) -> Iterator[str]:
+    """A line for each; one for all nodes of which the same is left out."""
+    alike = defaultdict[tuple[str, str], list[LeftOut]](list)
+    for each in left_out:
+        alike[each.what, each.why].append(each)
+    for group in alike.values():
+        if len(group) <= NAMED:
+            yield from map(str, group)
+            continue
+        names = ", ".join(each.node for each in group[:NAMED])
+        nodes = f"{len(group)} nodes ({names}, …)"
+        yield group[0].of(nodes, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +156,7 @@ USUAL = {"resource_class": "baremetal", "ports.pxe_enabled": True}
 _OWN_IDS = frozenset({"uuid", "portgroup_uuid"})
 
 
-def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
+def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[LeftOut]:
     """What a format has no place for that says these of a node besides: fields, `INTERFACES` for
     them all, a section or what it says of it (`driver_info.deploy_kernel`, `ports.address`).
     """
@@ -134,7 +169,7 @@ def unsaid(place: Place, found: Registered, said: Collection[str]) -> list[str]:
         and not (name.endswith("_interface") and INTERFACES in known)
         and value != USUAL.get(name)
     }
-    return [f"{name} of {place.name}" for name in told]
+    return [LeftOut(name, place.name) for name in told]
 
 
 _PORTS = (PORTS, f"{PORTS}.address")

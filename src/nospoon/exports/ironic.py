@@ -6,18 +6,26 @@ object has the fields that the API is posted, and ports lie in what they belong 
 
 from __future__ import annotations
 
-from nospoon.exports.inventory import Inventory, Made, Place, Registered
+from nospoon.exports.inventory import Inventory, LeftOut, Made, Place, Registered
 
 
 def make(inventory: Inventory) -> Made:
     """{"nodes": [...]}. Traits cannot be given at creation."""
     left_out = [
-        f"traits of {place.name}: `baremetal node add trait` takes {' '.join(place.node.traits)}"
+        LeftOut(
+            "traits",
+            place.name,
+            f": `baremetal node add trait` takes {' '.join(place.node.traits)}",
+        )
         for place in inventory.places
         if place.node.traits
     ]
     left_out += [
-        f"volumes of {place.name}: `baremetal volume connector create` and `… target create` do"
+        LeftOut(
+            "volumes",
+            place.name,
+            ": `baremetal volume connector create` and `… target create` do",
+        )
         for place in inventory.places
         if place.node.enrolment.connectors or place.node.enrolment.targets
     ]

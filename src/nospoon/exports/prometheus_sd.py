@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nospoon.exports.inventory import Inventory, Made, Place
+from nospoon.exports.inventory import Inventory, LeftOut, Made, Place
 
 PREFIX = "__meta_nospoon_"
 """Labels that begin with two underscores are dropped after relabelling."""
@@ -24,7 +24,7 @@ def make(inventory: Inventory) -> Made:
         for endpoint, target in _endpoints(place)
     ]
     left_out = [
-        f"node {place.name}: its address is not known"
+        LeftOut("", place.name, ": no known address")
         for place in inventory.places
         if not place.address
     ]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nospoon.exports.inventory import Inventory, Made, Place
+from nospoon.exports.inventory import Inventory, LeftOut, Made, Place
 
 
 def make(inventory: Inventory) -> Made:
     """Each is CLUSTER-NODE and NODE.CLUSTER; those on a host over ssh are reached through it."""
     blocks = ["\n".join(_block(inventory, each)) for each in inventory.places if each.address]
     left_out = [
-        f"node {place.name}: no DHCP of nospoon gives it an address"
+        LeftOut("", place.name, ": no DHCP of nospoon gives an address")
         for place in inventory.places
         if not place.address
     ]

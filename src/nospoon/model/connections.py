@@ -153,6 +153,11 @@ class _Usual:
         return bool(self.boot_address) or self.relay is not None
 
     @property
+    def has_volumes(self) -> bool:
+        """Whether disks of its machines are volumes beside their sizes."""
+        return False
+
+    @property
     def zone(self) -> str:
         """Availability zone of its machines, "" for the usual one, and where there are none."""
         return ""

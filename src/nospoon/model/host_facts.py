@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
+from uuid import UUID
 
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Firmware
@@ -34,6 +36,8 @@ class Route:
 
 
 ENDLESS = 1 << 62
+ISO, QCOW2 = "iso", "qcow2"
+"""Formats of images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +77,61 @@ class Adoptable:
         return self.machine.adopted
 
 
+class QuotaName(StrEnum):
+    """What a project of a cloud has quotas of. Memory and the space of volumes are in bytes."""
+
+    SERVERS = "servers"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    PORTS = "ports"
+    TRUNKS = "trunks"
+    NETWORKS = "networks"
+    SUBNETS = "subnets"
+    ROUTERS = "routers"
+    FLOATING_IPS = "floating_ips"
+    VOLUMES = "volumes"
+    VOLUME_SPACE = "volume_space"
+
+
 @dataclass(frozen=True, slots=True)
-class Quota:
-    """What nodes of a project of a cloud may have in all, beside what others there use; None: as
-    much as one likes. `memory` in bytes. Not less than 0, where others use more than they may.
-    `whole`: the same without what others use, None where that is not known.
+class Share:
+    """A quota: `most` that a project may have, `used` by all in it, and how much of that each
+    cluster of this nospoon has.
     """
 
-    servers: int | None = None
-    cpus: int | None = None
-    memory: int | None = None
-    whole: Quota | None = field(default=None, compare=False)
+    most: int
+    used: int = 0
+    own: Mapping[UUID, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """Beside what others than nospoon use, who may use more than there is."""
+        return max(0, self.most - self.used + sum(self.own.values()))
+
+    def used_beside(self, cluster: UUID) -> int:
+        """By others, and by all other clusters."""
+        return max(0, self.used - self.own.get(cluster, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Those of a project of a cloud. What is not in `shares` is unlimited, or not shown.
+    `allocated`: floating IPs that it has by itself: they count, and cost nothing more.
+    """
+
+    shares: Mapping[QuotaName, Share] = field(default_factory=dict)
+    allocated: frozenset[str] = frozenset()
+
+    def left(self, name: QuotaName) -> int | None:
+        """For nodes of nospoon; None: as much as one likes."""
+        share = self.shares.get(name)
+        return None if share is None else share.left
 
     @property
     def emptied(self) -> Quota:
-        """What it would be if others used nothing."""
-        return self.whole or self
+        """What it would be if nothing were used."""
+        shares = {name: Share(each.most) for name, each in self.shares.items()}
+        return replace(self, shares=shares)
 
 
 def known(left: int | None) -> int:
@@ -114,6 +157,9 @@ class HostFacts:
     by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
     may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
     project. `provider_networks`: its project may see in which physical networks networks are.
+    `trunks`: whether Neutron there makes trunks of ports, None for unknown. `roles`: those of its
+    login; `image_formats`: in which its cloud takes images, None for unknown; `makes_cds`: it has
+    the root of a machine as a CD, whatever the format of its image.
     `kept`: the roots of snapshots there, and the firmware that starts them. `flavors`: all
     sizes of its cloud by name and by id, those that nodes may not have too; None where there are
     none.
@@ -144,6 +190,10 @@ class HostFacts:
     external_networks: tuple[tuple[str, str], ...] = ()
     quota: Quota = Quota()
     provider_networks: bool = False
+    trunks: bool | None = None
+    roles: tuple[str, ...] = ()
+    image_formats: frozenset[str] | None = None
+    makes_cds: bool = False
     kept: Mapping[KeptIn, Firmware] = field(default_factory=dict)
     boot_ports: Mapping[int, str] = field(default_factory=dict)
     flavors: Mapping[str, SizeOffered] | None = None
@@ -168,12 +218,20 @@ class HostFacts:
         return cls(frozenset(), frozenset(), tpm=False, managed_networks=False, away=why)
 
     @property
+    def boot_image_format(self) -> str:
+        """In which boot images are made there, "" for none; ISO where its cloud does not say."""
+        if self.image_formats is None or ISO in self.image_formats:
+            return ISO
+        return QCOW2 if QCOW2 in self.image_formats and self.makes_cds else ""
+
+    @property
     def emptied(self) -> HostFacts:
-        """The same host, if others of its project used nothing."""
-        whole = self.quota.whole
-        if whole is None:
+        """The same host, if nothing of its project's quotas were used."""
+        quota = self.quota.emptied
+        if not quota.shares:
             return self
-        return replace(self, cpus=known(whole.cpus), memory=known(whole.memory), quota=whole)
+        cpus, memory = (known(quota.left(each)) for each in (QuotaName.CPUS, QuotaName.MEMORY))
+        return replace(self, cpus=cpus, memory=memory, quota=quota)
 
     def bridge(self, link: str) -> str:
         """Where machines plug in that want to reach this interface: itself, or its bridge."""

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     VOLUME = "volume"
     BOOT_IMAGE = "boot-image"
     PORT = "port"
+    TRUNK = "trunk"
     FLOATING_IP = "floating-ip"
     ROUTER = "router"
     RELAY = "relay"
@@ -82,6 +83,21 @@ class OwnerTag:
     name: str = ""
     uid: int | None = None
     note: str = ""
+
+    def is_plausible(self, name: str) -> bool:
+        """Whether nospoon can have written it, on a thing with this name. What others wrote may be
+        what no store takes, and no answer of the API: one such tag would keep `orphans` and
+        `recover` from all others.
+        """
+        numbers = 0 <= self.generation < MOST_GENERATION and 0 <= (self.uid or 0) < MOST_UID
+        texts = (self.deployment, self.token, self.name, name)
+        return numbers and all(len(each) <= MOST_TAGGED and each.isprintable() for each in texts)
+
+
+MOST_GENERATION, MOST_UID = 1 << 31, 1 << 32
+"""PostgreSQL's integers, and user ids (credentials(7))."""
+MOST_TAGGED = 255
+"""Characters of each text of a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +199,8 @@ class Port:
     received there (Neutron's port security), and gives the NIC an address. `virtual_ips`: addresses
     that it lets through besides (Neutron's allowed address pairs), of a guarded port alone.
     `range`: of a network that we made and that has a router, where the cloud chooses its address;
-    "" for none there. `address`: which one it is, "" for the cloud's choice.
+    "" for none there. `address`: which one it is, "" for the cloud's choice. `vlan`: the tag with
+    which its frames are on the trunk of the port with the same MAC; None of a NIC's own port.
     """
 
     network: str
@@ -192,6 +209,26 @@ class Port:
     virtual_ips: tuple[str, ...] = ()
     range: str = ""
     address: str = ""
+    vlan: int | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Carried:
+    """Frames with the tag `vlan` are those of `network`, by the name that its port has it."""
+
+    vlan: int
+    network: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """Networks that reach a NIC tagged where a cloud switches frames, beside that of its port
+    without a tag: `network` and `mac` are that port's. `carries`: sorted.
+    """
+
+    network: str
+    mac: str
+    carries: tuple[Carried, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +584,7 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-InCloud = BootImage | Port | FloatingIp | Router | Relay | KeptRoot
+InCloud = BootImage | Port | Trunk | FloatingIp | Router | Relay | KeptRoot
 OnHost = Pool | Image | Volume | Link | InCloud | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import json.scanner
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
@@ -156,12 +158,37 @@ class _Slow(json.JSONDecoder):
         self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
+_ODD = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+"""Of this begins each escape of what no answer or store takes, and some others."""
+_ESCAPE = re.compile(
+    r"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
+    r"|(?P<odd>u0000|u[dD][89a-fA-F][\da-fA-F]{2}))"
+)
+"""A backslash, a pair of surrogates, or U+0000 or half of such a pair (RFC 8259 §7, §8.2)."""
+
+
+def _writable(text: str) -> str:
+    """JSON of which all texts can be written: an odd escape says itself, not what it stands for. In
+    pieces, between which other threads run.
+    """
+    if _ODD.search(text) is None:
+        return text
+    written, at = StringIO(), 0
+    for match in _ESCAPE.finditer(text):
+        if match["odd"] is not None:
+            written.write(f"{text[at : match.start()]}\\")
+            at = match.start()
+    written.write(text[at:])
+    return written.getvalue()
+
+
 def value_of(body: bytes) -> object:
     """What a body says as JSON. Raises `ValueError`, `RecursionError`. Run it in a thread."""
+    text = _writable(body.decode(json.detect_encoding(body)))
     if _values(body) <= MOST_AT_ONCE:
-        return json.loads(body, parse_int=_number)
+        return json.loads(text, parse_int=_number)
     with _LONG:
-        return _Slow().decode(body.decode(json.detect_encoding(body)))
+        return _Slow().decode(text)
 
 
 def said_json(text: str) -> object:

@@ -178,8 +178,10 @@ async def _routes_of(runner: Runner, family: str, whole: str) -> list[Route]:
         destination = str(entry.get("dst", "default"))
         with contextlib.suppress(ValueError):  # of a host that prints what ip(8) does not
             network = ip_network(whole if destination == "default" else destination, strict=False)
-            routes.append(Route(network, str(entry.get("dev", "")), str(entry.get("gateway", ""))))
-    return [route for route in routes if not route.network.is_link_local]
+            if not network.is_link_local:
+                device, gateway = str(entry.get("dev", "")), str(entry.get("gateway", ""))
+                routes.append(Route(network, device, gateway))
+    return routes
 
 
 async def routes_here() -> tuple[Route, ...]:

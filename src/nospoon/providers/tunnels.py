@@ -69,7 +69,9 @@ class Tunnels(Protocol):
         """The same each time."""
 
     def keep(self, relay: RelayId, find: Find) -> None:
-        """From now on; one that is kept is looked for there from its next try on."""
+        """From now on; one that is kept is looked for there from its next try on. Raises
+        `ProviderError` where its cluster's owner may have no more.
+        """
 
     async def opened(self, relay: RelayId, seconds: float) -> None:
         """Wait for it. Raises `ProviderError` with ssh's words after that time."""

@@ -16,8 +16,16 @@ from nospoon.runtime.log_rate import RateLimitedLog
 
 log = RateLimitedLog()
 
-ODD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""What comes of a value that is missing, or of another type."""
+ODD = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""What comes of a value that is missing, of another type, or nested without end."""
 P = ParamSpec("P")
 T = TypeVar("T")
 

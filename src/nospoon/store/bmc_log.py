@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from nospoon.bmc.log import CAPACITY, Record
+from nospoon.model.decoders import meet
 from nospoon.store import tables
 
 log, nodes = tables.bmc_log, tables.nodes
@@ -40,6 +41,7 @@ def records(connection: Connection, machine: UUID) -> list[Record]:
     return [msgspec.convert(record, Record) for (record,) in found]
 
 
+meet(Record)
 _RECORDS = select(log.c.record).where(log.c.uuid == bindparam("wanted")).order_by(log.c.number)
 
 

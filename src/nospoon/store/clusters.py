@@ -190,14 +190,20 @@ def uploads_of(connection: Connection, owner: OwnerId) -> list[tuple[str, Mappin
 
 
 def holdings(
-    connection: Connection, *, owner: OwnerId | None = None, ids: Collection[UUID] | None = None
+    connection: Connection,
+    *,
+    owner: OwnerId | None = None,
+    ids: Collection[UUID] | None = None,
+    but: UUID | None = None,
 ) -> list[Holding]:
-    """Of all clusters, those of one user, or those with these ids, by name. Allocations may be
-    megabytes: read them where nothing waits for it.
+    """Of all clusters, those of one user, those with these ids, or all but one, by name.
+    Allocations may be megabytes: read them where nothing waits for it.
     """
     query = _HOLDINGS if owner is None else _HOLDINGS.where(clusters.c.owner == owner)
     if ids is not None:
         query = query.where(clusters.c.id.in_([str(each) for each in ids]))
+    if but is not None:
+        query = query.where(clusters.c.id != str(but))
     return [
         Holding(
             UUID(row.id), row.name, row.owner, row.generation, row.created, row.uploads,
@@ -355,9 +361,15 @@ def _nodes(
         found = read_host(text)
         return with_machines(found, known.get((cluster, found.name)))
 
-    runtime = Once(_runtime)
+    runtime, cluster = Once(_runtime), Once(UUID)
     return [
-        _node(row, host=host(row.cluster_id, row.host), machine=machine, runtime=runtime)
+        _node(
+            row,
+            cluster=cluster(row.cluster_id),
+            host=host(row.cluster_id, row.host),
+            machine=machine,
+            runtime=runtime,
+        )
         for row in connection.execute(query)
     ]
 
@@ -396,7 +408,13 @@ def node(connection: Connection, uuid: UUID) -> NodeRow | None:
     row = connection.execute(_NODE, {"wanted": str(uuid)}).first()
     if row is None:
         return None
-    return _node(row, host=read_host(row.host), machine=_MACHINE, runtime=_runtime)
+    return _node(
+        row,
+        cluster=UUID(row.cluster_id),
+        host=read_host(row.host),
+        machine=_MACHINE,
+        runtime=_runtime,
+    )
 
 
 _TEXTS = texts(nodes)
@@ -406,6 +424,7 @@ _UNUSED = encoded(_NEW)
 """Of a node that had no BMC yet."""
 SLICE = 500
 """Nodes that are written in one piece, while which no other thread goes on."""
+_SOURCES = {each.value: each for each in Source}
 _MACHINE, _RUNTIME_OF = Decoder(Machine), Decoder(Runtime)
 _RUNTIME = (
     update(nodes).where(nodes.c.uuid == bindparam("wanted")).values(runtime=bindparam("kept"))
@@ -497,12 +516,13 @@ def _runtime(text: str) -> Runtime:
 def _node(
     row: Row[tuple[object, ...]],
     *,
+    cluster: UUID,
     host: Host,
     machine: Callable[[str], Machine],
     runtime: Callable[[str], Runtime],
 ) -> NodeRow:
     return NodeRow(
-        cluster_id=UUID(row.cluster_id),
+        cluster_id=cluster,
         name=row.name,
         host=host,
         machine=machine(row.machine),
@@ -512,7 +532,7 @@ def _node(
         k_g=row.k_g or b"",
         pdu_secret=row.pdu_secret or b"",
         runtime=runtime(row.runtime),
-        source=Source(row.source),
+        source=_SOURCES[row.source],
     )
 
 

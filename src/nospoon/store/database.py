@@ -34,7 +34,14 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError, NoSuchModuleError
 from sqlalchemy.sql.dml import UpdateBase
 
-from nospoon.errors import HostUnreachable, MissingTool, OutOfSpace, ProviderError, UsageError
+from nospoon.errors import (
+    HostUnreachable,
+    MissingTool,
+    NospoonError,
+    OutOfSpace,
+    ProviderError,
+    UsageError,
+)
 from nospoon.runtime.clock import monotonic
 from nospoon.store import leases, tables
 from nospoon.store.encoded import as_json
@@ -65,6 +72,15 @@ class _Call:
 class _Outcome:
     value: Any
     error: Exception | None = None
+
+
+def _failed(error: Exception) -> _Outcome:
+    """Frames of the error, and those that called them, have the call, whose future will have the
+    error. Where a refusal was found is known by what it says.
+    """
+    if isinstance(error, NospoonError):
+        error.__traceback__ = None
+    return _Outcome(None, error)
 
 
 def _run(
@@ -274,6 +290,8 @@ class Database:
             raise  # a rule of the schema, which its caller knows
         except DatabaseError as error:
             raise _broken(_why(error)) from error
+        finally:
+            del future  # it has the error, which has this frame, with all that its callers have
 
     def _work(self) -> None:
         while (first := self._calls.get()) is not None:
@@ -298,7 +316,7 @@ class Database:
                     connection.exec_driver_sql("BEGIN")
                 return _Outcome(call.run(connection))
         except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
-            return _Outcome(None, error)
+            return _failed(error)
 
     def _carry_out(self, batch: list[_Call]) -> list[_Outcome]:
         try:
@@ -306,8 +324,9 @@ class Database:
                 return [_Outcome(call.run(connection)) for call in batch]
         except Exception as error:  # noqa: BLE001  (the thread's outermost loop: its caller raises it)
             if len(batch) == 1:
-                return [_Outcome(None, error)]
-            return [self._carry_out([call])[0] for call in batch]
+                return [_failed(error)]
+        # outside of it: errors of these would have that one, and its frame with all calls
+        return [self._carry_out([call])[0] for call in batch]
 
     def fence(self, epoch: int) -> None:
         """From now on whatever is written is written by the controller of this epoch, or is not:

@@ -19,6 +19,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from nospoon.model.cluster import BmcAddressing, Cluster, Node
+from nospoon.model.decoders import meet
 from nospoon.store.hosts import host_of, record_of
 
 FORMAT = 3
@@ -162,3 +163,8 @@ def _read(of: type, name: str, value: Any) -> Any:
 def _made(kind: type, value: object) -> object:
     """Networks of IPv4 and IPv6."""
     return kind(value)
+
+
+_READ_APART = {(Cluster, "hosts"), (Cluster, "addressing"), (BmcAddressing, "address")}
+for _of in (Cluster, BmcAddressing, Node):
+    meet(*(kind for name, kind in _types(_of).items() if (_of, name) not in _READ_APART))

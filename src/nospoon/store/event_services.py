@@ -6,6 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
 from nospoon.bmc.events import EventSettings
+from nospoon.model.decoders import meet
 from nospoon.store import tables
 
 services = tables.event_services
@@ -25,3 +26,6 @@ def everything(connection: Connection) -> list[EventSettings]:
     """All that were kept."""
     query = select(services.c.record)
     return [msgspec.convert(record, EventSettings) for (record,) in connection.execute(query)]
+
+
+meet(EventSettings)

@@ -11,7 +11,7 @@ from itertools import islice
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
 
 from nospoon.model.principal import OwnerId
 from nospoon.store import tables
@@ -52,9 +52,13 @@ def put(connection: Connection, rows: Collection[SetRow]) -> None:
     """Insert or update them."""
     for row in rows:
         values = _values(row)
-        same = recipe_sets.c.id == row.id
-        if not connection.execute(update(recipe_sets).where(same).values(values)).rowcount:
-            connection.execute(insert(recipe_sets).values(values))
+        if not connection.execute(_CHANGE, {**values, "wanted": row.id}).rowcount:
+            connection.execute(_INSERT, values)
+
+
+# Made once: a set is stored at each of its steps.
+_INSERT = insert(recipe_sets)
+_CHANGE = update(recipe_sets).where(recipe_sets.c.id == bindparam("wanted"))
 
 
 def by_key(connection: Connection, *, submitter: OwnerId, key: str) -> list[SetRow]:

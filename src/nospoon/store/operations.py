@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, insert, select, update
 
+from nospoon.errors import writable
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Key, Kind
 from nospoon.store import tables
@@ -87,7 +88,7 @@ def finish(
     connection.execute(
         update(operations)
         .where(operations.c.id == str(id))
-        .values(state=state, message=message, result=result, finished=now)
+        .values(state=state, message=writable(message), result=result, finished=now)
     )
     owner = connection.scalar(select(operations.c.owner).where(operations.c.id == str(id)))
     _forget_results(connection, owner, last=str(id))
@@ -95,6 +96,9 @@ def finish(
 
 def _forget_results(connection: Connection, owner: OwnerId | None, *, last: str) -> None:
     size = func.length(cast(operations.c.result, Text))
+    whole = connection.scalar(select(func.sum(size)).where(operations.c.owner == owner)) or 0
+    if whole <= KEPT_RESULTS:  # as a rule; each is looked at otherwise
+        return
     query = select(operations.c.id, size).where(
         operations.c.owner == owner, operations.c.id != last
     )
@@ -154,11 +158,17 @@ def all_operations(connection: Connection, *, owner: OwnerId | None = None) -> l
     return [_operation(row) for row in connection.execute(query)]
 
 
-def add_event(
-    connection: Connection, operation: UUID, *, seq: int, at: float, data: Mapping[str, object]
+def add_events(
+    connection: Connection, operation: UUID, *, at: float, added: Sequence[Mapping[str, object]]
 ) -> None:
-    event = {"operation_id": str(operation), "seq": seq, "at": at, "data": dict(data)}
-    connection.execute(_EVENT, event)
+    """Each has its `seq`."""
+    if added:
+        id_ = str(operation)
+        rows = [
+            {"operation_id": id_, "seq": each["seq"], "at": at, "data": dict(each)}
+            for each in added
+        ]
+        connection.execute(_EVENT, rows)
 
 
 def events_since(
@@ -214,7 +224,12 @@ def intend(
 
 def conclude(connection: Connection, entry: int, *, error: str, now: float) -> None:
     """Journal how it ended; `error` "" is success."""
-    ended = {"entry": entry, "ended": "failed" if error else "done", "why": error, "now": now}
+    ended = {
+        "entry": entry,
+        "ended": "failed" if error else "done",
+        "why": writable(error),
+        "now": now,
+    }
     connection.execute(_CONCLUDE, ended)
 
 

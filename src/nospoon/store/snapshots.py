@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from nospoon.model.decoders import meet
 from nospoon.store import tables
 
 snapshots = tables.snapshots
@@ -101,3 +102,6 @@ def _found(connection: Connection, **where: str) -> list[SnapshotRow]:
         )
         for row in connection.execute(query)
     ]
+
+
+meet(Member)

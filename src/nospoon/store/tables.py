@@ -20,6 +20,9 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
+LARGE = BigInteger().with_variant(Integer(), "sqlite")
+"""User ids have 32 bits without a sign, and generations may follow one of a tag that has 31."""
+
 deployment = Table("deployment", metadata, Column("id", String, primary_key=True))
 
 clusters = Table(
@@ -27,8 +30,8 @@ clusters = Table(
     metadata,
     Column("id", String(36), primary_key=True),
     Column("name", String, nullable=False),
-    Column("uid", Integer, key="owner", nullable=False),
-    Column("generation", Integer, nullable=False),
+    Column("uid", LARGE, key="owner", nullable=False),
+    Column("generation", LARGE, nullable=False),
     Column("file", String, nullable=False),
     Column("text", Text, nullable=False),
     Column("uploads", JSON, nullable=False),
@@ -106,7 +109,7 @@ operations = Table(
     Column("kind", String, nullable=False),
     Column("cluster_id", String(36), nullable=False),
     Column("cluster", String, nullable=False),
-    Column("uid", Integer, key="owner", nullable=False),
+    Column("uid", LARGE, key="owner", nullable=False),
     Column("state", String, nullable=False),
     Column("created", Float, nullable=False),
     Column("finished", Float),
@@ -118,7 +121,7 @@ operations = Table(
 images = Table(
     "images",
     metadata,
-    Column("uid", Integer, key="owner", primary_key=True),
+    Column("uid", LARGE, key="owner", primary_key=True),
     Column("name", String(63), primary_key=True),
     Column("sha256", String(64), nullable=False),
     Column("format", String(16), nullable=False),
@@ -143,7 +146,7 @@ recipe_sets = Table(
     Column("id", String(32), primary_key=True),
     Column("request", Integer, nullable=False),
     Column("number", Integer, nullable=False, unique=True),
-    Column("uid", Integer, key="submitter", nullable=False),
+    Column("uid", LARGE, key="submitter", nullable=False),
     Column("owner", String(64), nullable=False),
     Column("lab", String, nullable=False),
     Column("state", String(16), nullable=False),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Text, cast, select
+from sqlalchemy import BigInteger, Connection, Text, cast, select
 
 from nospoon.model.cluster import Host
 from nospoon.store import tables
@@ -29,23 +28,19 @@ class Taking:
     disks: tuple[int, ...] | None
 
 
-def of(connection: Connection, cluster: UUID) -> list[Taking]:
-    """Of a cluster's nodes, by name."""
-    return sorted(
-        _takings(connection, nodes.c.cluster_id == str(cluster)), key=lambda each: each.name
-    )
-
-
 def of_others(connection: Connection, cluster: UUID) -> list[Taking]:
-    """Of the nodes of all other clusters."""
-    return list(_takings(connection, nodes.c.cluster_id != str(cluster)))
-
-
-def _takings(connection: Connection, which: ColumnElement[bool]) -> Iterator[Taking]:
+    """Of the nodes of all clusters but one."""
     host = Once(read_host)
-    for row in connection.execute(_TAKINGS.where(which)):
-        disks = tuple(row.disks or ()) if row.uuid is not None else None
-        yield Taking(row.name, host(row.host), row.cpus, row.memory, disks)
+    return [
+        Taking(
+            row.name,
+            host(row.host),
+            row.cpus,
+            row.memory,
+            tuple(row.disks or ()) if row.uuid is not None else None,
+        )
+        for row in connection.execute(_TAKINGS.where(nodes.c.cluster_id != str(cluster)))
+    ]
 
 
 _TAKINGS = select(

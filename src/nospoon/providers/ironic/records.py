@@ -41,7 +41,7 @@ def tag_of(record: Record) -> OwnerTag | None:
     if not isinstance(told, dict):
         return None
     try:
-        return OwnerTag(
+        tag = OwnerTag(
             deployment=str(told["deployment"]),
             cluster=UUID(told["cluster"]),
             generation=int(told["generation"]),
@@ -51,6 +51,7 @@ def tag_of(record: Record) -> OwnerTag | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
+    return tag if tag.is_plausible(str(noted(record, "key"))) else None
 
 
 def noted(record: Record, what: str) -> Any:

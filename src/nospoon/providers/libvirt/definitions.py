@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 import libvirt
-import structlog
 
 from nospoon.errors import ProviderError
 from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import NO_DOMAIN, TOO_LONG_TEXT
+from nospoon.runtime.log_rate import RateLimitedLog
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 
 
 def defined(
@@ -43,5 +43,12 @@ def definition(domain: Domain, flags: int = libvirt.VIR_DOMAIN_XML_INACTIVE) -> 
         why = error.get_error_message() or ""
         if TOO_LONG_TEXT not in why:
             raise
-    log.debug("machine cannot be read", domain=domain.name(), why=why)
+    leave_out(domain.name(), why)
     return None
+
+
+def leave_out(name: str, why: str) -> None:
+    """A machine that says what none of nospoon's does, such as a processor that it does not know,
+    whatever tag it has.
+    """
+    log.warning("machine cannot be read and is left out", domain=name, why=why)

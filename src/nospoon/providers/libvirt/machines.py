@@ -29,10 +29,10 @@ from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.boots import Boots, Started
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
-from nospoon.providers.libvirt.definitions import definition
+from nospoon.providers.libvirt.definitions import definition, leave_out
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
-from nospoon.providers.libvirt.elements import parsed
+from nospoon.providers.libvirt.elements import parsed, text_of
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
@@ -189,11 +189,17 @@ class MachineDriver:
             return None  # what is left of it goes with its power
         path = paths.get(owner.pool, "")
         boot_iso = f"{path}/{iso}" if iso else ""
-        shape = parse_domain(root, owner, pool_path=path, boot_iso=boot_iso)
+        try:
+            shape, has = (
+                parse_domain(each, owner, pool_path=path, boot_iso=boot_iso)
+                for each in (root, root if now is None else now)
+            )
+        except ValueError as error:
+            leave_out(text_of(root, "name"), str(error))
+            return None
         key = Key(Kind.MACHINE, self._hypervisor.host, owner.name)
         live = None
         if now is not None:
-            has = parse_domain(now, owner, pool_path=path, boot_iso=boot_iso)
             down = tuple(dict.fromkeys((*shape.unlinked, *has.unlinked)))
             shape = replace(shape, unlinked=down)  # mended in either place at once
             # QEMU is told the boot order; libvirt knows nothing

@@ -25,7 +25,7 @@ from nospoon.providers.libvirt.host_guard import HostGuard
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.network_xml import parse_network, render_network
 from nospoon.providers.libvirt.owner import Owner, owner_in
-from nospoon.providers.libvirt.plugs import Plugs, described, taps_of
+from nospoon.providers.libvirt.plugs import Plugs, described, leave_out, taps_of
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, Tunnels
 from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner
@@ -115,16 +115,20 @@ class NetworkDriver:
         return replace(observed, fault=await self._tunnels.fault(link.bridge, link.tunnel))
 
     def _list(self, connect: Connect, cluster: UUID | None) -> list[Observed]:
-        return [
-            Observed(
-                Key(Kind.NETWORK, self._hypervisor.host, owner.name),
-                parse_network(root),
-                owner.tag,
-                fault="" if active else "the network is not started",
-            )
-            for root, active in described(connect)
-            if (owner := owner_in(root)) is not None and self._is_ours(owner, cluster)
-        ]
+        found = []
+        for root, active in described(connect):
+            owner = owner_in(root)
+            if owner is None or not self._is_ours(owner, cluster):
+                continue
+            try:
+                link = parse_network(root)
+            except ValueError as error:  # others wrote that
+                leave_out(text_of(root, "name"), str(error))
+                continue
+            key = Key(Kind.NETWORK, self._hypervisor.host, owner.name)
+            fault = "" if active else "the network is not started"
+            found.append(Observed(key, link, owner.tag, fault=fault))
+        return found
 
     def _is_ours(self, owner: Owner, cluster: UUID | None) -> bool:
         return owner.tag.deployment == self._deployment and cluster in (None, owner.tag.cluster)

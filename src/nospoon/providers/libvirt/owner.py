@@ -33,12 +33,6 @@ SHARED_IMAGES = UUID("8b0bd3f2-5b1f-4c6e-9d2b-1f6f0c8a7e35")
 ET.register_namespace("nospoon", NAMESPACE)
 
 
-MOST_NUMBER, MOST_NAME = 1 << 32, 255
-"""Of tags, which whoever may use libvirt writes as he likes: what is larger fits in no store, and
-one such tag would keep `recover` from all others.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose a thing is: `name` is its resource's name, `pool` that of a machine's disks.
@@ -80,20 +74,13 @@ def pool_owner(root: ET.Element) -> OwnerTag | None:
     try:
         id_, generation, uid, *name = attribute_of(root, "source/product", "name").split(" ")
         cluster = UUID(id_)
-        whose = None if uid == "-" else _number(uid)
-        tag = OwnerTag(deployment, cluster, _number(generation), "", " ".join(name), whose)
+        whose = None if uid == "-" else int(uid)
+        tag = OwnerTag(deployment, cluster, int(generation), "", " ".join(name), whose)
     except ValueError:
         return None
-    proof = str(pool_uuid(deployment, cluster, text_of(root, "name")))
-    return tag if text_of(root, "uuid") == proof else None
-
-
-def _number(text: str) -> int:
-    """Raises `ValueError`."""
-    number = int(text)
-    if not 0 <= number < MOST_NUMBER:
-        raise ValueError(f"expected a number below {MOST_NUMBER}, got {number}")
-    return number
+    pool = text_of(root, "name")
+    is_proven = text_of(root, "uuid") == str(pool_uuid(deployment, cluster, pool))
+    return tag if is_proven and tag.is_plausible(pool) else None
 
 
 def owner_element(owner: Owner, name: str = OWNER) -> ET.Element:
@@ -133,10 +120,10 @@ def owner_in(root: ET.Element) -> Owner | None:
         tag = OwnerTag(
             deployment=element.attrib["deployment"],
             cluster=UUID(element.attrib["cluster"]),
-            generation=_number(element.get("generation", "0")),
+            generation=int(element.get("generation", "0")),
             token=element.get("token", ""),
             name=element.get("cluster-name", ""),
-            uid=_number(element.attrib["uid"]) if "uid" in element.attrib else None,
+            uid=int(element.attrib["uid"]) if "uid" in element.attrib else None,
             note=element.get("note", ""),
         )
         order = tuple(BootDevice(each) for each in element.get("boot-order", "").split())
@@ -144,7 +131,7 @@ def owner_in(root: ET.Element) -> Owner | None:
         if adopted and not is_name(element.attrib["name"]):
             return None  # its owner wrote that
         kind = NodeKind(element.get("kind", NodeKind.BAREMETAL))
-        if max(len(element.attrib["name"]), len(tag.name)) > MOST_NAME:
+        if not tag.is_plausible(element.attrib["name"]):
             return None
         owner = Owner(tag, element.attrib["name"], element.get("pool", ""), order, adopted, kind)
         return None if _is_copy(root, owner) else owner

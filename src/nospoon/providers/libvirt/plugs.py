@@ -15,7 +15,6 @@ from functools import partial
 from xml.etree import ElementTree as ET
 
 import libvirt
-import structlog
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
@@ -30,9 +29,10 @@ from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.printed import rows_of
 from nospoon.runtime import process
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.runner import Runner
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 UNKNOWN: frozenset[str] = frozenset()
 """Which bridges are ours, before anybody looked."""
 SETTLES = 0.2
@@ -197,6 +197,11 @@ def taps_of(connect: Connect) -> dict[str, list[str]]:
     return taps
 
 
+def leave_out(name: str, why: str) -> None:
+    """A network that says what none of nospoon's does."""
+    log.warning("network cannot be read and is left out", network=name, why=why)
+
+
 def described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
     """Every network's description and whether it is active; those that vanish meanwhile are not.
 
@@ -207,7 +212,7 @@ def described(connect: Connect) -> Iterator[tuple[ET.Element, bool]]:
             root = parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
             active = bool(network.isActive())
         except ProviderError as error:
-            log.debug("network cannot be read", network=network.name(), why=str(error))
+            leave_out(network.name(), str(error))
             continue
         except libvirt.libvirtError as error:
             if error.get_error_code() != NO_NETWORK and TOO_LONG_TEXT not in str(error):

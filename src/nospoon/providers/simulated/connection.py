@@ -114,7 +114,7 @@ class SimulatedConnection:
 
     async def deployments(self) -> Mapping[str, int]:
         self.around.begin("deployments")
-        made = self.around.world.made.values()
+        made = self.around.world.all()
         return Counter(each.tag.deployment for each in made if each.tag is not None)
 
     async def survey(self, pools: str, volumes: Collection[str]) -> HostFacts:

@@ -29,8 +29,7 @@ class SimulatedDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         self.around.begin(f"observe {self.kind}")
-        kind = self._kind
-        all_of_it = [made for made in self.around.world.made.values() if made.key.kind is kind]
+        all_of_it = list(self.around.world.made[self._kind].values())
         return [
             Observed(
                 made.key,

@@ -95,7 +95,7 @@ def _found(number: int, machine: Machine, disk: MachineDisk, world: World) -> Fo
 
 
 def _disk(machine: Machine, disk: MachineDisk, world: World) -> Disk:
-    made = world.made.get((Kind.VOLUME, f"{machine.pool}/{disk.volume}"))
+    made = world.named(Kind.VOLUME, f"{machine.pool}/{disk.volume}")
     size = made.shape.size if made is not None and isinstance(made.shape, Volume) else 0
     return Disk(size, disk.serial, disk.bus, rotational=disk.rotation_rate > 1)
 

@@ -48,7 +48,7 @@ async def found(around: Surroundings) -> tuple[Adoptable, ...]:
 
 
 def _machines(around: Surroundings) -> dict[UUID, tuple[Made, Machine]]:
-    made = around.world.made.values()
+    made = around.world.made[Kind.MACHINE].values()
     return {each.shape.uuid: (each, each.shape) for each in made if isinstance(each.shape, Machine)}
 
 

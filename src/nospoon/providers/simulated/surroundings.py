@@ -62,14 +62,14 @@ class Surroundings:
 
     def made(self, machine: UUID) -> Made | None:
         """What was made of a machine, None for one that was not."""
-        return self.world.made.get((Kind.MACHINE, str(machine)))
+        return self.world.named(Kind.MACHINE, str(machine))
 
     def check_space(self, resource: Resource) -> None:
         if self.space is None or not isinstance(resource.shape, Volume):
             return
         used = sum(
             made.shape.size
-            for made in self.world.made.values()
+            for made in self.world.made[Kind.VOLUME].values()
             if isinstance(made.shape, Volume) and made.key != resource.key
         )
         if used + resource.shape.size > self.space:

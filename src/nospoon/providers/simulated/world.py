@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from uuid import UUID
 
 import msgspec
 
 from nospoon.model.boot import BootDevice
+from nospoon.model.decoders import meet
 from nospoon.model.machine import PowerState
 from nospoon.model.resources import (
     Image,
@@ -75,13 +79,13 @@ class Running:
 
 @dataclass(slots=True)
 class World:
-    """Everything on one simulated host, found by the name under which the host knows it.
+    """Everything on one simulated host, found by its kind and the name that the host knows it by.
 
     `version` rises with every change, so that who keeps it knows when to. `boot`: id of the boot of
     the machine that runs it (random(4), boot_id), "" when it is not kept.
     """
 
-    made: dict[tuple[Kind, str], Made] = field(default_factory=dict)
+    made: defaultdict[Kind, dict[str, Made]] = field(default_factory=lambda: defaultdict(dict))
     running: dict[UUID, Running] = field(default_factory=dict)
     version: int = 0
     boot: str = ""
@@ -113,19 +117,19 @@ class World:
 
     def put(self, made: Made) -> None:
         self.version += 1
-        self.made[(made.key.kind, native_name(made.key, made.shape))] = made
+        self.made[made.key.kind][native_name(made.key, made.shape)] = made
         if isinstance(made.shape, Machine):
             self.running.setdefault(made.shape.uuid, Running())
 
     def take_away(self, made: Made) -> None:
         self.version += 1
-        self.made.pop((made.key.kind, native_name(made.key, made.shape)), None)
+        self.made[made.key.kind].pop(native_name(made.key, made.shape), None)
         if isinstance(made.shape, Machine):
             self.running.pop(made.shape.uuid, None)
 
     def disks_in_use(self, machine: UUID) -> frozenset[str]:
         """The volumes with which a machine runs."""
-        made, running = self.made.get((Kind.MACHINE, str(machine))), self.running.get(machine)
+        made, running = self.named(Kind.MACHINE, str(machine)), self.running.get(machine)
         if made is None or running is None or running.power is PowerState.OFF:
             return frozenset()
         shape = running.live or made.shape
@@ -133,7 +137,20 @@ class World:
         return frozenset(disk.volume for disk in shape.disks)
 
     def find(self, resource: Resource) -> Made | None:
-        return self.made.get((resource.key.kind, native_name(resource.key, resource.shape)))
+        return self.named(resource.key.kind, native_name(resource.key, resource.shape))
+
+    def named(self, kind: Kind, name: str) -> Made | None:
+        """What has this name on the host."""
+        return self.made[kind].get(name)
+
+    @property
+    def size(self) -> int:
+        """How many things exist."""
+        return sum(map(len, self.made.values()))
+
+    def all(self) -> Iterator[Made]:
+        """What exists, kind by kind."""
+        return chain.from_iterable(each.values() for each in self.made.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +163,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, world: World) -> Snapshot:
-        return cls(list(world.made.values()), list(world.running.items()), world.boot)
+        return cls(list(world.all()), list(world.running.items()), world.boot)
 
     def encoded(self) -> bytes:
         """Piece by piece: one call for thousands of machines would hold up every other thread.
@@ -172,6 +189,9 @@ class _Dumped(msgspec.Struct):
     made: list[_DumpedThing]
     running: list[tuple[UUID, Running]]
     boot: str = ""
+
+
+meet(_Dumped, *SHAPES.values())
 
 
 def native_name(key: Key, shape: Shape) -> str:
