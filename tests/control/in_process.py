@@ -89,7 +89,7 @@ class Asking:
 
     def made(self) -> set[str]:
         """What is there on the host, as `kind/name`."""
-        return {f"{each.key.kind}/{each.key.name}" for each in self.host.world.made.values()}
+        return {f"{each.key.kind}/{each.key.name}" for each in self.host.world.all()}
 
 
 @asynccontextmanager

@@ -180,8 +180,8 @@ async def test_status_is_looked_at_now_and_says_what_nobody_can_see(tmp_path: Pa
             ("a", "present"), ("b", "present"),
         ]  # fmt: skip
         assert shown.drift == []
-        made = asking.host.world.made
-        made.pop(next(where for where, each in made.items() if each.key.name == "a-0"))
+        world = asking.host.world
+        world.take_away(next(each for each in world.all() if each.key.name == "a-0"))
         shown = await asking.controller.status(Principal(OWNER), "c")
         assert shown.nodes[0].state != "present"
         assert shown.nodes[1].state == "present"

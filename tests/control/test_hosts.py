@@ -80,6 +80,26 @@ async def test_a_connection_by_which_an_operation_changes_something_stays_open(
     assert len(opened.connections) == 4
 
 
+async def test_machines_of_one_cluster_are_looked_at_without_all_others(
+    tasks: Tasks, tmp_path: Path
+) -> None:
+    connection = SimulatedConnection("rack", "deployment", lambda: 0.0)
+    wanted, other = uuid4(), uuid4()
+
+    async def machines() -> list[MachineEvent]:
+        off = (MachineChange.OBSERVED, PowerState.OFF)
+        return [MachineEvent(each, *off) for each in (wanted, other)]
+
+    connection.machine_driver.machines = machines  # type: ignore[method-assign]
+    seen: list[MachineEvent] = []
+    hosts = Hosts(lambda _: connection, tasks, seen.append, sockets=tmp_path)
+    hosts.use(RACK)
+    await hosts.look(RACK, {wanted})
+    assert [each.uuid for each in seen] == [wanted]
+    await hosts.look(RACK)
+    assert [each.uuid for each in seen] == [wanted, wanted, other]
+
+
 async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_path: Path) -> None:
     connection = SimulatedConnection("rack", "deployment", lambda: 0.0)
     seen: list[MachineEvent] = []

@@ -82,3 +82,17 @@ def test_an_inventory_changes_its_machine_alone() -> None:
     assert scheduler.labs[key] is labs.known[key].lab
     labs.inventoried(key, "of another file")
     assert len(calls) == 1 + 3
+
+
+def test_clusters_without_labs_change_none() -> None:
+    """The machines of each recipe set are one: for each set, logins of all labs were read again,
+    and sets of labs that are gone were looked for among all that wait.
+    """
+    changes, sets, file = list[bool](), uuid4(), uuid4()
+    labs = KnownLabs(Scheduler(), lambda: changes.append(True))
+    labs.put(sets, OWNER, "lab-dev-1.1", [])
+    assert changes == []
+    labs.put(file, OWNER, "own", [Lab("dev")])
+    assert len(changes) == 1
+    labs.put(file, OWNER, "own", [])
+    assert len(changes) == 2, "its last one is gone"

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from nospoon.control.labs import board as board_module
 from nospoon.control.labs import records
 from nospoon.control.labs import set_tasks as module
 from nospoon.control.labs.access import KnownLab
@@ -232,6 +233,22 @@ async def test_a_labs_webhooks_get_the_events_of_sets_that_wait_for_it_alone(pla
         ]  # fmt: skip
         assert ("1.3", "starting") in place.heard
         assert "1.4" not in dict(place.heard), "either lab could have served it"
+
+
+async def test_a_lease_that_is_extended_on_and_on_fills_no_webhook(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook has 1,000 events waiting: those of other users' sets were left out for them."""
+    monkeypatch.setattr(board_module, "MOST_EXTENDED", 10)
+    async with place.daemon() as board:
+        (made,) = await board.submit([wanted(board)], "")
+        await until(lambda: board.scheduler.sets[made.id].state is SetState.RUNNING)
+        for _ in range(30):
+            await board.do(partial(board.scheduler.extend, made.id, 60, 1000.0, add=False))
+        await board.do(partial(board.scheduler.cancel, made.id, "", 1000.0))
+        await until(lambda: made.id not in board.scheduler.sets)
+        events = [event for each, event in place.heard if each == made.id]
+        assert (len(events) < 20, events[-1]) == (True, "ended")
 
 
 async def test_a_lease_that_ends_in_time_is_no_failure(place: Place) -> None:

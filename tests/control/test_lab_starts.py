@@ -11,7 +11,14 @@ from typing_extensions import override
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.racks import NotMade, Racks
-from nospoon.errors import HostUnreachable, NoCapacity, NospoonError, PlanRefused, ProviderError
+from nospoon.errors import (
+    HostUnreachable,
+    NoCapacity,
+    NospoonError,
+    PlanRefused,
+    ProviderError,
+    QuotaUsed,
+)
 from nospoon.lab.work import Again, Asked, RecipeSet, Run, Size
 from nospoon.model.lab import Lab
 from nospoon.model.principal import Administrators, Principal
@@ -58,6 +65,23 @@ async def test_machines_of_a_set_start_together_and_one_that_does_not_is_named()
     assert refused.value.again is Again.LATER
 
 
+async def test_a_set_whose_owner_has_all_that_a_member_may_have_waits_for_another() -> None:
+    """It was asked for again for a minute, in a place of eight, and then counted as failed."""
+    asked = 0
+
+    class Clusters:
+        async def up(self, _: object) -> Any:
+            nonlocal asked
+            asked += 1
+            raise QuotaUsed("you have 100 clusters")
+
+    made = racks(Starts({}), Racks)
+    made.clusters = lambda: cast("Any", Clusters())
+    with pytest.raises(QuotaUsed):
+        await made._begun(cast("Any", None))
+    assert asked == 1
+
+
 @pytest.mark.parametrize(
     ("error", "again"),
     [
@@ -65,6 +89,7 @@ async def test_machines_of_a_set_start_together_and_one_that_does_not_is_named()
         (PlanRefused(["here: no firmware"]), Again.NEVER),
         (HostUnreachable("here: no route"), Again.CAPACITY),
         (ProviderError("no disk"), Again.LATER),
+        (QuotaUsed("you have 100 clusters"), Again.CAPACITY),
     ],
 )
 async def test_a_set_waits_for_hosts_that_are_drained_or_unreachable(

@@ -7,8 +7,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+from structlog.testing import capture_logs
+
+from nospoon.control.labs import webhooks
 from nospoon.control.labs.webhooks import DELIVERY, SIGNATURE, Webhooks, signature
 from nospoon.model.lab import Webhook
+from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.tasks import Tasks
 from nospoon.store.lab_notices import Notice
@@ -48,7 +53,7 @@ class Receiver:
 
 
 def event(number: int) -> Notice:
-    return Notice(f"id-{number}", "k", 0, json.dumps({"event": number}))
+    return Notice(f"id-{number}", "1000:c/dev", 0, json.dumps({"event": number}))
 
 
 async def forgotten(ids: Sequence[str]) -> None:
@@ -107,6 +112,46 @@ async def test_an_event_is_kept_until_each_hook_has_it_or_is_given_up() -> None:
             assert {await over.get(), await over.get()} == {"id-1", "id-2"}
     assert over.empty()
     assert len(good.got) == 1
+
+
+async def test_a_hook_that_left_its_file_gets_nothing_that_waits() -> None:
+    """Its receiver may be trusted no more, or its secret be known."""
+    bad, good, over = Receiver(500), Receiver(), asyncio.Queue[str]()
+
+    async def forget(ids: Sequence[str]) -> None:
+        for each in ids:
+            over.put_nowait(each)
+
+    async with bad.url() as one, good.url() as two, Tasks("test") as tasks:
+        left, stays = Webhook(one, SECRET), Webhook(two, SECRET)
+        hooks = Webhooks(
+            tasks,
+            ANYWHERE,
+            forget,
+            pauses=(0.0,),
+            has=lambda _, hook: hook == stays or not has_left,
+        )
+        has_left = False
+        hooks.send((left,), event(1))
+        assert await over.get() == "id-1"
+        has_left = True
+        hooks.send((left, stays), event(2))
+        assert await over.get() == "id-2"
+    assert [json.loads(body)["event"] for _, body in bad.got] == [1]
+    assert [json.loads(body)["event"] for _, body in good.got] == [2]
+
+
+async def test_few_lines_are_written_of_events_that_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST_OF_OWNER", 1)
+    with capture_logs() as logs:
+        async with Tasks("test") as tasks:
+            hooks = Webhooks(tasks, ANYWHERE, forgotten, pauses=())
+            for number in range(10 * LINES):
+                hook = Webhook(f"http://127.0.0.1:1/{number}", SECRET)
+                hooks.send((hook,), Notice(f"id-{number}", "4711:c/dev", 0, "{}"))
+    assert len(logs) == LINES
 
 
 async def test_what_waits_when_a_daemon_ends_is_kept() -> None:

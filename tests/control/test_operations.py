@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,31 @@ async def test_cancelling_what_is_over_changes_nothing(database: SlowAtTheEnd) -
         assert (await following)[-1]["message"] == "it was nothing"
         operations.require_free(CLUSTER)
         assert (await operations.get(row.id)).state is OperationState.DONE
+
+
+async def test_what_has_ended_leaves_nothing_for_the_garbage_collector(
+    database: SlowAtTheEnd,
+) -> None:
+    """Ten thousand requests left 600,000 objects, and no BMC answered while they were looked at."""
+    tasks_of = list[weakref.ref[asyncio.Task[Any]]]()
+
+    async def work(running: Running) -> Ended:
+        assert running.task is not None
+        tasks_of.append(weakref.ref(running.task))
+        return Ended(OperationState.DONE, "it was nothing")
+
+    database.go.set()
+    gc.disable()
+    try:
+        async with Tasks("test") as tasks:
+            over = asyncio.Event()
+            operations = Operations(database, tasks, lambda: 0.0, after=over.set)
+            await operations.start("up", cluster_id=CLUSTER, cluster="c", owner=0, work=work)
+            await over.wait()
+        await asyncio.sleep(0)  # the loop has called what it had for its end
+        assert tasks_of[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_what_is_cancelled_before_its_first_step_holds_up_nobody(

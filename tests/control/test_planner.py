@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 
+from nospoon.control.fleet.usage import standing
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
 from nospoon.errors import (
@@ -24,6 +25,7 @@ from nospoon.errors import (
 from nospoon.model.principal import Principal
 from nospoon.model.resources import Kind, Observed
 from nospoon.plan.order.steps import Action
+from nospoon.plan.placement.room import Usage
 from nospoon.providers.base import Driver
 from nospoon.store import clusters as stored
 
@@ -210,3 +212,17 @@ async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path
         request = Request(Principal(OWNER), file="c.yaml", text=file_of("n1"))
         cluster = await asking.planner.clusters.of(request)
         assert await asking.planner.to_fetch(request, cluster) == []
+
+
+async def test_nodes_take_what_they_were_made_with_whatever_the_file_says_by_now(
+    tmp_path: Path,
+) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(file_of("a", "b"))
+        rows = list((await asking.nodes()).values())
+        cluster = rows[0].cluster_id
+        observed = await asking.daemon.bmc_driver.observe(cluster)
+        made = Usage(1, rows[0].machine.memory, 1 << 30)
+        assert standing(rows, observed) == {"a": made, "b": made}
+        assert standing(rows, observed[:1]).keys() == {observed[0].key.name}
+        assert standing(rows, ()) == {}

@@ -19,6 +19,7 @@ FLAVORS = (LabFlavor("small", 1, 2 * GIB, 20 * GIB), LabFlavor("large", 4, 8 * G
         (Limits(cpus=3), ["small"], ""),
         (Limits(memory=GIB, cpus=1), [], "it may have 1 CPUs and 1 GiB at a time: small, large"),
         (Limits(memory=GIB), [], "it may have 1 GiB at a time: small, large"),
+        (Limits(memory=100 << 20), [], "it may have 100 MiB at a time: small, large"),
     ],
 )
 def test_flavors_beyond_the_limits_of_a_lab_are_not_given(

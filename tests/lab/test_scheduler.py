@@ -192,6 +192,26 @@ def test_extending_sets_or_adds_and_zero_ends() -> None:
     assert removals(labs.extend(found.id, 0, 70, add=False)) == [found.id]
 
 
+def test_the_event_of_an_extension_says_until_when() -> None:
+    labs = scheduler(replace(LAB, limits=Limits(machines=2)))
+    found, waits = recipe_set(ONE, ONE), recipe_set(ONE)
+    for each in (found, waits):
+        labs.submit(each, 0)
+    labs.started(found.id, 0)
+
+    def said(set_id: str, seconds: float, *, add: bool, recipe: int | None = None) -> str:
+        effects = labs.extend(set_id, seconds, 10, add=add, recipe=recipe)
+        (event,) = (e for e in effects if isinstance(e, Happened) and e.event == "extended")
+        return event.message
+
+    assert said(found.id, 50, add=False) == "until 1970-01-01T00:01:00+00:00"
+    assert said(found.id, 60, add=True, recipe=1) == "until 1970-01-01T00:02:00+00:00"
+    both = "until 1970-01-01T00:01:01+00:00; until 1970-01-01T00:02:01+00:00"
+    assert said(found.id, 1, add=True) == both
+    assert said(waits.id, 50, add=True) == "to 3650 s from its begin"
+    assert said(waits.id, 0, add=False) == "it is over"
+
+
 def test_a_lease_is_extended_and_ended_before_it_begins() -> None:
     """While its set waits, is started, or is removed to be started again."""
     labs = scheduler(replace(LAB, limits=Limits(machines=1)))

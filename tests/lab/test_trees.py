@@ -6,6 +6,7 @@ import socket
 import threading
 
 import pytest
+from click.testing import CliRunner
 
 from nospoon.cli.commands import distro
 from nospoon.cli.commands.distro import found_at
@@ -131,3 +132,10 @@ def test_a_server_that_speaks_no_http_is_an_error_of_its_url(answer: bytes) -> N
         with pytest.raises(NotFound, match="does not answer: its answer is not HTTP"):
             distro._fetched(f"http://127.0.0.1:{listener.getsockname()[1]}/.treeinfo")
         serving.join()
+
+
+@pytest.mark.parametrize("url", ["http://mirror.example/fedora?a=b", "http://mirror.example/#f"])
+def test_a_query_is_no_part_of_a_trees_url(url: str) -> None:
+    """What is below it was looked for at `?a=b/.treeinfo`."""
+    refused = CliRunner().invoke(distro.command, ["import", url])
+    assert "expected the URL of a directory, without ? and #" in str(refused.exception)

@@ -155,7 +155,7 @@ class Controller:
         async with self._look_of(request.caller.uid):
             cluster = await self.planner.clusters.of(request)
             await self.planner.access.check_file(request, cluster, self.planner.workers)
-            return await checker.check(cluster)
+            return await checker.check(cluster, self.planner.workers, request.caller.uid)
 
     async def up(self, request: Request) -> tuple[Plan, OperationRow | None]:
         """Begin to bring a cluster to its file, by which plan; None when nothing is to be done."""
@@ -267,8 +267,12 @@ class Controller:
         await free(prepared)
         members = await self.fleet.by_node(caller.uid, name)
         nodes = [
-            replace(
-                self.nodes.state(node, members.get(node), state, broken.get(node, ""), drift),
+            self.nodes.state(
+                node,
+                members.get(node),
+                state,
+                broken.get(node, ""),
+                drift,
                 portgroups=bonds.get(node, []),
                 floating_ips=floating.get(node, []),
             )

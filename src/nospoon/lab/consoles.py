@@ -108,6 +108,8 @@ class Detector:
         self._shows_panic = partial(_has_any, texts) if texts else _PANIC
         self._rest, self._end, self._panics = b"", at, panics
         self._in_panic, self._failed = panics > 0, False
+        self.waits = False
+        """Whether a last line that has no end was not looked at so far."""
 
     def feed(self, data: bytes) -> list[Finding]:
         """What is new in these bytes, which may end in the middle of a line."""
@@ -127,10 +129,11 @@ class Detector:
         while len(rest) > MOST_LINE:
             piece, rest = rest[:MOST_LINE], rest[MOST_LINE - OVERLAP :]
             yield from self._look(piece, self._end - len(rest))
-        self._rest = rest
+        self._rest, self.waits = rest, bool(rest)
 
     def idle(self) -> list[Finding]:
         """Nothing came for a while: a last line that has no end is looked at as it is."""
+        self.waits = False
         return list(self._look(self._rest, self._end))
 
     def _look(self, line: bytes, end: int) -> Iterator[Finding]:

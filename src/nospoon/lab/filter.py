@@ -12,6 +12,7 @@ from nospoon.lab.element import Element
 from nospoon.lab.grammar import ROWS, UNITS, Means, Row
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks
+from nospoon.model.sizes import size as in_words
 
 MIB, GIB = 1 << 20, 1 << 30
 MOST_LISTED, MOST_SHOWN = 8, 60
@@ -160,7 +161,7 @@ def _each_once(flavors: Iterable[SizeOffered]) -> tuple[SizeOffered, ...]:
 
 
 def _nothing_usable(offer: Offer) -> str:
-    least = f"{offer.minimum_disk / GIB:g} GiB"
+    least = in_words(offer.minimum_disk)
     return f"none of {len(offer.flavors)} flavors has a disk of {least}, the least of this lab"
 
 
@@ -255,7 +256,7 @@ class _Judge:
         found = sorted({have(each) for each in self._usable})
         why = f"no flavor has {op} {wanted} {what}: they have {_listed(found)}"
         if row.means is Means.SIZE and self._offer.disks is Disks.ASKED:
-            why += f", and this lab makes disks of up to {self._offer.largest_disk / GIB:g} GiB"
+            why += f", and this lab makes disks of up to {in_words(self._offer.largest_disk)}"
         if "op" not in element.attributes:
             why += '. Without op it must be equal: write op=">="'
         return _Left(capable=True, ids=ids, reasons=(Reason(element, why),))

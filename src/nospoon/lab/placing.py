@@ -26,7 +26,8 @@ from nospoon.lab.work import (
     Size,
     Stage,
 )
-from nospoon.model.lab import GIB, Lab
+from nospoon.model.lab import Lab
+from nospoon.model.sizes import size as in_words
 
 LOOKAHEAD = 64
 """Sets of a lab that cannot start, behind which others are looked at: what they need is kept for
@@ -329,8 +330,7 @@ class Placing(Holdings):
         if limits.cpus:
             parts.append(f"{limits.cpus - free.cpus} of {limits.cpus} CPUs")
         if limits.memory:
-            used = limits.memory - free.memory
-            parts.append(f"{used / GIB:g} of {limits.memory / GIB:g} GiB")
+            parts.append(f"{in_words(limits.memory - free.memory)} of {in_words(limits.memory)}")
         if lab.machines:
             loaned = len(lab.machines) - len(self._idle(key))
             parts.append(f"{loaned} of {len(lab.machines)} registered machines")

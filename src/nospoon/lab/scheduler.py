@@ -18,6 +18,7 @@ from nospoon.lab.holdings import GONE, WAITING
 from nospoon.lab.placing import Placing, has_dynamic
 from nospoon.lab.retry import after_failure, queued_again
 from nospoon.lab.shortage import Need
+from nospoon.lab.times import utc
 from nospoon.lab.work import (
     OVER,
     UNLEASED,
@@ -39,6 +40,8 @@ _NOT_STARTED = {
 _TIMEOUTS = {Stage.BOOTING: Cause.BOOT_TIMEOUT, Stage.INSTALLING: Cause.INSTALL_TIMEOUT}
 MOST_EARLY = 5
 """Reports of a machine that wait until its set has started."""
+MOST_ENDS = 3
+"""Different ends of a set's leases that the event of an extension names."""
 LOOPS = 3
 """Times that a machine may fetch what installs it: one that asks again did not boot its disk."""
 
@@ -224,20 +227,27 @@ class Scheduler(Placing):
         found = self.sets.get(set_id)
         if found is None or found.over:
             return []
+        ends = dict[str, None]()
         for number, run in enumerate(found.runs):
             if (recipe is not None and number != recipe) or run.over:
                 continue
             if run.stage not in UNLEASED:
                 changed = replace(run, expires=(run.expires if add else now) + seconds)
+                ends[f"until {utc(changed.expires)}"] = None
             elif seconds or add:
                 length = seconds + (self.seconds_of(found, run) if add else 0)
                 changed = replace(run, asked=replace(run.asked, seconds=length))
+                ends[f"to {length:.0f} s from its begin"] = None
             else:
                 changed = replace(run, stage=Stage.EXPIRED, since=now)
+                ends["it is over"] = None
             found = found.with_run(number, changed)
         self._save(found)
         self._remember_deadlines(found)
-        effects: list[Effect] = [Happened(set_id, -1 if recipe is None else recipe, "extended")]
+        message = "; ".join([*ends][:MOST_ENDS])
+        effects: list[Effect] = [
+            Happened(set_id, -1 if recipe is None else recipe, "extended", message)
+        ]
         if found.state is not SetState.RUNNING:
             effects += self._end_if_over(set_id, "expired", now)
         return [*effects, *self.expire(now)]

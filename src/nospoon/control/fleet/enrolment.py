@@ -53,6 +53,7 @@ IronicNodes = Callable[[IronicPlace, int], Awaitable[Tagged]]
 FORGET = (
     "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
 )
+_PLACE = msgspec.json.Decoder(IronicPlace)
 _FIXED = frozenset({"uuid", "node"})
 _FLAVOR_FIXED = ("name", "vcpus", "ram", "disk", "public")
 RULES: Mapping[Kind, Mapping[str, str]] = {
@@ -90,7 +91,7 @@ class Enrolment:
         """Where a cluster may have nodes; None where it has none."""
         if row is None or not row.enrolled:
             return None
-        return msgspec.json.decode(self._cipher.decrypt(row.enrolled), type=IronicPlace)
+        return _PLACE.decode(self._cipher.decrypt(row.enrolled))
 
     async def endpoint_of(self, member: Member | None) -> str:
         """URL of the standalone Ironic that a node's cluster names; "" for none."""

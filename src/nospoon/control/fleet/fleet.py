@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
+from typing import TypeVar
 from uuid import UUID
 
 from nospoon.clusterfile.nearest import nearest
@@ -20,6 +21,8 @@ from nospoon.model.resources import Machine
 from nospoon.runtime.paced import paced
 from nospoon.services.netboot.ports import ServedProfile
 
+K = TypeVar("K")
+C = TypeVar("C")
 MOST_COMPARED = 1000
 """Nodes whose names are compared with one that no node has."""
 
@@ -69,9 +72,16 @@ class Fleet:
         self._hosts, self._authority, self._reshape = hosts, authority, reshape
         self._left = left
         self._members: dict[UUID, Member] = {}
-        self._named = defaultdict[int, dict[str, tuple[UUID, ...]]](dict)
+        self._named = defaultdict[int, defaultdict[str, set[UUID]]](lambda: defaultdict(set))
+        """A user's nodes by name and by path: nodes of a lab's sets all have the same names."""
         self._plugged = defaultdict[str, Counter[int]](Counter)
         """Bridge -> owners of what is plugged into it, with how many NICs."""
+        self._bridges = defaultdict[UUID, Counter[str]](Counter)
+        """Cluster -> bridges that its nodes are plugged into, with how many NICs."""
+        self._pools = defaultdict[UUID, Counter[str]](Counter)
+        """Cluster -> pools that its nodes have their disks in, with how many nodes."""
+        self._owners = dict[UUID, OwnerId]()
+        """Cluster that has nodes -> whose it is."""
         self._at = Counter[tuple[str, tuple[str, ...], UUID]]()
         """Nodes of a cluster at a host's name and place."""
 
@@ -85,10 +95,13 @@ class Fleet:
         self._unplace(member.uuid)
         self._members[member.uuid] = member
         self._at[_place(member.host, member.cluster_id)] += 1
+        self._owners[member.cluster_id] = member.owner
+        self._pools[member.cluster_id][member.machine.pool] += 1
         for nic in member.machine.nics:
             self._plugged[nic.bridge][member.owner] += 1
-        alike = self._named[member.owner].get(member.node, ())
-        self._named[member.owner][member.node] = (*alike, member.uuid)
+            self._bridges[member.cluster_id][nic.bridge] += 1
+        for name in (member.node, member.path):
+            self._named[member.owner][name].add(member.uuid)
         if reached:
             self._hosts.settle(member.uuid, member.host)
         self._authority.put(Bootable(member.machine, member.profile))
@@ -116,21 +129,19 @@ class Fleet:
         known = self._members.get(uuid)
         if known is None:
             return
-        alike = self._named[known.owner].pop(known.node)
-        if len(alike) > 1:
-            self._named[known.owner][known.node] = tuple(each for each in alike if each != uuid)
+        names = self._named[known.owner]
+        for name in (known.node, known.path):
+            names[name].discard(uuid)
+            if not names[name]:
+                del names[name]
 
     def _unplug(self, uuid: UUID) -> None:
         known = self._members.get(uuid)
         if known is None:
             return
         for nic in known.machine.nics:
-            owners = self._plugged[nic.bridge]
-            owners[known.owner] -= 1
-            if not owners[known.owner]:
-                del owners[known.owner]
-            if not owners:
-                del self._plugged[nic.bridge]
+            _less(self._plugged, nic.bridge, known.owner)
+            _less(self._bridges, known.cluster_id, nic.bridge)
 
     def _unplace(self, uuid: UUID) -> None:
         known = self._members.get(uuid)
@@ -140,6 +151,9 @@ class Fleet:
         self._at[place] -= 1
         if not self._at[place]:
             del self._at[place]
+        _less(self._pools, known.cluster_id, known.machine.pool)
+        if known.cluster_id not in self._pools:
+            self._owners.pop(known.cluster_id, None)
 
     def drop(self, uuid: UUID) -> None:
         self._unname(uuid)
@@ -157,6 +171,10 @@ class Fleet:
         """Whether a cluster has nodes on a host, with this login at it."""
         return _place(host, cluster) in self._at
 
+    def owner_of_cluster(self, cluster: UUID) -> OwnerId | None:
+        """Whose nodes a cluster has, None for one that has none."""
+        return self._owners.get(cluster)
+
     def owner_of(self, uuid: UUID) -> int:
         """Whose node a machine is; root's where it is none's any more."""
         found = self._members.get(uuid)
@@ -169,8 +187,8 @@ class Fleet:
 
     def bridges(self, *, but: UUID) -> frozenset[str]:
         """Those into which nodes of other clusters than this one are plugged."""
-        others = (each for each in self._members.values() if each.cluster_id != but)
-        return frozenset(nic.bridge for each in others for nic in each.machine.nics)
+        others = (bridges for cluster, bridges in self._bridges.items() if cluster != but)
+        return frozenset(chain.from_iterable(others))
 
     def owner_of_bridge(self, bridge: str) -> int | None:
         """Whose nodes are plugged into a bridge that nospoon made."""
@@ -184,8 +202,8 @@ class Fleet:
 
     def pools(self, *, but: UUID) -> frozenset[str]:
         """Those in which nodes of other clusters than this one have their disks."""
-        others = (each for each in self._members.values() if each.cluster_id != but)
-        return frozenset(each.machine.pool for each in others)
+        others = (pools for cluster, pools in self._pools.items() if cluster != but)
+        return frozenset(chain.from_iterable(others))
 
     def of(self, owner: OwnerId, cluster: str = "") -> list[Member]:
         """A user's nodes, all or of one cluster, by cluster and name (node-2 before node-10)."""
@@ -207,11 +225,11 @@ class Fleet:
 
     def find(self, owner: OwnerId, reference: str) -> Member:
         """A user's node by name, cluster/name or UUID. Raises `NotFound` or `UsageError`."""
-        alike = self._named[owner].get(reference.rpartition("/")[2], ())
-        known = {each.uuid: each for each in map(self._members.__getitem__, alike)}
-        if (one := self._of_uuid(reference)) is not None and one.owner == owner:
+        known = {each: self._members[each] for each in self._named[owner].get(reference, ())}
+        one = self._of_uuid(reference)
+        if one is not None and one.owner == owner and str(one.uuid) == reference:
             known[one.uuid] = one
-        found = [m for m in known.values() if reference in (m.node, m.path, str(m.uuid))]
+        found = list(known.values())
         if len(found) > 1:
             paths = ", ".join(sorted(member.path for member in found))
             raise UsageError(f"several nodes are named {reference!r}: {paths}")
@@ -225,6 +243,16 @@ class Fleet:
             return self._members.get(UUID(reference))
         except ValueError:
             return None
+
+
+def _less(counted: dict[K, Counter[C]], key: K, what: C) -> None:
+    """One less of it; nothing is kept of what is not there any more."""
+    here = counted[key]
+    here[what] -= 1
+    if not here[what]:
+        del here[what]
+    if not here:
+        del counted[key]
 
 
 def _place(host: Host, cluster: UUID) -> tuple[str, tuple[str, ...], UUID]:

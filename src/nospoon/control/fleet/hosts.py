@@ -212,11 +212,14 @@ class Hosts:
             )
         return port
 
-    async def look(self, host: Host) -> None:
-        """Look at all machines of a host now, in one call; used where some were just made."""
+    async def look(self, host: Host, machines: Collection[UUID] | None = None) -> None:
+        """Look at machines of a host now, in one call; used where some were just made. None: all;
+        the others are watched.
+        """
         used = self.use(host)
         async for event in paced(await used.connection.machine_driver.machines()):
-            self._take(event, used)
+            if machines is None or event.uuid in machines:
+                self._take(event, used)
 
     async def look_at_all(self, *, patience: float) -> None:
         """Look at every host in use; one that does not answer in time is told of by its watch."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.model.resources import Bmc, Observed
 from nospoon.plan.placement.room import Usage
 from nospoon.runtime.paced import paced
 from nospoon.store import takings
+from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
 from nospoon.store.takings import Taking
 
@@ -21,10 +24,16 @@ async def of_others(database: Database, hosts: Hosts, cluster_id: UUID) -> dict[
     return usage
 
 
-async def standing(database: Database, cluster_id: UUID) -> dict[str, Usage]:
-    """What nodes of a cluster take, by name."""
-    found = await database.read(takings.of, cluster_id)
-    return {each.name: _usage(each) for each in found if each.disks is not None}
+def standing(rows: Iterable[NodeRow], observed: Iterable[Observed]) -> dict[str, Usage]:
+    """What nodes of a cluster take that have a BMC, which has the sizes of their disks; by name."""
+    disks = {
+        each.shape.uuid: each.shape.disk_sizes for each in observed if isinstance(each.shape, Bmc)
+    }
+    return {
+        row.name: Usage(row.machine.cpus, row.machine.memory, sum(disks[row.uuid]))
+        for row in rows
+        if row.uuid in disks
+    }
 
 
 def _usage(taking: Taking) -> Usage:

@@ -29,6 +29,7 @@ from nospoon.lab.effects import Build, Effect, Happened, Remove
 from nospoon.lab.holdings import MachineState
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
+from nospoon.model.decoders import meet
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import OwnerId
 from nospoon.runtime.clock import Clock
@@ -42,6 +43,7 @@ from nospoon.store.database import Database
 from nospoon.store.lab_notices import Notice
 from nospoon.store.labs import Noted
 
+meet(MachineState)
 log = structlog.get_logger()
 LOOK = 5.0
 """Seconds after which leases are looked at, at the latest: clocks of machines are set."""
@@ -53,7 +55,9 @@ KEPT, MOST_ENDED = 30 * 86400.0, 10_000
 TIDY_AFTER = 1000
 """Sets that ended, after which it is looked at once for those of users who have too many."""
 MOST_EXTENDED = 200
-"""Events of a set beyond which an extension is none: a client may extend a lease for ever."""
+"""Events of a set beyond which an extension is none: a client may extend a lease for ever, and what
+webhooks of its lab have not got by then would be left out for more.
+"""
 MOST_QUEUED = 10_000
 """Sets of one user that have not ended."""
 MOST_WEIGHT = 64 << 20
@@ -305,8 +309,8 @@ class Board:
                 history = self._history.setdefault(effect.set_id, [])
                 if effect.event != "extended" or len(history) < MOST_EXTENDED:
                     history.append(event)
+                    self._noticed += self._notice_of(effect)
                 self._events.setdefault(effect.set_id, []).append(effect)
-                self._noticed += self._notice_of(effect)
                 scheduler.changed.add(effect.set_id)
         todo = [each for each in self._effects if not isinstance(each, Happened)]
         self._effects = deque(todo)

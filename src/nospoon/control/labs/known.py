@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
@@ -11,7 +12,7 @@ from nospoon.control.labs.access import KnownLab
 from nospoon.errors import Conflict
 from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import RecipeSet
-from nospoon.model.lab import Inventory, Lab, Registered
+from nospoon.model.lab import Inventory, Lab, Registered, Webhook
 from nospoon.model.principal import OwnerId
 from nospoon.plan.words import counted
 
@@ -31,6 +32,8 @@ class KnownLabs:
         self.clusters: dict[str, UUID] = {}
         self._filed: dict[str, Lab] = {}
         self._of_mac: dict[str, dict[str, str]] = {}
+        self._coming: dict[str, UUID] = {}
+        """MAC addresses of labs that clusters are about to have."""
         self._of_bmc: dict[tuple[OwnerId, tuple[str, int, str]], dict[str, str]] = {}
 
     def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None:
@@ -43,7 +46,8 @@ class KnownLabs:
             self._filed[key] = lab
             self.clusters[key] = cluster_id
             self._put(KnownLab(key, owner, cluster, self._with_inventories(key, lab)))
-        self._changed()
+        if keys:  # machines of each recipe set are a cluster without labs
+            self._changed()
 
     def restored(self, key: str) -> None:
         """Inventories of machines of a lab are there: those of the store."""
@@ -126,14 +130,33 @@ class KnownLabs:
             return self.known[key], machine
         return None
 
+    def has_webhook(self, key: str, hook: Webhook) -> bool:
+        """Whether a lab has it now; one that is gone has its last ones."""
+        known = self.known.get(key)
+        return known is None or hook in known.lab.webhooks
+
+    @contextmanager
+    def coming(self, cluster_id: UUID, labs: Iterable[Lab]) -> Iterator[None]:
+        """While it is stored that a cluster has these labs, others get none of their MACs. Call it
+        where `require_own_macs` finds nothing.
+        """
+        macs = {mac for lab in labs for machine in lab.machines for mac in machine.macs}
+        self._coming |= dict.fromkeys(macs, cluster_id)
+        try:
+            yield
+        finally:
+            for mac in macs:
+                del self._coming[mac]
+
     def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None:
-        """Raises `Conflict` for a MAC of a registered machine that another cluster's lab has: its
-        scripts would go to the machines of that one.
+        """Raises `Conflict` for a MAC of a registered machine that another cluster's lab has, or is
+        about to have: its scripts would go to the machines of that one.
         """
         for lab in labs:
             for machine in lab.machines:
                 for mac in machine.macs:
-                    if any(self.clusters[key] != cluster_id for key in self._of_mac.get(mac, ())):
+                    has = any(self.clusters[key] != cluster_id for key in self._of_mac.get(mac, ()))
+                    if has or self._coming.get(mac, cluster_id) != cluster_id:
                         raise Conflict(
                             f"machine {machine.name} of lab {lab.name}: another cluster's lab "
                             f"has a machine with the MAC address {mac}",

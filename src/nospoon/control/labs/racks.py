@@ -33,6 +33,7 @@ from nospoon.errors import (
     OutOfSpace,
     PlanRefused,
     ProviderError,
+    QuotaUsed,
     SpecError,
     UsageError,
 )
@@ -126,11 +127,15 @@ class _Result(msgspec.Struct):
     failures: list[_Failure] = []
 
 
+_RESULT = msgspec.json.Decoder(_Result)
+
+
 def _again_after(error: NospoonError) -> Again:
     """Whether a set is started again that met an error: a plan that hosts can never carry out is
-    refused each time, and one that is drained or unreachable takes machines again.
+    refused each time, and one that is drained or unreachable takes machines again. The lab's owner,
+    who has as many clusters or nodes as a member may, has fewer when a set ends.
     """
-    if isinstance(error, OutOfSpace | HostUnreachable) or (
+    if isinstance(error, OutOfSpace | HostUnreachable | QuotaUsed) or (
         isinstance(error, PlanRefused) and error.passes
     ):
         return Again.CAPACITY
@@ -321,7 +326,7 @@ class Racks:
     async def _failed(self, operation: UUID, message: str) -> NotMade:
         """As its failures say: where all of them are want of capacity, so is that."""
         text = await self.operations.result_text(operation)
-        failures = msgspec.json.decode(text or "{}", type=_Result)
+        failures = _RESULT.decode(text or "{}")
         whys = dict.fromkeys(each.message for each in failures.failures)
         passes = bool(whys) and all(each.passes for each in failures.failures)
         again = Again.CAPACITY if passes else Again.LATER
@@ -339,6 +344,8 @@ class Racks:
         for _ in range(60):
             try:
                 _, operation = await self.clusters().up(request)
+            except QuotaUsed:
+                raise
             except Conflict as error:
                 busy = str(error)
                 await asyncio.sleep(BUSY)

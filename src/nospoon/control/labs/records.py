@@ -48,7 +48,10 @@ class Records:
         )
 
     def opened(self, row: SetRow) -> RecipeSet:
-        return msgspec.json.decode(self.cipher.decrypt(row.record), type=RecipeSet)
+        return _SET.decode(self.cipher.decrypt(row.record))
+
+
+_SET = msgspec.json.Decoder(RecipeSet)
 
 
 def save(

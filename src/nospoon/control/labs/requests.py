@@ -31,6 +31,7 @@ from nospoon.model.cluster import MOST_USER_DATA
 from nospoon.model.host_facts import SizeOffered
 from nospoon.model.lab import Disks, Distro, Lab
 from nospoon.model.rest.labs import CheckedRecipe, CheckReason
+from nospoon.model.sizes import size as in_words
 
 MOST_COMPARED = 4_000_000
 """Elements of filters, times machines and flavors, each with all disks that are tried: some ten
@@ -219,7 +220,7 @@ def _why_beyond(lab: Lab, sizes: Sequence[Size]) -> str:
     """Why none of several sizes is within a lab's limits."""
     limits, names = lab.limits, ", ".join(each.flavor for each in sizes[:MOST_REASONS])
     parts = [f"{limits.cpus} CPUs"] * bool(limits.cpus)
-    parts += [f"{limits.memory / GIB:g} GiB"] * bool(limits.memory)
+    parts += [in_words(limits.memory)] * bool(limits.memory)
     return f"it may have {' and '.join(parts)} at a time: {names} take more"
 
 

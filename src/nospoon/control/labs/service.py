@@ -29,7 +29,7 @@ from nospoon.errors import Forbidden, NotFound, PlanRefused, UsageError
 from nospoon.lab.asked import NORMAL, PRIORITIES
 from nospoon.lab.effects import Effect
 from nospoon.lab.provision import cluster_name
-from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet
+from nospoon.lab.work import HOLDING, UNLEASED, RecipeSet, SetState
 from nospoon.model.lab import Registered
 from nospoon.model.machine import PowerCommand
 from nospoon.model.principal import Principal
@@ -364,6 +364,8 @@ class Labs:
         found = await self._own(caller, set_id)
         _require_recipe(found, recipe)
         run, known = found.runs[recipe], self.board.known.get(found.lab)
+        if found.state is SetState.QUEUED:
+            raise NotFound(f"lease {set_id}.{recipe} has no machine so far: its set is queued")
         if not run.node or known is None:
             raise NotFound(f"recipe {set_id}.{recipe} has no dynamic machine")
         owner = self.people.admins.principal(known.owner)

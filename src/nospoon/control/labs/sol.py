@@ -27,6 +27,8 @@ line of 921,600 bits a second has 90.
 """
 ENDING = 5.0
 """Seconds for ipmitool to give the console back."""
+LINGERING = 5.0
+"""Seconds for it to end once it writes nothing more."""
 TERMINAL = "tcgetattr:"
 """What it says of an output that is no terminal (perror(3))."""
 SILENT = "No response to keepalive"
@@ -73,7 +75,11 @@ async def attend(
                 await asyncio.sleep(PAUSE)
         elif said:
             return "ipmitool does not write what it should"
-        return _why(await errors)
+        try:
+            async with asyncio.timeout(LINGERING):
+                return _why(await errors)
+        except TimeoutError:
+            return "ipmitool goes on without its output"
 
 
 @asynccontextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.board import Board
 from nospoon.control.labs.consoles import why_none
 from nospoon.lab.assign import ENDLESS
 from nospoon.lab.effects import Happened
+from nospoon.lab.times import utc
 from nospoon.lab.work import HOLDING, RecipeSet, SetState
 from nospoon.model.lab import GIB, Registered
 from nospoon.model.rest.labs import (
@@ -28,8 +28,6 @@ from nospoon.model.rest.labs import (
 from nospoon.store.labs import Noted
 
 MIB = 1 << 20
-LATEST = datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp()
-"""Unix seconds."""
 
 
 def lab_row(board: Board, known: KnownLab) -> LabSummary:
@@ -192,7 +190,4 @@ def notice(known: KnownLab, found: RecipeSet, event: Happened, at: float) -> dic
 
 
 def _time(unix: float) -> str | None:
-    """What is later than Python's calendar is shown as its end."""
-    if not unix:
-        return None
-    return datetime.fromtimestamp(min(unix, LATEST), UTC).isoformat(timespec="seconds")
+    return utc(unix) if unix else None

@@ -20,6 +20,7 @@ from nospoon.lab.work import RecipeSet, SetState, Stage
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
+from nospoon.services.consoles.records import Stamp
 from nospoon.services.consoles.service import ConsoleService
 
 log = structlog.get_logger()
@@ -46,8 +47,11 @@ _Consoles = dict[tuple[str, int], UUID]
 
 @dataclass(slots=True)
 class _Seen:
+    """`stamp`: of the console when it was last read to its end."""
+
     detector: Detector
     offset: int = 0
+    stamp: Stamp | None = None
 
 
 @dataclass(slots=True)
@@ -101,9 +105,10 @@ class Watch:
     async def _running(self) -> dict[int, _Consoles]:
         """Of each owner of labs."""
         turn, found = self.board.slices.begin("consoles"), dict[int, _Consoles]()
-        for each in list(self.board.scheduler.sets.values()):
+        out = [each.id for key in list(self.board.known) for each in self.board.out(key)]
+        for set_id in out:  # of those that wait there may be thousands
             await turn.rest()
-            now = self.board.scheduler.sets.get(each.id)
+            now = self.board.scheduler.sets.get(set_id)
             if now is None or now.state is not SetState.RUNNING or now.lab not in self.board.known:
                 continue
             for number, run in enumerate(now.runs):
@@ -138,6 +143,9 @@ class Watch:
                 patterns, at = known.lab.panic_patterns, run.panic_end
                 seen = _Seen(Detector(patterns, at=at, panics=run.panics), at)
                 self._seen[set_id, number] = seen
+            stamp = await self.consoles.stamp(machine, user=known.owner)
+            if stamp == seen.stamp and not seen.detector.waits:
+                return  # most machines write nothing for hours
             read, offset = 0, seen.offset
             async for at, data in self.consoles.pieces(machine, offset=offset, user=known.owner):
                 if at != seen.offset:
@@ -150,7 +158,8 @@ class Watch:
                     await self._report(set_id, number, finding)
                 if read >= MOST_A_LOOK:
                     return
-            if not read:
+            seen.stamp = stamp
+            if not read and seen.detector.waits:
                 for finding in await self.workers.run(known.owner, seen.detector.idle):
                     await self._report(set_id, number, finding)
 

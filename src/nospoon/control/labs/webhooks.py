@@ -2,9 +2,10 @@
 
 An HTTP POST of JSON, signed with HMAC-SHA256 of its body by the hook's secret, as GitHub's are
 (`X-Nospoon-Signature: sha256=DIGITS`). What is not accepted with a status below 300 is sent again,
-later each time; then it is left out, for the stream of events has it as well. Events that wait are
-in the store, so that the next daemon sends them: one that was being sent may come twice, with the
-same `X-Nospoon-Delivery`.
+later each time; then it is left out, for the stream of events has it as well. A hook that left its
+file, or whose secret is another there, gets no event that waits. Events that wait are in the store,
+so that the next daemon sends them: one that was being sent may come twice, with the same
+`X-Nospoon-Delivery`.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ import hashlib
 import hmac
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
-
-import structlog
 
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import NospoonError
 from nospoon.lab.effects import Happened
 from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Webhook
-from nospoon.runtime.http import request
+from nospoon.model.principal import OwnerId
+from nospoon.runtime.http import request, without_account
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks
 from nospoon.store.lab_notices import Notice
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 PAUSES = (1.0, 5.0, 30.0, 120.0)
 """Seconds between two tries of one event."""
 SECONDS = 10.0
@@ -43,6 +44,8 @@ MOST_OF_OWNER = 4 * MOST_WAITING
 """Events of one owner's hooks that wait; further ones are left out."""
 ACCEPTED = 300
 Forget = Callable[[Sequence[str]], Awaitable[None]]
+Has = Callable[[str, Webhook], bool]
+"""Whether a lab, by its key, has a hook now."""
 SIGNATURE, DELIVERY = "X-Nospoon-Signature", "X-Nospoon-Delivery"
 
 
@@ -78,17 +81,18 @@ class _Line:
 @dataclass(slots=True)
 class Webhooks:
     """`reach`: where a file's URLs may lead. `forget`: called with ids of events that no
-    hook is sent any more. `pauses`: see `PAUSES`.
+    hook is sent any more. `pauses`: see `PAUSES`. `has`: a hook that is not there gets nothing.
     """
 
     tasks: Tasks
     reach: Reach
     forget: Forget
     pauses: tuple[float, ...] = PAUSES
+    has: Has = lambda _lab, _hook: True
     _over: list[str] = field(default_factory=list)
     _lines: dict[tuple[str, Webhook], _Line] = field(default_factory=dict)
-    _waiting: Counter[str] = field(default_factory=Counter)
-    _places: defaultdict[str, asyncio.Semaphore] = field(
+    _waiting: Counter[OwnerId] = field(default_factory=Counter)
+    _places: defaultdict[OwnerId, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
     )
 
@@ -103,7 +107,7 @@ class Webhooks:
             if len(line.waiting) == MOST_WAITING:
                 self._settle(line.waiting.popleft())
             elif self._waiting[owner] == MOST_OF_OWNER:
-                log.warning("an event is left out", url=hook.url, why="too many wait")
+                _note("an event is left out", owner, hook, "too many wait")
                 self._settle(waiting)
                 continue
             else:
@@ -119,7 +123,7 @@ class Webhooks:
             while line.waiting:
                 waiting = line.waiting.popleft()
                 self._forget(lab, 1)
-                await self._surely(_owner(lab), hook, waiting.notice)
+                await self._surely(lab, hook, waiting.notice)
                 self._settle(waiting)
         finally:
             line.busy = False
@@ -151,19 +155,21 @@ class Webhooks:
         if self._waiting[owner] <= 0:
             del self._waiting[owner]
 
-    async def _surely(self, owner: str, hook: Webhook, notice: Notice) -> None:
-        body = notice.body.encode()
+    async def _surely(self, lab: str, hook: Webhook, notice: Notice) -> None:
+        owner, body = _owner(lab), notice.body.encode()
         headers = [
             ("Content-Type", "application/json"),
             (SIGNATURE, signature(hook.secret, body)),
             (DELIVERY, notice.id),
         ]
         for pause in (*self.pauses, None):
+            if not self.has(lab, hook):
+                return
             try:
                 async with self._places[owner]:
                     answer = await request(
                         "POST", hook.url, body, headers=headers, verify=True, patience=SECONDS,
-                        reach=self.reach, most=MOST_ANSWER,
+                        reach=replace(self.reach, owner=owner), most=MOST_ANSWER,
                     )  # fmt: skip
                 if answer.status < ACCEPTED:
                     return
@@ -171,11 +177,15 @@ class Webhooks:
             except NospoonError as error:
                 why = str(error)
             if pause is None:
-                log.warning("an event is not delivered", url=hook.url, why=why)
+                _note("an event is not delivered", owner, hook, why)
                 return
             await asyncio.sleep(pause)
 
 
-def _owner(lab: str) -> str:
+def _owner(lab: str) -> OwnerId:
     """The user of a lab, by its key."""
-    return lab.partition(":")[0]
+    return int(lab.partition(":")[0])
+
+
+def _note(what: str, owner: OwnerId, hook: Webhook, why: str) -> None:
+    log.warning(what, of=str(owner), url=without_account(hook.url), why=why)

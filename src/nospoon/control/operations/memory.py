@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -22,7 +23,12 @@ from nospoon.control.planning.logins import with_new_logins
 from nospoon.control.planning.pending import as_it_is
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
-from nospoon.control.planning.saved import refuse_anothers_bridges, refuse_collisions, save
+from nospoon.control.planning.saved import (
+    made_bridges,
+    refuse_anothers_bridges,
+    refuse_collisions,
+    save,
+)
 from nospoon.control.request import Request
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import SpecError
@@ -64,6 +70,7 @@ class LabBoard(Protocol):
 
     def put(self, cluster_id: UUID, owner: OwnerId, cluster: str, labs: Sequence[Lab]) -> None: ...
     def drop(self, cluster_id: UUID) -> None: ...
+    def coming(self, cluster_id: UUID, labs: Iterable[Lab]) -> AbstractContextManager[None]: ...
     def require_own_macs(self, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
     def require_own_bmcs(self, owner: OwnerId, cluster_id: UUID, labs: Iterable[Lab]) -> None: ...
     def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None: ...
@@ -115,6 +122,8 @@ class Memory:
         clock: Clock,
     ) -> None:
         self._unread = deque[Outline]()
+        self._bridges = dict[UUID, frozenset[str]]()
+        """Cluster that is being remembered -> the bridges that it is to have."""
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._fleet, self._consoles = planner, fleet, consoles
         self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
@@ -179,10 +188,29 @@ class Memory:
         )
         wanted, nodes = await self._planner.workers.run(row.owner, self._rows, prepared, left)
         self._refuse(seen.cluster, row)
-        await self._store(prepared, row, nodes)
-        self._files.stored(row.uploads.values())
+        with self._coming(seen.cluster, row):
+            await self._store(prepared, row, nodes)
+            self._files.stored(row.uploads.values())
+            self._labs.put(row.id, row.owner, row.name, seen.cluster.labs)
+            now, boots = await self._take(prepared, row, nodes)
+        if boots:
+            await self._publish(*boots)
+        names = {uuid: name for name, uuid in now.items()}
+        await self._consoles.keep(names, group=record_group(row.owner, row.name))
+        both = zip(wanted, nodes, strict=True)
+        changing = [
+            to_be async for to_be, as_is in paced(both) if to_be.name not in left and to_be != as_is
+        ]
+        return Kept(row, changing)
+
+    async def _take(
+        self, prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]
+    ) -> tuple[Mapping[str, UUID], Sequence[UUID]]:
+        """From now on the fleet has these nodes. Their machines, and those that boot another
+        profile than before.
+        """
+        seen = prepared.seen
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
-        self._labs.put(row.id, row.owner, row.name, seen.cluster.labs)
         self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
         now = {node.name: node.uuid async for node in paced(nodes)}
         async for each in paced(seen.rows):
@@ -194,15 +222,19 @@ class Memory:
             self._fleet.put(_member(row, node, profile))
             if before is not None and before.profile != profile:
                 boots.append(node.uuid)
-        if boots:
-            await self._publish(*boots)
-        names = {uuid: name for name, uuid in now.items()}
-        await self._consoles.keep(names, group=record_group(row.owner, row.name))
-        both = zip(wanted, nodes, strict=True)
-        changing = [
-            to_be async for to_be, as_is in paced(both) if to_be.name not in left and to_be != as_is
-        ]
-        return Kept(row, changing)
+        return now, boots
+
+    @contextmanager
+    def _coming(self, cluster: Cluster, row: ClusterRow) -> Iterator[None]:
+        """While it is stored, and taken in, others that are remembered have none of its bridges,
+        and none of the machines of its labs: the store may take its time.
+        """
+        self._bridges[row.id] = frozenset(made_bridges(cluster, row.id))
+        try:
+            with self._labs.coming(row.id, cluster.labs):
+                yield
+        finally:
+            del self._bridges[row.id]
 
     def _row(self, prepared: Prepared, request: Request, left: Mapping[str, NodeRow]) -> ClusterRow:
         """The cluster's own, of the next generation."""
@@ -228,7 +260,8 @@ class Memory:
 
     def _refuse(self, cluster: Cluster, row: ClusterRow) -> None:
         """What others have by now, and what is more than its owner may have."""
-        refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id))
+        coming = (names for id_, names in self._bridges.items() if id_ != row.id)
+        refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id).union(*coming))
         self._labs.require_unused(row.id, [lab.name for lab in cluster.labs])
         self._labs.require_own_macs(row.id, cluster.labs)
         self._labs.require_own_bmcs(row.owner, row.id, cluster.labs)

@@ -5,7 +5,7 @@ Answers come from what the fleet and the BMC service know. Callers see what is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nospoon.bmc.faults import ABOUT, Fault
@@ -20,7 +20,7 @@ from nospoon.errors import NotFound
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.principal import Principal
-from nospoon.model.rest.clusters import NodeStatus
+from nospoon.model.rest.clusters import NodeStatus, PortgroupStatus
 from nospoon.model.rest.nodes import (
     BmcAccess,
     BootSetting,
@@ -33,6 +33,7 @@ from nospoon.model.rest.nodes import (
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime.paced import paced
 from nospoon.runtime.turns import Turns
+from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
 from nospoon.store import clusters as stored
@@ -215,17 +216,31 @@ class Nodes:
             machine = kept
         return self.consoles.read(machine, follow=follow, user=caller.uid)
 
-    def state(self, node: str, member: Member | None, state: str, *drift: str) -> NodeStatus:
+    def state(
+        self,
+        node: str,
+        member: Member | None,
+        state: str,
+        *drift: str,
+        portgroups: Sequence[PortgroupStatus] | None = None,
+        floating_ips: Sequence[str] | None = None,
+    ) -> NodeStatus:
         """A row of `status`; `member` is None for a node that is not remembered."""
-        about = self._about(member) if member is not None else {}
+        if member is None:
+            return NodeStatus(
+                node, "", state, "", "", "", _joined(*drift), portgroups, floating_ips
+            )
+        served = self.bmcs.status(member.uuid)
         return NodeStatus(
             node=node,
-            host=about.get("host", ""),
+            host=member.host.name,
             state=state,
-            power=about.get("power", ""),
-            boot=about.get("boot", ""),
-            bmc=about.get("ipmi") or about.get("redfish", ""),
-            drift=_joined(about.get("fault", ""), *drift),
+            power=str(self.power_of(member)),
+            boot=_boot(served.aggregate.runtime) if served is not None else AS_FILED,
+            bmc=served.bmc.ipmi or shown.redfish_of(served.bmc) if served is not None else "",
+            drift=_joined(self._fault_of(served), *drift),
+            portgroups=portgroups,
+            floating_ips=floating_ips,
         )
 
     def power_of(self, member: Member) -> PowerState:
@@ -233,11 +248,15 @@ class Nodes:
         last = self.hosts.last(member.uuid)
         return last.power if last is not None else PowerState.UNKNOWN
 
-    def _fault_of(self, member: Member) -> str:
-        """What is wrong with its power, and what shall be wrong."""
-        served, now = self.bmcs.status(member.uuid), self.bmcs.now
-        demanded = (f"injected: {f.text(now)}" for f in self.bmcs.faults(member.uuid))
-        return _joined(served.power_fault if served is not None else "", *demanded)
+    def _fault_of(self, served: Served | None) -> str:
+        """What is wrong with a node's power, and what shall be wrong."""
+        if served is None:
+            return ""
+        if not served.faults:
+            return served.power_fault
+        now = self.bmcs.now
+        demanded = (f"injected: {f.text(now)}" for f in served.faults.at(now))
+        return _joined(served.power_fault, *demanded)
 
     def _pdu_secret(self, member: Member) -> str:
         served = self.bmcs.status(member.uuid)
@@ -257,7 +276,7 @@ class Nodes:
             "cluster": member.cluster,
             "host": member.host.name,
             "power": str(self.power_of(member)),
-            "fault": self._fault_of(member),
+            "fault": self._fault_of(served),
             "boot": _boot(served.aggregate.runtime) if served is not None else AS_FILED,
             "media": served.aggregate.runtime.media if served is not None else "",
             **(shown.endpoints(served.bmc) if served is not None else shown.NOWHERE),

@@ -236,6 +236,7 @@ class Operations:
         for waker in running.wakers:
             waker.set()
         del self._running[running.row.id], self._busy[running.row.cluster_id]
+        running.task = None  # whose context has the running one
         self._after()
 
     async def _store_later(self, running: Running, end: _End) -> None:
@@ -335,8 +336,7 @@ class Operations:
 def _save(
     connection: Connection, operation: UUID, events: list[Event], end: _End | None, now: float
 ) -> None:
-    for event in events:
-        stored.add_event(connection, operation, seq=event["seq"], at=now, data=event)
+    stored.add_events(connection, operation, at=now, added=events)
     if end is not None:
         state, message, result = end.ended.state, end.ended.message, end.result
         stored.finish(connection, operation, state=state, message=message, result=result, now=now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -30,7 +30,7 @@ from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.principal import Principal
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag
+from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.order import MoveId
@@ -105,7 +105,7 @@ class Work:
             )  # fmt: skip
         finally:
             self._pending.end(kept.pending)
-        await self._look_at_machines(seen.cluster.hosts)
+        await self._look_at_machines(prepared)
         if not outcome.complete:
             await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
@@ -263,13 +263,19 @@ class Work:
         made |= await self._database.read(journal.begun_machines, prepared.seen.id)
         return await self._starting.switch_on(prepared, made)
 
-    async def _look_at_machines(self, hosts: tuple[Host, ...]) -> None:
-        await asyncio.gather(*(self._look_at(host) for host in hosts))
+    async def _look_at_machines(self, prepared: Prepared) -> None:
+        """At those of the cluster: a host may have thousands of others."""
+        machines = {row.uuid for row in prepared.seen.rows}
+        async for each in paced(list(prepared.desired.values())):
+            if isinstance(each.shape, Machine):
+                machines.add(each.shape.uuid)
+        hosts = prepared.seen.cluster.hosts
+        await asyncio.gather(*(self._look_at(host, machines) for host in hosts))
 
-    async def _look_at(self, host: Host) -> None:
+    async def _look_at(self, host: Host, machines: Collection[UUID]) -> None:
         """Of one that is away, its watch tells when it is back."""
         try:
-            await self._hosts.look(host)
+            await self._hosts.look(host, machines)
         except HostUnreachable as error:
             log.warning("host is unreachable", host=host.name, why=str(error))
 

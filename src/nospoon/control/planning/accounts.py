@@ -42,13 +42,20 @@ def accounts_for(
     """
     result = {}
     known, named = {row.uuid: row for row in rows}, {row.name: row for row in rows}
+    of_file: dict[Credentials, Account] = {}  # which those of a group share
     for node in cluster.nodes:
+        given = node.credentials
+        if given.password:
+            if given not in of_file:
+                of_file[given] = account(given, cipher)
+            result[node.name] = of_file[given]
+            continue
         row = known.get(identity.uuid_of(cluster_id, node), named.get(node.name))
         kept = ""
         if row is not None and row.source is not Source.FILE:
             kept = cipher.decrypt(row.password)
-        password = node.credentials.password or kept or random_password()
-        result[node.name] = account(replace(node.credentials, password=password), cipher)
+        password = kept or random_password()
+        result[node.name] = account(replace(given, password=password), cipher)
     return result
 
 

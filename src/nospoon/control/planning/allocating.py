@@ -13,6 +13,7 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused
+from nospoon.model.host_facts import Route
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.plan import identity
@@ -92,22 +93,21 @@ class Allocating:
         pool = cluster.addressing.pool
         if pool is not None and not pool.is_loopback:
             routes = await linux.routes_here()
-            reasons += against_pool(pool, allocations, routes)
-            if not request.caller.admin:
-                reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
+            reasons += await self._workers.run(
+                seen.owner, _against_pool, pool, allocations, routes, request.caller.admin
+            )
         if reasons:
             raise PlanRefused(reasons)
         return allocations
 
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
-        others = [each for each in await self._database.read(stored.holdings) if each.id != seen.id]
+        others = await self._database.read(stored.holdings, but=seen.id)
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
         in_use = await self._workers.run(seen.owner, self._ports_in_use)
         listening = await self._workers.run(seen.owner, self._listening)
         facts = seen.surveyed.facts.values()
         routes = [route for fact in facts for route in fact.routes if route.device not in own]
-        routed = {r.network for r in routes if isinstance(r.network, IPv4Network)}
-        held = await self._workers.run(seen.owner, _held_by, others, routed, seen.owner)
+        held = await self._workers.run(seen.owner, _held_by, others, routes, seen.owner)
         return Occupied(
             held.networks,
             held.endpoints | in_use,
@@ -116,7 +116,7 @@ class Allocating:
             foreign=held.foreign_redfish,
             names={row.id: row.allocations.cidrs.keys() for row in others},
             usage=await usage.of_others(self._database, self._hosts, seen.id),
-            standing=await usage.standing(self._database, seen.id),
+            standing=await self._workers.run(seen.owner, usage.standing, seen.rows, seen.observed),
             nics=await self._workers.run(
                 seen.owner,
                 tuple,
@@ -162,8 +162,22 @@ class _Held:
     foreign_redfish: AbstractSet[tuple[str, int]]
 
 
-def _held_by(others: Sequence[Holding], routed: AbstractSet[IPv4Network], owner: OwnerId) -> _Held:
-    """`routed`: networks that the host reaches. For a thread: members have thousands of each."""
+def _against_pool(
+    pool: IPv4Network,
+    allocations: Allocations,
+    routes: tuple[Route, ...],
+    admin: bool,  # noqa: FBT001  (handed to a thread)
+) -> list[str]:
+    """For a thread: this machine has a route for each of its networks, and members thousands."""
+    reasons = [*against_pool(pool, allocations, routes)]
+    if not admin:
+        reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
+    return reasons
+
+
+def _held_by(others: Sequence[Holding], routes: Sequence[Route], owner: OwnerId) -> _Held:
+    """`routes`: those of hosts. For a thread: members have thousands of each."""
+    routed = {each.network for each in routes if isinstance(each.network, IPv4Network)}
     cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
     endpoints = {
         (each.address, each.ipmi_port)

@@ -43,6 +43,8 @@ def reasons(wanted: Prepared) -> dict[Key, str]:
     """Why each machine is on its host, where there is a choice, or it has to leave another."""
     hosts = {host.name for host in wanted.seen.cluster.hosts}
     left = {row.name: row.host.name for row in wanted.seen.rows if row.host.name not in hosts}
+    if not left and len(hosts) == 1:
+        return {}
     return {
         Key(Kind.MACHINE, host, name): "; ".join(
             filter(None, (

@@ -15,7 +15,7 @@ from nospoon.control.planning.accounts import secrets_of
 from nospoon.control.planning.planner import Planner
 from nospoon.errors import UsageError
 from nospoon.exports.formats import FORMATS, Syntax
-from nospoon.exports.inventory import TEMPLATES, Inventory, Place
+from nospoon.exports.inventory import TEMPLATES, Inventory, LeftOut, Place, summed
 from nospoon.model.cluster import Cluster
 from nospoon.model.passwords import is_hash
 from nospoon.model.rest.clusters import Exported
@@ -57,11 +57,10 @@ class Exports:
         workers = self._planner.workers
         cluster, others = await workers.run(row.owner, _exportable, cluster, to)
         inventory = [await self._inventory(row, cluster, addresses)]
-        missing = await workers.run(row.owner, _missing, inventory[0])
-        text, left_out = await workers.run(row.owner, _written, inventory[0], to)
+        exported = await workers.run(row.owner, _written, inventory[0], to, others)
         del cluster
         await free(inventory)
-        return Exported(text, (*others, *missing, *left_out))
+        return exported
 
     async def address(self, row: ClusterRow, node: str) -> str:
         """The first of a node's addresses that are known, "" for none."""
@@ -97,7 +96,7 @@ class Exports:
         return Inventory(cluster, tuple(places))
 
 
-def _exportable(cluster: Cluster, to: str) -> tuple[Cluster, list[str]]:
+def _exportable(cluster: Cluster, to: str) -> tuple[Cluster, list[LeftOut]]:
     """With the nodes of the kinds that are for this format, and why others are not in it."""
     kinds = FORMATS[to].kinds
     if FORMATS[to].secrets and any(is_hash(n.credentials.password) for n in cluster.nodes):
@@ -106,18 +105,19 @@ def _exportable(cluster: Cluster, to: str) -> tuple[Cluster, list[str]]:
             hint="Write `bmc: {password: …}` in place of `password_hash`, and `nospoon up`.",
         )
     others = [
-        f"node {node.name}: {to} is for bare metal, and it is of kind {node.kind}"
+        LeftOut("", node.name, f": {to} is for bare metal, not for kind {node.kind}")
         for node in cluster.nodes
         if node.kind not in kinds
     ]
     return replace(cluster, nodes=tuple(n for n in cluster.nodes if n.kind in kinds)), others
 
 
-def _written(inventory: Inventory, to: str) -> tuple[str, Sequence[str]]:
-    """The text, and what it has no place for."""
+def _written(inventory: Inventory, to: str, before: Sequence[LeftOut]) -> Exported:
+    """The text, and what it has no place for besides."""
     made = FORMATS[to].make(inventory)
     text = WRITERS[FORMATS[to].syntax](made.value)
-    return text, (*made.left_out, *(_everywhere(inventory) if FORMATS[to].bmcs else ()))
+    everywhere = _everywhere(inventory) if FORMATS[to].bmcs else ()
+    return Exported(text, (*summed((*before, *_missing(inventory), *made.left_out)), *everywhere))
 
 
 def _everywhere(inventory: Inventory) -> Iterator[str]:
@@ -130,10 +130,11 @@ def _everywhere(inventory: Inventory) -> Iterator[str]:
             )
 
 
-def _missing(inventory: Inventory) -> list[str]:
+def _missing(inventory: Inventory) -> Iterator[LeftOut]:
     there = {each.name for each in inventory.places}
-    missing = (node.name for node in inventory.cluster.nodes if node.name not in there)
-    return [f"node {name}: it is not there; `nospoon up` makes it" for name in missing]
+    for node in inventory.cluster.nodes:
+        if node.name not in there:
+            yield LeftOut("", node.name, ": not there; `nospoon up` makes it")
 
 
 class _Parts:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
-from nospoon.errors import Conflict, Stale
+from nospoon.errors import Conflict, QuotaUsed, Stale
 from nospoon.model.cluster import Cluster, Host
 from nospoon.plan.identity import bridge_name, pool_name
 from nospoon.store import clusters as stored
@@ -32,7 +33,8 @@ def save(
     compared: Collection[Outline] = (),
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
-    and for one more cluster, more nodes or more logins, than a member may have (`limited`).
+    and `QuotaUsed` for one more cluster, more nodes or more logins, than a member may have
+    (`limited`).
 
     `settings`: of the hosts' logins. `compared`: clusters that have nothing of what this one was
     given (`refuse_collisions`). What others have is decoded here only where they came, or changed,
@@ -52,15 +54,21 @@ def save(
         if wanted:
             refuse_more_logins(stored.logins_of(connection, owner=row.owner), wanted)
     stored.save(connection, row)
-    stored.put_nodes(connection, nodes)
+    try:
+        stored.put_nodes(connection, nodes)
+    except IntegrityError as error:  # no machine is of two clusters
+        raise Stale(
+            "the plan is stale: another cluster took the same machine",
+            hint="Look at a new one with `nospoon plan`.",
+        ) from error
     stored.put_hosts(connection, row.id, hosts)
     logins.put(connection, settings or {})
 
 
 def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:
-    """Raises `Conflict` for one more cluster than a member may have. `own`: those of that user."""
+    """Raises `QuotaUsed` for one more cluster than a member may have. `own`: those of that user."""
     if cluster_id not in own and len(own) >= MOST_CLUSTERS:
-        raise Conflict(
+        raise QuotaUsed(
             f"you have {len(own)} clusters, and members may have {MOST_CLUSTERS}",
             hint="Take one down first: `nospoon status` shows yours.",
         )
@@ -69,12 +77,12 @@ def refuse_one_more(own: Collection[UUID], cluster_id: UUID) -> None:
 def refuse_more_logins(
     known: Mapping[tuple[UUID, str], str], wanted: Mapping[tuple[UUID, str], str]
 ) -> None:
-    """Raises `Conflict` where a cluster gets logins, and its member has too many then. `known`: of
+    """Raises `QuotaUsed` where a cluster gets logins, and its member has too many then. `known`: of
     all of that user's, by cluster and host.
     """
     count = len({*{**known, **wanted}.values()})
     if count > MOST_LOGINS and not {*wanted.values()} <= {*known.values()}:
-        raise Conflict(
+        raise QuotaUsed(
             f"your clusters would have {count} logins at clouds, and members may have "
             f"{MOST_LOGINS}",
             hint="Take a cluster down first, or give clusters the same login.",
@@ -84,7 +92,7 @@ def refuse_more_logins(
 def refuse_more_nodes(
     known: Mapping[UUID, Collection[str]], cluster_id: UUID, wanted: Collection[str], most: int
 ) -> None:
-    """Raises `Conflict` where a cluster gets nodes, and its member has more than `most` then.
+    """Raises `QuotaUsed` where a cluster gets nodes, and its member has more than `most` then.
 
     `known`: names of the nodes that each of his clusters has, `wanted`: those that it is to have.
     A cluster that only loses nodes is never refused: those that leave count until they are gone.
@@ -94,7 +102,7 @@ def refuse_more_nodes(
     count = elsewhere + max(len(wanted), len(here))
     if most and count > most and not set(wanted) <= set(here):
         others = f", {elsewhere} of them in other clusters" if elsewhere else ""
-        raise Conflict(
+        raise QuotaUsed(
             f"you would have {count} nodes{others}, and members may have {most}",
             hint="Take a cluster down first, or ask the administrator to set NOSPOON_MEMBER_NODES.",
         )
@@ -104,17 +112,22 @@ def refuse_anothers_bridges(cluster: Cluster, cluster_id: UUID, others: Collecti
     """Names of bridges have 24 bits of a digest of the id, which a file may choose: who wants to be
     on another cluster's network finds an id that gives its name. `others`: bridges of those.
     """
-    made = {
-        bridge_name(cluster_id, each.name): each.name
-        for each in cluster.networks
-        if not each.existing
-    }
+    made = made_bridges(cluster, cluster_id)
     taken = sorted(made.keys() & others)
     if taken:
         raise Conflict(
             f"network {made[taken[0]]}: its bridge would be {taken[0]}, which another cluster has",
             hint="Choose another `id:`, or drop it, or give the network another name.",
         )
+
+
+def made_bridges(cluster: Cluster, cluster_id: UUID) -> dict[str, str]:
+    """Bridge -> the network for which it is made."""
+    return {
+        bridge_name(cluster_id, each.name): each.name
+        for each in cluster.networks
+        if not each.existing
+    }
 
 
 def refuse_other_simulation(

@@ -198,9 +198,12 @@ NOWHERE = {"ipmi": "", "redfish": "", "pdu": ""}
 
 def endpoints(bmc: Bmc) -> dict[str, str]:
     """Where a BMC answers: `ipmi` as host:port, `redfish` as its System's URL; and its outlet."""
-    system = f"/redfish/v1/Systems/{bmc.uuid}"
-    scheme = "https" if bmc.tls else "http"
-    redfish = f"{scheme}://{bmc.redfish}{system}" if bmc.redfish else ""
     outlet = bmc.outlet
     pdu = f"{outlet.address}:{outlet.port} outlet {outlet.number}" if outlet is not None else ""
-    return {"ipmi": bmc.ipmi, "redfish": redfish, "pdu": pdu}
+    return {"ipmi": bmc.ipmi, "redfish": redfish_of(bmc), "pdu": pdu}
+
+
+def redfish_of(bmc: Bmc) -> str:
+    """The URL of a BMC's System, "" for one that does not speak Redfish."""
+    scheme = "https" if bmc.tls else "http"
+    return f"{scheme}://{bmc.redfish}/redfish/v1/Systems/{bmc.uuid}" if bmc.redfish else ""
