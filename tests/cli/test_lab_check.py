@@ -1,12 +1,14 @@
-"""What `nospoon lab check` lists of a lab."""
+"""What `nospoon lab check` and `lab list` show of a lab."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
-from nospoon.cli.commands.lab import _findings
+from nospoon.cli import connect
+from nospoon.cli.commands.lab import _findings, command
 from nospoon.model.rest.labs import FreeCapacity, LabDetails, LabLimits, MachineStatus
 
 MACHINE = MachineStatus(
@@ -41,3 +43,19 @@ def test_a_bmc_where_the_daemon_does_not_go_is_listed() -> None:
     lab = replace(LAB, machines=[MACHINE, replace(MACHINE, machine="m2", beyond=why)])
     refused = [each for each in _findings(lab, []) if each["state"] == "refused"]
     assert refused == [{"lab": "c/dev", "what": "BMC of m2", "state": "refused", "why": why}]
+
+
+@pytest.mark.parametrize(("limit", "table", "json"), [(0, "", "0"), (7, "7", "7")])
+def test_a_lab_without_a_limit_shows_none(
+    limit: int, table: str, json: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of 0 reads as if there could be no machine. JSON has the number of the file."""
+
+    class Daemon:
+        def ask(self, *_: object) -> list[LabDetails]:
+            return [replace(LAB, limit=limit)]
+
+    monkeypatch.setattr(connect, "client", Daemon)
+    shown = CliRunner().invoke(command, ["list", "-c", "limit", "-c", "lab"]).stdout
+    assert shown.splitlines()[1].split() == [*filter(None, [table]), "c/dev"]
+    assert f'"limit": {json}' in CliRunner().invoke(command, ["list", "-f", "json"]).stdout

@@ -168,6 +168,56 @@ def test_a_full_record_loses_its_oldest_files_and_offsets_stay(
     assert again.tail(machine, 15) == written[-15:]
 
 
+def test_a_record_that_has_all_its_names_is_not_looked_at_again(
+    machine: UUID, tmp_path: Path
+) -> None:
+    """Tens of thousands are kept of machines that are gone: each second all were looked at."""
+    looked = list[UUID]()
+
+    class Counting(Records):
+        def _written_of(self, machine: UUID) -> list[tuple[int, Path]]:
+            looked.append(machine)
+            return super()._written_of(machine)
+
+    records, log = Counting(tmp_path), Virtlogd(tmp_path / f"{machine}.log")
+    records.keep(machine, group="0/dev", node="n")
+    log.write(b"a")
+    records.sweep()
+    assert looked == [machine]
+    log.write(b"b")
+    records.sweep()
+    assert looked == [machine]
+    log.rotate()
+    log.write(b"c")
+    records.sweep()
+    assert looked == [machine, machine], "a new file"
+    assert all_of(records, machine) == b"abc"
+
+
+def test_a_stamp_changes_with_whatever_is_written(machine: UUID, tmp_path: Path) -> None:
+    records, log = Records(tmp_path), Virtlogd(tmp_path / f"{machine}.log")
+    seen = [records.stamp(machine)]
+    records.keep(machine, group="0/dev", node="n")
+
+    def differs() -> bool:
+        seen.append(records.stamp(machine))
+        return seen[-1] not in seen[:-1] and records.stamp(machine) == seen[-1]
+
+    log.write(b"a")
+    assert differs()
+    records.sweep()
+    log.write(b"b")
+    assert differs()
+    log.rotate()
+    log.write(b"cc")
+    assert differs()
+    other = uuid4()
+    records.keep(other, group="0/dev", node="m")
+    empty = records.stamp(other)
+    records.append(other, b"of SOL")
+    assert records.stamp(other) != empty
+
+
 def test_files_that_virtlogd_still_has_are_not_dropped(machine: UUID, tmp_path: Path) -> None:
     records, log = Records(tmp_path, most=1), Virtlogd(tmp_path / f"{machine}.log")
     records.keep(machine, group="0/dev", node="n")

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import urllib.error
@@ -252,7 +251,7 @@ def test_a_bios_domain_obeys_its_bmc_and_is_given_back_as_it_was(
     assert serial.hears(b"initialising devices", guests.BOOTED) == b"initialising devices"
     rack.ipmitool(bmc, "chassis", "power", "reset")
     assert serial.hears(guests.BOOTED) == guests.BOOTED, "once is once"
-    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     disc = asyncio.run(guests.speaking_cd(tmp_path, firmware=Firmware.BIOS))
     rack.run("node", "media", "insert", f"{name}/vm", str(disc))
     assert "device='cdrom'" in domain.xml
@@ -290,7 +289,7 @@ def test_a_persistent_override_boots_each_time_from_the_network_until_the_machin
     rack.ipmitool(bmc, "chassis", "bootdev", "pxe", how)
     rack.ipmitool(bmc, "chassis", "power", "on")
     assert serial.hears(loads, guests.BOOTED) == loads
-    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     virsh("reset", domain.name)
     serial.skip()
     assert serial.hears(loads, guests.BOOTED) == loads, "without a daemon, too"

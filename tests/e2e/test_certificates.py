@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import ssl
 import stat
 from hashlib import sha256
 from pathlib import Path
-from signal import SIGKILL
 
 import pytest
 from cryptography import x509
@@ -49,7 +47,7 @@ def test_a_given_certificate_is_served_for_good_and_its_key_stays_secret(rack: R
     file = rack.file(text, f"{name}.yaml")
     said = rack.run("up", "--yes", file)
     assert served(rack, name) == "bmc"
-    os.kill(rack.daemon_pid(), SIGKILL)
+    rack.crash()
     assert served(rack, name) == "bmc"
     middle = (rack.directory / "bmc.key").read_bytes().splitlines()[1]
     kept = whose(rack, middle)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -263,7 +262,7 @@ async def test_a_daemon_that_dies_at_a_claim_or_release_leaves_no_mark(
             nonlocal deaths
             if "/metadata" in call and not call.startswith("GET") and deaths < 2:
                 deaths += 1
-                os.kill(rack.daemon_pid(), signal.SIGKILL)
+                rack.crash()
 
         cloud.heard = heard
         for _ in range(3):

@@ -65,6 +65,9 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
 
             file = rack.file(text(cloud) + bmc)
             await asyncio.to_thread(rack.run, "up", file, "--yes")
+            checked: Any = await asyncio.to_thread(rack.json, "host", "check", file)
+            billed = {each["what"]: each["detail"] for each in checked}["billed"]
+            assert billed == "1 server (1 of metal.512), 1 CPU and 512 MiB of memory for nodes"
             assert await plan() == {}
             assert await plan(flavor="metal.2048") == {}, "nodes keep the flavor that they have"
             assert await plan(address="127.0.0.2") == {"boot-image": "replace"}
@@ -127,3 +130,69 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             await asyncio.to_thread(rack.run, "up", file, "--yes")
             await asyncio.to_thread(rack.run, "down", "changing", "--yes")
             assert not cloud.servers
+
+
+TRUNK = """
+cluster: tagged
+hosts:
+  cloud:
+    openstack: {{cloud: {settings}, flavors: [metal.512], boot_address: 127.0.0.1}}
+    physnets: {{external: external}}
+networks: {{ext: {{physnet: external}}, lan: {{{lan}}}, red: {{{red}}}, blue: {{{blue}}}}}
+nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+  nics: [ext, {{network: lan{trunk}}}]}}]
+"""
+
+
+async def test_trunks_of_nics_follow_the_file() -> None:
+    async with fake_cloud() as cloud:
+        own(cloud)
+        settings = json.dumps({"name": "mine", **cloud.settings})
+        with private_rack() as rack:
+            bmc = rack.bmc()
+
+            def written(trunk: str, lan: str = "") -> str:
+                named = f", trunk: [{trunk}]" if trunk else ""
+                red, blue = (f"vlan: {id_}" if id_ in trunk else "" for id_ in ("101", "102"))
+                text = TRUNK.format(settings=settings, trunk=named, lan=lan, red=red, blue=blue)
+                return rack.file(text + bmc)
+
+            async def run(*command: str, status: int = 0) -> str:
+                done = await asyncio.to_thread(lambda: rack.run(*command, status=status))
+                return done.stdout + done.stderr
+
+            async def up(file: str) -> list[tuple[str, str, str]]:
+                """The steps of the plan, which is carried out."""
+                found: Any = await asyncio.to_thread(rack.json, "plan", file)
+                await run("up", file, "--yes")
+                assert "Nothing to do" in await run("plan", file)
+                assert {each["name"] for each in plugged(cloud)} == {"tagged-n-0", "tagged-n-1"}
+                return sorted((e["action"], e["kind"], e["name"]) for e in found["steps"])
+
+            file = written("101, 102")
+            assert ("create", "trunk", "n-1") in await up(file)
+            one = written("102")
+            assert await up(one) == [("change", "trunk", "n-1"), ("delete", "port", "n-1.101")]
+            (trunk,) = cloud.trunks.values()
+            trunk["sub_ports"] = []  # another user did
+            assert await up(one) == [("change", "trunk", "n-1")]
+            guarded = written("102", "anti_spoofing: true")
+            assert await up(guarded) == [
+                ("change", "machine", "n"), ("replace", "port", "n-1"), ("replace", "trunk", "n-1"),
+            ]  # fmt: skip
+            none = written("", "anti_spoofing: true")
+            await run("node", "power", "n", "on")
+            assert "Power the node off" in await run("up", none, "--yes", status=1)
+            await run("node", "power", "n", "off")
+            assert await up(none) == [("delete", "port", "n-1.102"), ("delete", "trunk", "n-1")]
+            assert ("create", "trunk", "n-1") in await up(written("101"))
+            cloud.has_trunks = False
+            assert "has no extension `trunk`" in await run("plan", written("102"), status=1)
+            cloud.has_trunks = True
+            await run("down", "tagged", "--yes")
+            assert not any((cloud.servers, cloud.trunks, cloud.ports))
+            assert set(cloud.networks) == {"n0"}
+
+
+def plugged(cloud: FakeCloud) -> list[dict[str, Any]]:
+    return [each for each in cloud.ports.values() if each["device_id"] in cloud.servers]

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
-import signal
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -29,10 +27,10 @@ hosts:
   cloud:
     openstack: {{cloud: {settings}, flavors: [metal.512], relay: {relay}}}
     physnets: {{external: external}}
-networks: {{external: {{physnet: external}}, provision: {{nat: true}}}}
+networks: {{external: {{physnet: external, vlan: 101}}, provision: {{nat: true}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
-     nics: [{{network: external, floating_ip: external}}, {{network: provision}}]}}
+     nics: [{{network: external, floating_ip: external}}, {{network: provision, trunk: [101]}}]}}
 """
 CHANGES = ("POST", "PUT", "DELETE")
 
@@ -82,7 +80,7 @@ async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> boo
         nonlocal left
         left -= is_change(call)
         if left == 0 and is_change(call):
-            os.kill(rack.daemon_pid(), signal.SIGKILL)
+            rack.crash()
 
     cloud.heard = heard
     with contextlib.suppress(AssertionError):  # it fails as its daemon dies
@@ -91,7 +89,7 @@ async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> boo
     return left <= 0
 
 
-@pytest.mark.timeout(800, func_only=True)
+@pytest.mark.timeout(1000, func_only=True)
 async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text: str) -> None:
     before = cloud.everything()
     with private_rack() as rack:
@@ -103,8 +101,8 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
             plan = await asyncio.to_thread(rack.run, "plan", file)
             assert "Nothing to do" in plan.stdout
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
-                "servers": 2, "networks": 2, "subnets": 1, "ports": 4, "floatingips": 1,
-                "volumes": 0,
+                "servers": 2, "networks": 2, "subnets": 1, "ports": 5, "floatingips": 1,
+                "volumes": 0, "trunks": 1,
                 "routers": 1, "images": 2,
             }  # fmt: skip
             states = {each["name"]: each["status"] for each in cloud.servers.values()}
@@ -112,9 +110,9 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
             assert len(tunnels(rack)) == 1, "that of a daemon that died ended"
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
-        assert killed >= 11, (
-            "an image and its data, a network, a subnet, a router and its way, three ports, an IP, "
-            "two servers"
+        assert killed >= 13, (
+            "an image and its data, a network, a subnet, a router and its way, four ports, a "
+            "trunk, an IP, two servers"
         )
         number = 1
         await asyncio.to_thread(rack.run, "up", file, "--yes")
@@ -125,7 +123,7 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
             await asyncio.to_thread(rack.run, "up", file, "--yes")
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
-        assert killed >= 17
+        assert killed >= 21
 
 
 @pytest.mark.timeout(200, func_only=True)

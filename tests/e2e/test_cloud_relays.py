@@ -19,7 +19,7 @@ import pytest
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
 from nospoon.testing.own_network import own_network
 from nospoon.testing.rack import Rack, private_rack
-from nospoon.testing.relay import free_place, relay_machines
+from nospoon.testing.relay import RelayMachines, free_place, relay_machines
 
 CLUSTER = """
 cluster: relayed
@@ -281,14 +281,18 @@ class Lab:
     """A network of a cloud on which a relay serves DHCP. `client`: a namespace on it."""
 
     cloud: FakeCloud
+    machines: RelayMachines
     rack: Rack
     client: str
     script: Path
 
-    async def up(self, *nodes: str) -> str:
+    def file(self, *nodes: str) -> str:
         settings = json.dumps({"name": "mine", **self.cloud.settings})
         listed = ", ".join(NODE.format(each) for each in nodes)
-        file = self.rack.file(SERVED.format(settings=settings, nodes=listed) + self.rack.bmc())
+        return self.rack.file(SERVED.format(settings=settings, nodes=listed) + self.rack.bmc())
+
+    async def up(self, *nodes: str) -> str:
+        file = self.file(*nodes)
         await asyncio.to_thread(self.rack.run, "up", file, "--yes")
         return file
 
@@ -326,7 +330,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
             inside = ["ip", "netns", "exec", relay]
             with relay_machines(*inside) as machines, private_rack() as rack:
                 cloud.boots, cloud.ends = machines.boot, machines.end
-                yield Lab(cloud, rack, client, script)
+                yield Lab(cloud, machines, rack, client, script)
 
 
 async def until_served(lab: Lab, mac: str, address: str) -> None:
@@ -386,6 +390,43 @@ async def test_what_a_relay_serves_begins_again_by_itself(lab: Lab) -> None:
     assert "relay relay" in await lab.plan(file)
     await asyncio.to_thread(lab.rack.run, "up", file, "--yes")
     await until_served(lab, mac, "10.78.0.2")
+    await asyncio.to_thread(lab.rack.run, "down", "served", "--yes")
+
+
+WITHOUT = """
+program=$(command -v dnsmasq)
+mount --bind /dev/null "$program"
+mount --bind {installer} /usr/bin/apt-get
+"""
+INSTALLER = """#!/bin/sh
+[ "$1 $2" = "-q update" ] && exit
+if [ -e {mirror} ]; then exec umount "$(realpath /usr/sbin/dnsmasq)"; fi
+echo "E: Unable to locate package dnsmasq-base" >&2
+exit 100
+"""
+
+
+async def test_a_relay_says_what_it_cannot_install_and_serves_once_it_can(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Its image has no dnsmasq, and its distribution's mirrors do not answer."""
+    mirror, installer = tmp_path / "mirror", tmp_path / "installer"
+    installer.write_text(INSTALLER.format(mirror=mirror))
+    installer.chmod(0o755)
+    lab.machines.image = WITHOUT.format(installer=installer)
+    file = lab.file("n")
+    done = await asyncio.to_thread(lambda: lab.rack.run("up", file, "--yes", status=3))
+    why = "its image has no dnsmasq, and `apt-get` installs none: E: Unable to locate package"
+    assert why in done.stdout + done.stderr
+    plan = await lab.plan(file)
+    assert why in plan["netboot lab"]
+    mirror.touch()
+    async with asyncio.timeout(120):
+        while "netboot lab" in plan:
+            plan = await lab.plan(file)
+    await asyncio.to_thread(lab.rack.run, "up", file, "--yes")
+    assert await lab.plan(file) == {}
+    assert (await lab.leased(lab.port("n")["mac_address"]))["ip"] == "10.78.0.2"
     await asyncio.to_thread(lab.rack.run, "down", "served", "--yes")
 
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import kill
 from pathlib import Path
 
 import pytest
@@ -100,7 +99,7 @@ def test_a_shell_by_the_console_and_a_record_of_all_it_said_also_without_a_daemo
         screen.shows(b"tick-10-")
         screen.types(ESCAPE)
         assert screen.ends() == 0
-    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     dead_from = serial.all()
     serial.hears(b"all-%d-told" % TICKS)
     assert len(serial.all()) > len(dead_from)  # it did speak while nobody lived
@@ -155,7 +154,7 @@ def test_a_console_says_that_the_daemon_went_away_and_gives_the_terminal_back(ra
     talking_disk(rack)
     with terminal(rack, "node", "console", "n") as screen:
         screen.shows(b"Ctrl-]")
-        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         screen.shows(b"the daemon")
         assert screen.ends() == 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from nospoon.providers import openvswitch
 from nospoon.providers.openvswitch import Plugged
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.container_root import INIT, busybox_root, debian_root
-from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.rack import CACHE, PATIENCE, Rack, private_rack
 from nospoon.testing.trees import control_groups
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.lxc]
@@ -89,7 +88,7 @@ def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.3)
@@ -391,7 +390,7 @@ def test_a_rollback_brings_a_container_back_with_all_that_was_on_its_root(rack: 
     )  # fmt: skip
     pool = rack.directory / "pool"
     until(lambda: "box-1000" in str([*os.walk(pool)]), "another root")
-    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     broken.wait(60)
     rack.run("up", "--yes", file("two"))
     assert "# two" in ran("tail", "-n", "1", "/sbin/init")
@@ -460,7 +459,7 @@ def test_killed_at_some_moment_of_up_and_of_down_containers_end_as_if_undisturbe
     for moment in (0, 1, 4):
         rack.run("up", "--yes", "--no-wait", file)
         until(lambda: made() >= moment, f"{moment} containers")  # noqa: B023  (called at once)
-        os.kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         again = rack.run("up", "--yes", file)
         assert made() == 4
         nodes = [row for row in rack.json("node", "list") if row["cluster"] == name]
@@ -468,6 +467,6 @@ def test_killed_at_some_moment_of_up_and_of_down_containers_end_as_if_undisturbe
         assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
         rack.run("down", "--yes", "--no-wait", name)
         until(lambda: made() <= 4 - moment, "containers gone")  # noqa: B023  (called at once)
-        os.kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         rack.run("down", "--yes", name)
         assert left(rack, name) == []

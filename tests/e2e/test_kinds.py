@@ -126,7 +126,7 @@ def test_deployers_and_verify_get_bare_metal_alone(images: Rack) -> None:
     nodes = "[{name: metal}, {name: v, kind: vm, image: disk.img}]"
     images.run("up", "--yes", written(images, name, nodes))
     done = images.run("export", name, "--to", "instackenv")
-    assert "node v: instackenv is for bare metal, and it is of kind vm" in done.stderr
+    assert "node v: instackenv is for bare metal, not for kind vm" in done.stderr
     assert '"metal"' in done.stdout
     refused = images.run("verify", name, "--node", "v", status=2)
     assert "these are of another kind: v (vm)" in refused.stderr

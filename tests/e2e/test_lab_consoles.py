@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -204,7 +203,7 @@ def test_a_killed_daemon_leaves_no_session_and_the_next_one_goes_on(site: Site) 
     site.running(set_id)
     site.logged(set_id, "login:")
     (client,) = site.clients()
-    os.kill(site.rack.daemon_pid(), signal.SIGKILL)
+    site.rack.crash()
     while Path(f"/proc/{client}").exists():
         time.sleep(0.05)
     log = site.logged(set_id, "the console is recorded again")

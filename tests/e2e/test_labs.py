@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -698,7 +696,7 @@ def test_what_the_probe_finds_on_a_registered_machine_is_matched(lab: Lab, proto
         shown = json.loads(said)
         assert (shown["cpus"], shown["memory_mib"], shown["disks_gib"]) == (6, 8192, [100])
         until(lambda: lab.rack.json("node", "show", node)["power"] == "off")
-        os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
+        lab.rack.crash()
         (machine,) = lab.rack.json("lab", "machines", "dev")
         assert machine["inventory"] == shown["inventory"]
         set_id = lab.submit(REQUIRES.format(WANTED))
@@ -741,7 +739,7 @@ def test_a_daemon_that_is_killed_goes_on_where_it_was(lab: Lab, after: str) -> N
         lab.running(set_id)
     if after == "ending":
         lab.release(set_id)
-    os.kill(lab.rack.daemon_pid(), signal.SIGKILL)
+    lab.rack.crash()
     if after == "queued":
         lab.running(first)
         lab.cancel(first)

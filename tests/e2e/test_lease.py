@@ -183,7 +183,7 @@ def test_a_daemon_that_slept_and_was_not_missed_goes_on(two: tuple[Rack, Rack]) 
     os.kill(pid, signal.SIGCONT)
     first.ipmitool(first.bmcs(name)["node-0"], "power", "on")
     until(lambda: first.json("node", "show", f"{name}/node-0")["power"] == "on")
-    os.kill(pid, signal.SIGKILL)
+    first.crash()
     before = waits(first)
     first.run("status", name)
     assert first.daemon_pid() != pid

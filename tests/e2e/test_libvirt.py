@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 import time
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from os import kill
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -251,7 +249,7 @@ def test_a_daemon_killed_in_the_middle_of_up_goes_on_without_a_duplicate(rack: R
     name, file = cluster(rack, SMALL.replace("count: 2", "count: 8"))
     rack.run("daemon", "start")
     rack.run("up", "--yes", "--no-wait", file)
-    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     (killed,) = [row for row in rack.json("operation", "list") if row["cluster"] == name]
     assert killed["state"] == "interrupted"
     rack.run("up", "--yes", file)
@@ -264,7 +262,7 @@ def test_a_power_cut_of_the_daemon_leaves_machines_and_their_power_as_they_are(r
     name, file = cluster(rack, SMALL)
     rack.run("up", "--yes", file)
     rack.power("node-0", "on")
-    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     assert rack.run("node", "power", "node-0", "status").stdout.strip() == "on"
     assert "on" in rack.ipmitool(rack.bmcs(name)["node-0"], "power", "status")
 
@@ -301,13 +299,13 @@ def test_killed_at_some_moment_of_up_and_of_down_both_end_as_if_undisturbed(rack
     for moment in (0, 1, 3):
         rack.run("up", "--yes", "--no-wait", file)
         wait(partial(enough, moment))
-        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         rack.run("up", "--yes", file)
         assert defined() == 6
         assert rack.run("plan", "--detailed-exitcode", file).returncode == 0
         rack.run("down", "--yes", "--no-wait", name)
         wait(partial(few, 6 - moment))
-        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         rack.run("down", "--yes", name)
         assert ours(name) == []
     ended = {(row["kind"], row["state"]) for row in rack.json("operation", "list")}

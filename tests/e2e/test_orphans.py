@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -117,7 +116,7 @@ def test_a_daemon_killed_while_it_reaps_reaps_the_rest_when_asked_again(rack: Ra
     with subprocess.Popen(command, env=rack.environment, stderr=subprocess.PIPE, text=True) as reap:
         assert reap.stderr is not None
         next(line for line in reap.stderr if line.startswith("[1"))
-        subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(rack.daemon_pid())], check=True)
+        rack.crash()
         reap.communicate(timeout=240)
     rack.run("orphans", "--reap", "--yes", "--grace", "0", file)
     assert rack.json("orphans", file) == []

@@ -11,8 +11,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from os import kill
-from signal import SIGKILL
 from typing import Any
 
 from nospoon.testing.rack import Rack
@@ -74,7 +72,7 @@ def test_a_subscription_survives_the_sudden_end_of_the_daemon(rack: Rack) -> Non
     wait_until_kept(rack, [each["redfish"].rpartition("/")[2] for each in rack.bmcs(name).values()])
     with listener() as (destination, told):
         subscribe(rack.bmcs(name)["node-0"], destination)
-        kill(rack.daemon_pid(), SIGKILL)
+        rack.crash()
         rack.run("node", "power", "node-1", "on")
         rack.run("node", "power", "node-0", "on")
         token, event = told.get(timeout=240)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import signal
 import socket
 import stat
 import subprocess
@@ -16,7 +15,6 @@ import urllib.request
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
-from os import kill
 from pathlib import Path
 from typing import Any
 
@@ -278,7 +276,7 @@ def test_a_daemon_killed_in_the_middle_of_up_goes_on(rack: Rack) -> None:
     name, file = simulated(rack, "nodes: [{count: 400}]")
     slowly = ("--no-wait", "--parallel", "1")
     operation = rack.run("up", "--yes", *slowly, file).stdout.strip()
-    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     assert rack.json("operation", "show", operation)["state"] == "interrupted"
     found = rack.json("daemon", "status")["found"]
     assert "interrupted" in found
@@ -390,7 +388,7 @@ def test_a_daemon_keeps_its_state_in_postgresql(postgresql: PostgreSql, tmp_path
         name, file = simulated(rack, "nodes: [{count: 3}]")
         rack.run("up", "--yes", file)
         before = {node: (bmc["ipmi"], bmc["password"]) for node, bmc in rack.bmcs(name).items()}
-        kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         after = {node: (bmc["ipmi"], bmc["password"]) for node, bmc in rack.bmcs(name).items()}
         assert after == before
         assert rack.json("operation", "list")[0]["state"] == "done"
@@ -465,6 +463,6 @@ def test_a_simulated_rack_survives_the_sudden_end_of_its_daemon(rack: Rack) -> N
     while not (kept.exists() and '"on"' in kept.read_text()):
         assert time.monotonic() < end, "it was not kept"
         time.sleep(0.1)
-    kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     assert rack.run("node", "power", "node-1", "status").stdout.strip() == "on"
     assert {row["state"] for row in rack.json("status", name)} == {"present"}

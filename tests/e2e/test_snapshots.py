@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 from pathlib import Path
 
@@ -227,7 +225,7 @@ def killed_after(rack: Rack, word: str, *command: str) -> None:
     with subprocess.Popen(run, env=rack.environment, stderr=subprocess.PIPE, text=True) as client:
         assert client.stderr is not None
         next(line for line in client.stderr if word in line)
-        os.kill(rack.daemon_pid(), signal.SIGKILL)
+        rack.crash()
         client.communicate(timeout=240)
 
 

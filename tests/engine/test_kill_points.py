@@ -178,7 +178,7 @@ def immortal() -> Death:
 
 
 def made(worlds: Worlds) -> dict[Key, Shape]:
-    return {each.key: each.shape for world in worlds.values() for each in world.made.values()}
+    return {each.key: each.shape for world in worlds.values() for each in world.all()}
 
 
 def empty() -> Worlds:

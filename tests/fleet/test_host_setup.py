@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,6 @@ pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(300)]
 
 UPLINK = "trunk0"
 BRIDGE = f"nsbr-{UPLINK}"
-NEEDS = "nospoon-test-needs"
 NODES = "networks: {lan: {physnet: public}}\nnodes: [{firmware: bios, memory: 64MiB, nics: [lan]}]"
 
 
@@ -181,23 +184,52 @@ def test_packages_are_installed_and_removed_again(farm: Farm, tmp_path: Path) ->
     """
     rack, host = farm.rack, farm.hosts["rack-c"]
     before = installed(host)
-    ours, needed = [name for name in ("hello", "sl", "cowsay") if name not in before][:2]
-    fetch = ["apt-get", "install", "-q", "-y", "--download-only", ours, needed]  # no network there
-    subprocess.run(fetch, check=True, capture_output=True)
+    name = rack.name()  # no two runs have packages of one name: one that was cut off leaves its own
+    ours, needed, needs = (f"nospoon-{name}-{each}" for each in ("ours", "needed", "needs"))
     mapped = f"{{ssh: {host.name}, libvirt: 'qemu+ssh://{host.name}/system'}}"
-    name = rack.name()
     file = rack.file(f"cluster: {name}\nhosts: {{far: {mapped}}}\nnodes: [{{}}]\n", f"{name}.yaml")
     host.run("dpkg-trigger", "--no-await", "--by-package=bash", "ldconfig")
     assert installed(host) == before - {"libc-bin"}, "its triggers are pending"
     try:
-        rack.run("host", "setup", file, "--package", ours, "--package", needed)
+        with archive_of(host, a_package(tmp_path, ours), a_package(tmp_path, needed)):
+            rack.run("host", "setup", file, "--package", ours, "--package", needed)
         assert installed(host) == before | {ours, needed}
-        host.run("dpkg", "--install", str(a_package(tmp_path, needs=needed)))
+        host.run("dpkg", "--install", str(a_package(tmp_path, needs, depends=needed)))
         rack.run("host", "setup", "--undo", file)
-        assert installed(host) == before | {needed, NEEDS}
+        assert installed(host) == before | {needed, needs}
     finally:
-        host.run("apt-get", "purge", "-q", "-y", NEEDS, ours, needed)
+        host.run("dpkg", "--purge", needs, ours, needed)
     assert installed(host) == before
+
+
+@contextmanager
+def archive_of(host: FarHost, *packages: Path) -> Iterator[None]:
+    """The only one that apt of this host knows: it has no network (sources.list(5))."""
+    place = host.place / "archive"  # apt reads it as another user
+    place.mkdir()
+    entries = []
+    for each in packages:
+        shutil.copy(each, place)
+        shown = subprocess.run(
+            ["dpkg-deb", "--field", each], check=True, capture_output=True, text=True
+        )
+        data = each.read_bytes()
+        entries.append(
+            f"{shown.stdout.strip()}\nFilename: ./{each.name}\nSize: {len(data)}\n"
+            f"SHA256: {hashlib.sha256(data).hexdigest()}\n"
+        )
+    (place / "Packages").write_text("\n".join(entries))
+    sources = place / "sources.list"
+    sources.write_text(f"deb [trusted=yes] file:{place} ./\n")
+    covered = ("/etc/apt", "/var/lib/apt/lists")
+    for directory in covered:
+        host.run("mount", "-t", "tmpfs", "tmpfs", directory)
+    host.run("cp", str(sources), f"{covered[0]}/sources.list")
+    try:
+        yield
+    finally:
+        for directory in covered:
+            host.run("umount", directory)
 
 
 def installed(host: FarHost) -> set[str]:
@@ -205,14 +237,15 @@ def installed(host: FarHost) -> set[str]:
     return {name for status, name in map(str.split, lines) if status == "installed"}
 
 
-def a_package(place: Path, *, needs: str) -> Path:
-    control = place / "package/DEBIAN/control"
+def a_package(place: Path, name: str, *, depends: str = "") -> Path:
+    control = place / name / "DEBIAN/control"
     control.parent.mkdir(parents=True)
     control.write_text(
-        f"Package: {NEEDS}\nVersion: 1\nArchitecture: all\nMaintainer: nospoon <root@localhost>\n"
-        f"Depends: {needs}\nDescription: of the tests of nospoon\n"
+        f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nospoon <root@localhost>\n"
+        + (f"Depends: {depends}\n" if depends else "")
+        + "Description: of the tests of nospoon\n"
     )
-    made = place / "package.deb"
-    command = ["dpkg-deb", "--build", "--root-owner-group", str(place / "package"), str(made)]
+    made = place / f"{name}_1_all.deb"
+    command = ["dpkg-deb", "--build", "--root-owner-group", str(place / name), str(made)]
     subprocess.run(command, check=True, capture_output=True)
     return made

@@ -231,7 +231,7 @@ def test_a_deployed_node_whose_disks_are_made_anew_is_deployed_again(
     assert "-/+ ironic-standing n0" in rack.run("plan", file).stdout
     rack.run("up", "--yes", "--no-wait", file)
     until(lambda: of(api, scale)["extra"]["nospoon"].get("stale"))
-    os.kill(rack.daemon_pid(), signal.SIGKILL)
+    rack.crash()
     assert " ironic-standing n0" in rack.run("plan", file).stdout
     rack.run("up", "--yes", file)
     node = of(api, scale)

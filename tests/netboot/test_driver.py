@@ -78,7 +78,9 @@ def ask(bridge: Net, tmp_path: Path) -> Iterator[Ask]:
         run(*inside, "ip", "link", "set", "eth0", "address", mac, "up")
         options = ["-x", f"0x5d:{arch}", *(["-x", f"0xaf:{ipxe}"] if ipxe else [])]
         client = ["busybox", "udhcpc", "-i", "eth0", "-n", "-q", "-f", "-t", "10", "-T", "1"]
-        said = run(*inside, *client, "-s", str(script), "-O", "bootfile", *options)
+        said = run(
+            *inside, *client, "-s", str(script), "-O", "bootfile", "-O", "hostname", *options
+        )
         return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
 
     run("ip", "netns", "add", space)
@@ -141,6 +143,17 @@ async def test_each_kind_of_firmware_is_told_its_loader(
     nothing = ask(arch=HTTP)
     assert nothing["bootfile"] == f"http://{bridge.host(1)}:{driver.http_port}/nothing"
     assert ask()["siaddr"] == bridge.host(1)
+
+
+@pytest.mark.parametrize("name", ["ignore", "infinite", "12h", "5"])
+async def test_a_node_may_have_the_name_of_an_option(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, name: str
+) -> None:
+    """One that was called so had no address, or no name and another time."""
+    called = replace(reserved(bridge), hostname=name)
+    await driver.create(with_reservations(service, called), tag)
+    given = ask()
+    assert (given["ip"], given["hostname"], given["lease"]) == (bridge.host(20), name, "3600")
 
 
 async def test_reservations_come_and_go_while_dnsmasq_runs_on(

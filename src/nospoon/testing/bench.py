@@ -106,17 +106,19 @@ class MemoryLine:
 
 @dataclass
 class MemoryConsoles:
-    """One console for all machines, that many may be attached to."""
+    """One console for all machines, that many may be attached to. `users`: whose it was."""
 
     lines: list[MemoryLine] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
     typed: bytes = b""
     error: NospoonError | None = None
     gate: asyncio.Event | None = None
     attached: int = 0
 
-    async def attach(self, machine: UUID) -> MemoryLine:
+    async def attach(self, machine: UUID, *, user: int) -> MemoryLine:
         """Waits for the gate, where there is one."""
         del machine
+        self.users.append(user)
         if self.gate is not None:
             await self.gate.wait()
         if self.error is not None:

@@ -26,6 +26,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCom
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import (
     BootImage,
+    Carried,
     Image,
     Key,
     Kind,
@@ -38,6 +39,7 @@ from nospoon.model.resources import (
     Pool,
     Port,
     Resource,
+    Trunk,
     Volume,
     boot_image,
 )
@@ -416,6 +418,29 @@ class DriverPromises:
             other = replace(port, shape=replace(shape, virtual_ips=addresses))
             await driver.change(await found(bench, port), other, bench.tag)
             assert (await found(bench, port)).shape == other.shape
+
+    async def test_what_a_trunk_carries_changes_in_place(self, bench: Bench, rack: AnyRack) -> None:
+        driver = bench.connection.drivers.get(Kind.TRUNK)
+        port = next((each for each in rack.all if isinstance(each.shape, Port)), None)
+        if driver is None or port is None or rack.link is None:
+            return
+        assert isinstance(port.shape, Port)
+        bridge = identity.bridge_name(bench.cluster, "tagged")
+        link = Resource(Key(Kind.NETWORK, bench.host, "tagged"), Link(bridge))
+        plug = Port(bridge, port.shape.mac, vlan=101)
+        tagged = Resource(Key(Kind.PORT, bench.host, f"{port.key.name}.101"), plug)
+        key = Key(Kind.TRUNK, bench.host, port.key.name)
+        trunk = Trunk(port.shape.network, plug.mac, (Carried(101, bridge),))
+        whole = Resource(key, trunk, (port.key, tagged.key))
+        await make(bench, rack.link, link, port, tagged, whole)
+        for shape in (replace(trunk, carries=()), trunk):
+            other = replace(whole, shape=shape)
+            await driver.change(await found(bench, whole), other, bench.tag)
+            assert (await found(bench, whole)).shape == shape
+        await driver.delete(await found(bench, whole))
+        seen = await observe_all(bench)
+        assert key not in seen
+        assert seen[tagged.key].shape == plug
 
     async def test_a_disk_is_not_removed_from_a_machine_that_runs_with_it(
         self, bench: Bench, rack: AnyRack

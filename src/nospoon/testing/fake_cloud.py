@@ -40,7 +40,8 @@ Json = dict[str, Any]
 USUAL_ADDRESS = "192.0.2.9"
 """Of ports for which none is chosen."""
 PROJECT = "0" * 32
-NEUTRON = frozenset({"networks", "subnets", "ports", "floatingips", "routers"})
+NEUTRON = frozenset({"networks", "subnets", "ports", "floatingips", "routers", "trunks"})
+QUOTAS = ("network", "subnet", "port", "trunk", "router", "floatingip")
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
 DHCP_NETWORK = {
     "name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500,
@@ -87,6 +88,11 @@ class FakeCloud:
     ports: dict[str, Json] = field(default_factory=dict)
     floatingips: dict[str, Json] = field(default_factory=dict)
     routers: dict[str, Json] = field(default_factory=dict)
+    trunks: dict[str, Json] = field(default_factory=dict)
+    has_trunks: bool = True
+    image_formats: tuple[str, ...] = ("raw", "qcow2", "iso")
+    microversion: str = "2.95"
+    quotas: dict[str, int] = field(default_factory=dict)
     images: dict[str, Json] = field(default_factory=dict)
     uploads: dict[str, bytes] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
@@ -231,7 +237,8 @@ class FakeCloud:
             case _, [""]:
                 links = [{"rel": "self", "href": f"{self.url}/compute/v2.1/"}]
                 return JSONResponse({"version": {
-                    "id": "v2.1", "status": "CURRENT", "version": "2.95", "min_version": "2.1",
+                    "id": "v2.1", "status": "CURRENT", "version": self.microversion,
+                    "min_version": "2.1",
                     "links": links,
                 }})  # fmt: skip
             case "GET", ["limits"]:
@@ -283,6 +290,9 @@ class FakeCloud:
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
             "OS-EXT-STS:task_state": "spawning", "updated": self.now(),
             "image": {"id": image} if image else "",
+            "os-extended-volumes:volumes_attached": [
+                {"id": each} for each, volume in self.volumes.items() if volume["server"] == id_
+            ],
             "flavor": {
                 "original_name": flavor["name"], "vcpus": flavor["vcpus"], "ram": flavor["ram"],
             },
@@ -322,10 +332,8 @@ class FakeCloud:
                 del server["metadata"][key]
                 server["updated"] = self.now()
                 return Response(status_code=204)
-            case "POST", ["os-interface"]:
-                port = (await request.json())["interfaceAttachment"]["port_id"]
-                self.ports[port]["device_id"] = server["id"]
-                return JSONResponse({"interfaceAttachment": {"port_id": port}})
+            case _, ["os-interface", *ports]:
+                return await self._plug(request, server, ports)
             case "POST", ["remote-consoles"]:
                 if not self.serial_url:
                     message = "Unavailable console type serial."
@@ -336,6 +344,16 @@ class FakeCloud:
                 version = request.headers.get("X-OpenStack-Nova-API-Version", "2.1")
                 return self._act(server, await request.json(), float(version))
         return _missing("/".join(rest))
+
+    async def _plug(self, request: Request, server: Json, ports: list[str]) -> Response:
+        """A port into a server, or those out of it."""
+        for each in ports:
+            self.ports[each]["device_id"] = ""
+        if ports:
+            return Response(status_code=202)
+        port = (await request.json())["interfaceAttachment"]["port_id"]
+        self.ports[port]["device_id"] = server["id"]
+        return JSONResponse({"interfaceAttachment": {"port_id": port}})
 
     def _act(self, server: Json, action: Json, version: float) -> Response:
         ((name, how),) = action.items()
@@ -417,12 +435,20 @@ class FakeCloud:
         if request.method == "GET" and parts[2:] == ["types"]:
             named = [{"id": each, "name": each} for each in self.volume_types]
             return JSONResponse({"volume_types": named})
+        if request.method == "GET" and parts[2:] == ["limits"]:
+            used = {
+                "totalVolumesUsed": len(self.volumes),
+                "totalGigabytesUsed": sum(each["size"] for each in self.volumes.values()),
+            }
+            return JSONResponse({"limits": {"rate": [], "absolute": {**used, **self.limits}}})
         return _missing(path)
 
     async def _neutron(self, request: Request, path: str) -> Response:
         if path.strip("/") in {"", "v2.0"}:
             links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
             return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
+        if (trunk := await self._trunk(request, path)) is not None:
+            return trunk
         if await self._is_taken(request, path):
             message = "IP address is already allocated in subnet"
             return JSONResponse({"NeutronError": {"message": message}}, 409)
@@ -472,7 +498,7 @@ class FakeCloud:
 
     def _listed(self, kind: str, request: Request) -> list[Json]:
         found: list[Json] = list(getattr(self, kind).values())
-        for name in ("mac_address", "network_id", "device_id"):
+        for name in ("id", "mac_address", "network_id", "device_id"):
             if (wanted := request.query_params.get(name)) is not None:
                 found = [each for each in found if each[name] == wanted]
         if kind == "floatingips":
@@ -519,7 +545,56 @@ class FakeCloud:
         }  # fmt: skip
         return JSONResponse({"port_id": port})
 
+    async def _trunk(self, request: Request, path: str) -> Response | None:
+        """What is particular to trunks, and quotas; None for anything else."""
+        match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
+            case _, ["trunks", *_] if not self.has_trunks:
+                return _missing(path)
+            case "GET", ["quotas", _, "details.json"]:
+                limits = {**dict.fromkeys(QUOTAS, -1), **self.quotas}
+                quota = {
+                    name: {"limit": most, "used": len(getattr(self, f"{name}s")), "reserved": 0}
+                    for name, most in limits.items()
+                }
+                return JSONResponse({"quota": quota})
+            case "GET", ["extensions", "trunk"] if self.has_trunks:
+                return JSONResponse({"extension": {"alias": "trunk"}})
+            case "POST", ["trunks"] if self._is_bound((await request.json())["trunk"]):
+                message = "Port is currently in use and is not eligible for use as a parent port"
+                return JSONResponse({"NeutronError": {"message": message}}, 409)
+            case "PUT", ["trunks", id_, "add_subports" | "remove_subports" as how]:
+                return self._carry(id_, how, (await request.json())["sub_ports"])
+        return None
+
+    def _is_bound(self, trunk: Json) -> bool:
+        return self.ports[trunk["port_id"]]["device_id"] in self.servers
+
+    def _carry(self, trunk: str, how: str, sub_ports: list[Json]) -> Response:
+        """As Neutron's agents for Open vSwitch do, of a port that is in use, too."""
+        there: list[Json] = self.trunks[trunk]["sub_ports"]
+        ids = {each["port_id"] for each in sub_ports}
+        if how == "remove_subports":
+            self.trunks[trunk]["sub_ports"] = [e for e in there if e["port_id"] not in ids]
+            return JSONResponse(self.trunks[trunk])
+        known = {each["segmentation_id"] for each in there}
+        if not known.isdisjoint(each["segmentation_id"] for each in sub_ports):
+            message = "Segmentation ID already in use"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
+        there.extend(sub_ports)
+        return JSONResponse(self.trunks[trunk])
+
     def _delete(self, kind: str, id_: str) -> Response:
+        in_trunks = {
+            port
+            for each in self.trunks.values()
+            for port in (each["port_id"], *(sub["port_id"] for sub in each["sub_ports"]))
+        }
+        if kind == "ports" and id_ in in_trunks:
+            message = f"Port {id_} is currently a parent or a sub-port of a trunk"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
+        if kind == "trunks" and self._is_bound(self.trunks[id_]):
+            message = f"Trunk {id_} is currently in use"
+            return JSONResponse({"NeutronError": {"message": message}}, 409)
         in_use = any(each["device_id"] == id_ for each in self.ports.values())
         if kind == "routers" and in_use:
             return JSONResponse({"NeutronError": {"message": "Router still has ports"}}, 409)
@@ -542,6 +617,9 @@ class FakeCloud:
                 return JSONResponse(
                     {"versions": [{"id": "v2.9", "status": "CURRENT", "links": links}]}
                 )
+            case "GET", ["schemas", "image"]:
+                formats = {"enum": [None, *self.image_formats], "type": ["null", "string"]}
+                return JSONResponse({"properties": {"disk_format": formats}})
             case "GET", ["images", id_] if id_ in self.images:
                 return JSONResponse(self.images[id_])
             case "GET", ["images"]:

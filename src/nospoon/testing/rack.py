@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from typing import Any
 from uuid import uuid4
 
 from nospoon.api.client import Client
+from nospoon.testing import commands
 from nospoon.testing.alone import held
 from nospoon.testing.ironic import until
 from nospoon.testing.trees import remove_tree
@@ -33,6 +35,8 @@ BLOCKS, PORTS, FIRST = 44, 500, 10_000
 BIN = Path(sys.executable).parent
 CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", "/var/cache/nospoon"))
 """The probe and the KVM verdict are shared by all tests: they are made once a machine."""
+PATIENCE = float(os.environ.get("NOSPOON_TEST_PATIENCE") or 1)
+"""How many times as long as elsewhere is waited: on an emulated machine."""
 
 
 @dataclass
@@ -63,14 +67,25 @@ class Rack:
     def run(
         self, *argv: str, status: int = 0, stdin: str | None = None, seconds: float = 500
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
-            capture_output=True, timeout=seconds, check=False, cwd=self.directory, errors="replace",
-        )  # fmt: skip
+        done = self.attempt(*argv, stdin=stdin, seconds=seconds)
         assert done.returncode == status, (
             f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()[-4000:]}"
         )
         return done
+
+    def attempt(
+        self, *argv: str, stdin: str | None = None, seconds: float = 500
+    ) -> subprocess.CompletedProcess[str]:
+        """As `run`, however it ends."""
+        if not self.prefix and commands.can_fork(self.environment):
+            return commands.run(
+                argv, self.environment, self.directory, stdin=stdin, timeout=seconds * PATIENCE
+            )
+        return subprocess.run(
+            [*self.prefix, "nospoon", *argv], env=self.environment, input=stdin, text=True,
+            capture_output=True, timeout=seconds * PATIENCE, check=False, cwd=self.directory,
+            errors="replace",
+        )  # fmt: skip
 
     @property
     def client(self) -> Client:
@@ -101,7 +116,7 @@ class Rack:
         return f"bmc: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}\n"
 
     def _block(self) -> int:
-        """A block of ports that nobody holds, and that no daemon was left on."""
+        """A block of ports that no test holds, and that no daemon was left on."""
         for block in random.sample(range(BLOCKS), BLOCKS):
             descriptor = held(f"ports-{block}")
             if descriptor is None:
@@ -146,15 +161,11 @@ class Rack:
 
     def _powered(self, node: str, command: str) -> str:
         """What is answered to a power command."""
-        argv = [*self.prefix, "nospoon", "node", "power", node, command]
         said = ""
 
         def given() -> bool:
             nonlocal said
-            done = subprocess.run(
-                argv, env=self.environment, text=True, capture_output=True, timeout=500,
-                check=False, cwd=self.directory,
-            )  # fmt: skip
+            done = self.attempt("node", "power", node, command)
             said = done.stderr
             assert done.returncode == 0 or "under way" in said, said
             return done.returncode == 0
@@ -191,6 +202,15 @@ class Rack:
     def close(self) -> None:
         self.down()
         self.run("daemon", "stop")
+
+    def crash(self) -> None:
+        """End its daemon as a loss of power does. It has closed its sockets by then: the next
+        command finds none.
+        """
+        daemon = os.pidfd_open(self.daemon_pid())
+        signal.pidfd_send_signal(daemon, signal.SIGKILL)
+        select.select([daemon], [], [])
+        os.close(daemon)
 
     def use_own_key(self) -> None:
         """Have ssh log in by a key of this rack's, `key` and `key.pub` of its directory."""

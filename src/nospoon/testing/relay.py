@@ -21,6 +21,7 @@ for each in /etc/* /etc/.[!.]*; do
 done
 mount --bind /mnt/etc /etc
 mount -t tmpfs none /run
+eval "$2"
 exec sh "$1"
 """
 """What it changes of /etc and /run stays its own; systemd has /run/systemd, which is not there, nor
@@ -30,12 +31,15 @@ is what libvirt keeps in /etc: files of other tests, which come and go meanwhile
 
 @dataclass
 class RelayMachines:
-    """`within`: a command line that runs another one elsewhere, such as `ip netns exec NAME`."""
+    """`within`: a command line that runs another one elsewhere, such as `ip netns exec NAME`.
+    `image`: shell commands that make its file system what it is before it boots.
+    """
 
     directory: Path
     within: Sequence[str] = ()
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     user_data: dict[str, str] = field(default_factory=dict)
+    image: str = ""
 
     def boot(self, name: str, user_data: str) -> None:
         """Run its user data, which goes on as its ssh server."""
@@ -43,7 +47,7 @@ class RelayMachines:
         script = self.directory / f"{name}.sh"
         script.write_text(user_data)
         alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        argv = [*self.within, *alone, "sh", "-c", BOX, "box", str(script)]
+        argv = [*self.within, *alone, "sh", "-c", BOX, "box", str(script), self.image]
         with (self.directory / f"{name}.log").open("ab") as output:
             self.running[name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output
