@@ -9,6 +9,7 @@
     ├── Forbidden                the caller may not do this
     ├── Conflict                 another operation is in progress
     │   ├── Busy                 very much of the caller's is under way: try again later
+    │   ├── QuotaUsed            a user has as much as one may have: give something back
     │   ├── Superseded           another daemon controls these hosts now: this one makes no changes
     │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
@@ -34,13 +35,26 @@ MOST_REASONS = 200
 """Why a plan is refused, or what it skips: as many as problems of a file are reported."""
 
 
+_UNWRITABLE = {code: f"\\u{code:04x}" for code in (0, *range(0xD800, 0xE000))}
+
+
+def writable(text: str) -> str:
+    """Words that others may have chosen, as every encoding and store takes them: PostgreSQL takes
+    no U+0000, and JSON may say half of a surrogate pair, which is no character (RFC 8259 §8.2).
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.translate(_UNWRITABLE)
+
+
 class NospoonError(Exception):
     """Something went wrong that a person can act on."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = writable(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = writable(hint)
 
     def __str__(self) -> str:
         if not self.hint:
@@ -92,7 +106,7 @@ class PlanRefused(NospoonError):
         if more > 1:  # a client is given that line with the others
             reasons = [*reasons[:MOST_REASONS], f"and {more} more"]
         super().__init__("\n".join(reasons))
-        self.reasons = tuple(map(str, reasons))
+        self.reasons = tuple(writable(str(each)) for each in reasons)
 
 
 class UsageError(NospoonError):
@@ -117,6 +131,10 @@ class Conflict(NospoonError):
 
 class Busy(Conflict):
     """So much of the caller's is under way already; the same request works later."""
+
+
+class QuotaUsed(Conflict):
+    """A user has as much as one may have; the same request works when something is given back."""
 
 
 class Superseded(Conflict):

@@ -201,6 +201,20 @@ def test_a_number_among_the_attributes_of_a_labs_machine_needs_quotes() -> None:
     }
 
 
+def test_urls_that_are_asked_as_they_are_keep_their_slash() -> None:
+    """`/hook` is another resource than `/hook/`, which frameworks answer by a redirect."""
+    hook = "{url: 'https://scheduler.example.com/hook/', secret: at-least-16-letters}"
+    installer = "{tree: 'http://m/', kernel: 'http://m/k', initrd: 'http://m/i'}"
+    distros = f"{{d: {{script: 'http://m/boot/'}}, e: {installer}}}"
+    lab = f"{{webhooks: [{hook}], distros: {distros}}}"
+    profile = "boot: {p: {script: 'http://m/boot/'}}"
+    found = read(f"cluster: a\nflavors: {{s: {{}}}}\n{profile}\nlabs: {{l: {lab}}}\nnodes: []\n")
+    (known,) = found.labs
+    assert known.webhooks[0].url == "https://scheduler.example.com/hook/"
+    assert [each.script for each in known.distros if each.script] == ["http://m/boot/"]
+    assert [each.tree for each in known.distros if each.tree] == ["http://m"]
+
+
 def test_the_command_line_of_a_labs_installer_is_read_as_that_of_a_profile() -> None:
     distro = "{kernel: 'http://m/k', initrd: 'http://m/i', cmdline: 'quiet ; reboot'}"
     text = (
@@ -217,7 +231,7 @@ def test_a_simulated_host_is_told_how_its_machines_behave() -> None:
         Simulation(power_on=0.2, shut_down=2.0, power_failures=0.1, console="login: ")
     )
     (problem,) = problems("cluster: a\nhosts: {sim: {simulated: {power_on: 2}}}\nnodes: [{}]")
-    assert "expected a time such as 2s" in problem
+    assert "expected a time such as 2s, 200ms, 30min or 2h, got 2" in problem
 
 
 def test_agents_of_a_simulated_host_are_told_how_to_behave_or_with_true_take_all_defaults() -> None:

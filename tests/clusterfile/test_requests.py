@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import weakref
+
 import pytest
 
 from nospoon.clusterfile import requests
 from nospoon.clusterfile.requests import read_element, read_request
 from nospoon.errors import SpecError
-from nospoon.lab.grammar import ROWS, UNITS
+from nospoon.lab.grammar import BARE, ROWS, UNITS
 
 KNOWN = sorted(ROWS["host"])
 MISSING = "expected <hostRequires> in <recipe>, got none. <hostRequires/> is any machine."
@@ -24,6 +28,38 @@ WRONG = """<job>
     <recipe/>
   </recipeSet>
 </job>"""
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_json_has_every_attribute_of_an_element(name: str) -> None:
+    """Some of their names are those of elements elsewhere (`arch`)."""
+    words = dict.fromkeys(BARE[name], "x")
+    written = " ".join(f'{key}="{value}"' for key, value in words.items())
+    group = next(key for key, rows in ROWS.items() if name in rows)
+    group = "and" if group == "host" else group
+    xml = f"<hostRequires><{group}><{name} {written}/></{group}></hostRequires>"
+    json_ = json.dumps({"hostRequires": {group: {name: words}}})
+    ((first,), (second,)) = (read_request(each.encode(), file="f") for each in (xml, json_))
+    (one,), (other,) = ([each for each in r.requires.walk() if each.name == name]
+                        for r in (first, second))  # fmt: skip
+    assert one.attributes == other.attributes == words
+
+
+@pytest.mark.parametrize("text", ["<hostRequires/>", "<job><recipeSet>"])
+def test_what_was_read_goes_with_its_reader(text: str) -> None:
+    """Parser and reader had each other, with up to 10 MiB, until the next whole collection."""
+    reader = requests._Reader("job.xml")
+    gone = weakref.ref(reader)
+    gc.disable()
+    try:
+        reader.read(text.encode())
+    except SpecError:
+        assert "recipeSet" in text
+    finally:
+        del reader
+        left = gone()
+        gc.enable()
+    assert left is None
 
 
 def problems(text: str | bytes) -> list[str]:

@@ -124,3 +124,19 @@ async def test_a_member_is_told_where_in_the_file(tmp_path: Path) -> None:
         assert "members may not plug nodes into br0" in reasons[0]
         answer = await asked.ask(os.getuid(), "POST", "/v1/plan", body)
         assert "members may not" not in answer.body.decode()
+
+
+async def test_what_has_gone_has_no_bridge_and_no_pool(tmp_path: Path) -> None:
+    mine, theirs = UUID(int=3), UUID(int=4)
+    text = f"cluster: a\nid: {mine}\nhosts: {{s: simulated}}\nnodes: [{{count: 2}}]\n"
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, text)).status == 202
+        fleet = asked.daemon.fleet
+        first, last = fleet.of(OWNER)
+        bridge, pool = first.machine.nics[0].bridge, first.machine.pool
+        fleet.put(first)  # again: it is counted once
+        fleet.drop(first.uuid)
+        assert [*fleet.bridges(but=theirs), *fleet.pools(but=theirs)] == [bridge, pool]
+        assert not fleet.bridges(but=mine) | fleet.pools(but=mine)
+        fleet.drop(last.uuid)
+        assert not fleet.bridges(but=theirs) | fleet.pools(but=theirs)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.redfish.test_delivery import Destination
 from tests.redfish.test_events import said, stream
 
-from nospoon.bmc.events import EventSettings, Subscription
+from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
@@ -25,7 +25,6 @@ from nospoon.services.bmcs.redfish.events.delivery import (
     WAITING,
     WORKERS,
     Deliveries,
-    _Line,
     _Stock,
 )
 from nospoon.services.bmcs.redfish.events.subscribing import MOST_ENTRIES
@@ -179,7 +178,7 @@ def test_an_address_that_cannot_be_fetched_is_shown_as_it_is() -> None:
 
 
 def test_what_waits_for_a_subscription_is_bounded_in_bytes() -> None:
-    line = _Line(_Stock())
+    line = _Stock().line("a", None)
     for _ in range(WAITING):
         line.add(record(4096))
     assert line.size == line.stock.size <= LINE_BYTES
@@ -193,11 +192,51 @@ def test_what_waits_for_a_subscription_is_bounded_in_bytes() -> None:
 
 
 def test_what_waits_for_all_subscriptions_is_bounded_too() -> None:
-    stock = _Stock(ALL_BYTES)
-    line = _Line(stock)
-    assert line.add(record(1000)) == 1
-    assert not line.waiting
-    assert stock.size == ALL_BYTES
+    stock, lost = _Stock(), list[str]()
+    lines = [stock.line(str(number), None) for number in range(2 * ALL_BYTES // LINE_BYTES)]
+    for line in lines:
+        for _ in range(LINE_BYTES // 4096):
+            line.add(record(4096))
+            stock.shorten(lost.append)
+    assert stock.size == sum(line.size for line in lines) <= ALL_BYTES
+    assert set(lost) == {line.subscription for line in lines if line.lost}
+    for line in lines:
+        stock.drop(line)
+    assert (stock.size, stock.of) == (0, {})
+
+
+async def test_what_waits_for_one_owner_pushes_out_no_events_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client of one BMC makes accounts, each with subscriptions whose destinations are silent."""
+    monkeypatch.setattr(delivery, "ALL_BYTES", 4 * LINE_BYTES)
+    prompt = Destination()
+    prompt.open.set()
+    async with AsyncExitStack() as stack, asyncio.timeout(30):
+        server = await asyncio.start_server(prompt.take, "127.0.0.1", 0)
+        await stack.enter_async_context(server)
+        tasks = await stack.enter_async_context(Tasks("deliveries"))
+        port = server.sockets[0].getsockname()[1]
+
+        def look(id_: str) -> tuple[EventSettings, Subscription]:
+            place = f"127.0.0.1:{port}" if id_ == "prompt" else "127.0.0.1:1"
+            wanted = Subscription(id_, f"http://{place}/", policy=RetryPolicy.FOREVER)
+            return EventSettings("here 1", "00", interval=3600, subscriptions=(wanted,)), wanted
+
+        async def give_up(_: str) -> None:
+            """They are asked for ever."""
+
+        deliveries = Deliveries(
+            tasks, look, give_up, lambda _, records: {"Events": records},
+            overrun=lambda: {"n": "lost"}, owner_of=lambda id_: id_ == "prompt",
+        )  # fmt: skip
+        stack.callback(deliveries.close)
+        for number in range(8):
+            for _ in range(LINE_BYTES // 4096):
+                deliveries.put(str(number), record(4096))
+        deliveries.put("prompt", {"n": 1})
+        await prompt.until(lambda: bool(prompt.told))
+    assert prompt.told == [{"n": 1}]
 
 
 async def test_tasks_that_a_client_makes_fail_write_few_lines() -> None:

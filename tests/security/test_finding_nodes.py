@@ -27,6 +27,16 @@ class Nothing:
         return lambda *_: None
 
 
+class Counted(dict[UUID, Member]):
+    """How many nodes are looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: UUID) -> Member:
+        self.looks += 1
+        return super().__getitem__(key)
+
+
 class Unlisted(dict[UUID, Member]):
     """Ten thousand nodes are not gone through: each request took the loop for 25 ms."""
 
@@ -60,6 +70,20 @@ def test_a_node_is_found_by_its_name_path_and_uuid_alone() -> None:
         with pytest.raises(NotFound):
             fleet.find(OWNER, missing)
     assert fleet.find(OWNER, "b/m").node == fleet.find(OWNER, "m").node == "m"
+
+
+def test_a_node_of_a_path_is_found_without_a_look_at_those_of_its_name() -> None:
+    """Nodes of recipe sets all have the same names: all were looked at for each console."""
+    fleet = Fleet(cast("Hosts", Nothing()), cast("Authority", Nothing()), lambda _: None)
+    members = [member(OWNER, f"set-{number}", "recipe-0") for number in range(50)]
+    for each in members:
+        fleet.put(each)
+    fleet._members = counted = Counted(fleet._members)
+    assert fleet.find(OWNER, "set-7/recipe-0") is members[7]
+    assert counted.looks == 1
+    for each in members:
+        fleet.drop(each.uuid)
+    assert not fleet._named[OWNER]
 
 
 def test_the_owner_of_a_bridge_is_found_without_a_look_at_all_nodes() -> None:

@@ -7,17 +7,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from xml.etree import ElementTree as ET
 
 import libvirt
 import pytest
+from structlog.testing import capture_logs
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.resources import Kind
-from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt import LibvirtConnection, definitions
 from nospoon.providers.libvirt.elements import LONGEST_NAMESPACE, MOST_TAGS, PIECE, parsed
+from nospoon.providers.libvirt.owner import NAMESPACE
+from nospoon.runtime.log_rate import LINES, RateLimitedLog
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
@@ -88,6 +92,54 @@ async def test_one_machine_that_cannot_be_read_hides_no_others(
     assert await connection.survey("/", ["pool/volume"]) is not None
     for kind in (Kind.MACHINE, Kind.NETWORK):
         assert await connection.drivers[kind].observe(None) == []
+
+
+async def test_an_administrator_is_told_which_machine_is_left_out(
+    connect: Any, connection: LibvirtConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once in a while, however often the host is looked at; at first at level debug alone."""
+    define(connect, "hostile", f"<metadata>{HOSTILE['no namespace']}</metadata>")
+    monkeypatch.setattr(definitions, "log", RateLimitedLog())
+    with capture_logs() as lines:
+        for _ in range(3 * LINES):
+            await connection.adoptable()
+    said = [each for each in lines if each["event"] == "machine cannot be read and is left out"]
+    assert 0 < len(said) <= LINES
+    assert {(each["log_level"], each["domain"]) for each in said} == {("warning", "hostile")}
+
+
+OWNER = (
+    f"<nospoon:owner xmlns:nospoon='{NAMESPACE}' deployment='kit' cluster='{uuid4()}' name='n' "
+    "generation='1' {more}>{inside}</nospoon:owner>"
+)
+
+
+async def test_a_machine_with_a_tag_and_an_unknown_processor_hides_no_others(
+    connect: Any, connection: LibvirtConnection
+) -> None:
+    """Who may change an adopted machine chose what it is: all looks at that host failed."""
+    tag = OWNER.format(more="adopted='yes'", inside="")
+    connect.defineXML(
+        "<domain type='qemu'><name>odd</name><memory unit='MiB'>64</memory>"
+        f"<metadata>{tag}</metadata><os><type arch='i686' machine='pc'>hvm</type></os></domain>"
+    )
+    define(connect, "good", f"<metadata>{tag}</metadata>")
+    machines = await connection.drivers[Kind.MACHINE].observe(None)
+    assert [each.key.name for each in machines] == ["n"]
+
+
+@pytest.mark.parametrize("inside", ["<nospoon:guard ports='x'/>", "<nospoon:tunnel vni='x'/>"])
+async def test_a_network_whose_tag_says_no_numbers_hides_no_others(
+    connect: Any, connection: LibvirtConnection, inside: str
+) -> None:
+    for name, each in (("hostile", inside), ("good", "")):
+        tag = OWNER.format(more="", inside=each)
+        connect.networkDefineXML(
+            f"<network><name>{name}</name><metadata>{tag}</metadata><bridge name='{name}'/>"
+            "</network>"
+        )
+    networks = await connection.drivers[Kind.NETWORK].observe(None)
+    assert [each.key.name for each in networks] == ["n"]
 
 
 async def test_a_network_that_cannot_be_read_hides_no_others(

@@ -617,7 +617,8 @@ async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path)
     file.write_bytes(key + certificate)
     secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
     trusting = ssl.create_default_context(cadata=certificate.decode())
-    async with served(replace(SOON, handshake=60.0), **secured) as server:
+    patient = replace(SOON, handshake=60.0, head=60.0)  # the first one waits for the last
+    async with served(patient, **secured) as server:
         opened = await asyncio.gather(*(server.connect(ssl=trusting) for _ in range(30)))
         for reader, writer in opened:
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

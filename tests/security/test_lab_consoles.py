@@ -128,13 +128,15 @@ async def test_a_console_without_end_fills_its_own_log_up_to_its_bound_alone(sit
         ("kill -SEGV $$", "ipmitool ended"),
         ("printf 'Error: \\033[2Jwrong\\a cipher\\n' >&2; exit 1", "Error:  [2Jwrong  cipher"),
         (f"{GREETING}; echo 'SOL session closed by BMC' >&2", "SOL session closed by BMC"),
+        (f"{GREETING}; exec >&-; exec sleep 600", "ipmitool goes on without its output"),
     ],
-    ids=["errors", "no line", "no greeting", "silent", "crash", "refusal", "closed"],
+    ids=["errors", "no line", "no greeting", "silent", "crash", "refusal", "closed", "no output"],
 )
 async def test_a_bmc_that_gives_no_console_is_shown_with_the_reason(
     site: Site, monkeypatch: pytest.MonkeyPatch, body: str, why: str
 ) -> None:
     monkeypatch.setattr(sol, "OPENING", 1.0)
+    monkeypatch.setattr(sol, "LINGERING", 1.0)
     site.tool(body)
     lease = leased(HOSTILE)
     async with site.consoles() as consoles:

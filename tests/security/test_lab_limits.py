@@ -456,6 +456,9 @@ async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.Monke
     machines, read, often = {OWNER: UUID(int=1), OTHER: UUID(int=2)}, list[UUID](), asyncio.Event()
 
     class Consoles:
+        async def stamp(self, *_: Any, **__: Any) -> int:
+            return len(read)
+
         async def pieces(self, machine: UUID, **_: Any) -> AsyncIterator[tuple[int, bytes]]:
             read.append(machine)
             if read.count(machines[OTHER]) == 3:
@@ -474,6 +477,7 @@ async def test_consoles_of_one_owner_hold_up_no_others(monkeypatch: pytest.Monke
     board = SimpleNamespace(
         scheduler=SimpleNamespace(sets=sets), known=known, slices=Slices(),
         labs=SimpleNamespace(known_of=lambda found: known[found.lab]),
+        out=lambda key: [each for each in sets.values() if each.lab == key],
     )  # fmt: skip
     workers = Workers("test", 2)
     watching = watch.Watch(

@@ -128,6 +128,7 @@ async def test_who_follows_a_set_and_connects_again_gets_what_is_new(
         answer = await asked.ask(OWNER, "GET", url, headers=headers)
         sent = [each for each in answer.body.decode().split("\n\n") if each]
         assert '"state": "ended"' in sent[-1]
+        assert sent[-1].startswith("data: "), "an empty id would make it forget what it has"
         assert sent[0].startswith(f"id: {first}\n")
 
 
@@ -167,6 +168,17 @@ async def test_a_request_goes_to_no_lab_of_another_user_that_it_does_not_name(
             assert answer.status == 404
         (named,) = await submitted(asked, OWNER, lab="aaa/dev")
         assert named["lab"] == "aaa/dev"
+
+
+async def test_a_lease_that_is_queued_has_no_console_so_far(tmp_path: Path) -> None:
+    async with a_daemon(tmp_path) as asked:
+        await asked.up(OWNER, lab())
+        await submitted(asked, OWNER)
+        (waits,) = await submitted(asked, OWNER)
+        answer = await asked.ask(OWNER, "GET", f"/v1/leases/{waits['set']}.0/console")
+        assert answer.status == 404
+        said = f"lease {waits['set']}.0 has no machine so far: its set is queued"
+        assert answer.json["error"]["message"] == said
 
 
 async def test_only_operators_go_before_others(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
@@ -13,7 +16,12 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.nearest import MAX_LETTERS, MAX_WORDS, nearest
 from nospoon.clusterfile.references import MAX_HINTS
+from nospoon.control.fleet.enrolment import Sought
+from nospoon.control.planning import access, allocating, planner
 from nospoon.errors import SpecError
+from nospoon.model.cluster import Cluster
+from nospoon.model.grants import Grants
+from nospoon.plan.access import Violation, violations
 from nospoon.runtime.workers import Workers
 
 LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
@@ -40,6 +48,60 @@ async def test_a_plan_needs_no_thread_of_the_default_executor_that_others_hold(
         assert await asyncio.gather(*held) == [True] * 20
         where = await workers.run(OWNER, threading.current_thread)
         assert where.name.startswith("planning")
+
+
+async def test_what_placement_is_to_have_is_gone_through_where_plans_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred flavors of one class and 2,000 nodes took 4.8 s of the event loop."""
+    threads, sought = set[str](), planner._sought
+
+    def noted(cluster: Cluster, cluster_id: UUID) -> Sought:
+        threads.add(threading.current_thread().name)
+        return sought(cluster, cluster_id)
+
+    monkeypatch.setattr(planner, "_sought", noted)
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", BODY)).status == 200
+    assert threads
+    assert all(each.startswith("planning") for each in threads)
+
+
+async def test_what_members_may_have_is_looked_at_where_plans_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BMCs of 20,000 nodes with an address each took 1.3 s of the event loop."""
+    threads = set[str]()
+
+    def noted(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
+        threads.add(threading.current_thread().name)
+        yield from violations(cluster, grants)
+
+    monkeypatch.setattr(access, "violations", noted)
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", BODY)).status == 200
+    assert threads
+    assert all(each.startswith("planning") for each in threads)
+
+
+async def test_a_pool_is_compared_with_routes_where_plans_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 6,400 routes of members' networks, a file of 1,000 took 1.4 s of the event loop."""
+    threads = dict[str, str]()
+    for name in ("against_pool", "overlapping_routes"):
+        looked = getattr(allocating, name)
+
+        def noted(*given: object, name: str = name, looked: Any = looked) -> list[str]:
+            threads[name] = threading.current_thread().name
+            return list(looked(*given))
+
+        monkeypatch.setattr(allocating, name, noted)
+    text = f"{LEAST.replace('{}', '{bmc: [redfish]}')}bmc: {{pool: 10.211.0.0/24}}\n"
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", {**BODY, "text": text})).status == 200
+    assert len(threads) == 2
+    assert all(each.startswith("planning") for each in threads.values())
 
 
 @pytest.mark.parametrize("path", ["/v1/orphans", "/v1/recover"])

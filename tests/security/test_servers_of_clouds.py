@@ -29,7 +29,8 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import Image, Machine, MachineNic, OwnerTag
+from nospoon.model.resources import RELAY, Image, Kind, Link, Machine, MachineNic, OwnerTag
+from nospoon.plan.addresses.found import found_allocations
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD
 from nospoon.providers.base import Medium
@@ -37,12 +38,14 @@ from nospoon.providers.openstack.api import LARGEST, MOST_LISTED, MOST_PAGES, Ap
 from nospoon.providers.openstack.around import Around, BuildImage
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.records import LONGEST_LOG
-from nospoon.providers.openstack.roster import Roster, metadata
+from nospoon.providers.openstack.relays import SHAPE as RELAY_SHAPE
+from nospoon.providers.openstack.roster import RELAYS, SHAPE, Roster, metadata
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.tags import (
     LONGEST_VALUE,
     Tagged,
     described,
+    in_pieces,
     of_description,
     of_properties,
     properties,
@@ -229,6 +232,39 @@ async def test_servers_that_name_other_nodes_are_not_there(cloud: FakeCloud, ben
     assert {each.uuid for each in await machines.machines()} == {rack.uuid}
     assert not Path(machines.console_record(victim)).exists()
     assert len(await machines.observe(None)) == 1
+
+
+async def test_a_server_whose_shape_is_nested_without_end_is_none(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    """One that a member's cloud showed kept `recover` and `orphans` from all other hosts."""
+    await make(bench, *any_rack(bench).all)
+    (own,) = cloud.servers.values()
+    nested = '{"x":' + "[" * 20_000
+    deep = {**own["metadata"], **in_pieces(SHAPE, nested)}
+    cloud.servers["deep"] = {**own, "id": "deep", "metadata": deep}
+    assert len(await bench.connection.drivers[Kind.MACHINE].observe(None)) == 1
+    relay = {
+        **properties(Tagged(bench.tag, RELAY)),
+        RELAYS: "x",
+        **in_pieces(RELAY_SHAPE, nested),
+    }
+    cloud.servers["relay"] = {**own, "id": "relay", "metadata": relay}
+    assert await bench.connection.drivers[Kind.RELAY].observe(None) == []
+
+
+@pytest.mark.parametrize("address", ["x", "256.1.1.1/24", "10.0.0.1/33", "10.0.0.1"])
+async def test_a_network_that_notes_no_address_has_none(
+    cloud: FakeCloud, bench: Bench, address: str
+) -> None:
+    """What a lost store is made again from: one was an error of `recover` for all hosts."""
+    rack = any_rack(bench)
+    await make(bench, *rack.all)
+    for each in cloud.networks.values():
+        each["description"] = f"{each.get('description', '')},{address}"
+    found = await bench.connection.drivers[Kind.NETWORK].observe(None)
+    assert [each.shape.address for each in found if isinstance(each.shape, Link)] == [""]
+    assert found_allocations(found).cidrs == {}
 
 
 async def test_of_nodes_elsewhere_no_console_is_written(cloud: FakeCloud, bench: Bench) -> None:

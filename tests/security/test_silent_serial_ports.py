@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -15,7 +17,7 @@ from nospoon.protocols.ipmi.endpoint import Typed
 from nospoon.providers.libvirt.console import LibvirtConsole
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.sol import WAITING, SolLines
-from nospoon.testing.bench import bench
+from nospoon.testing.bench import MemoryConsoles, bench
 
 LONGEST = 20.0
 """Seconds after which a send returns by itself: the test has failed by then."""
@@ -98,7 +100,8 @@ class SlowLine:
     def __init__(self) -> None:
         self.read, self.typed = asyncio.Event(), asyncio.Queue[bytes]()
 
-    async def attach(self, _machine: UUID) -> SlowLine:
+    async def attach(self, _machine: UUID, *, user: int) -> SlowLine:
+        del user
         return self
 
     async def output(self) -> AsyncIterator[bytes]:
@@ -133,3 +136,22 @@ async def test_what_is_typed_over_lan_meanwhile_is_bounded() -> None:
             lines.typed(served, Typed(b"last"))
             assert await console.typed.get() == b"last"
         assert typed == [b"first", *(bytes([number]) for number in range(WAITING))]
+
+
+async def test_what_waits_for_clients_of_bmcs_counts_for_the_owner_of_their_machine() -> None:
+    """It counted for all of them together: where 64 MiB wait, who has something is disconnected."""
+    async with bench(2) as b, Tasks("consoles") as tasks:
+        consoles = MemoryConsoles()
+        lines = SolLines(consoles, tasks)
+        for owner, config in zip((1000, 1001), b.configs, strict=True):
+            await b.service.put(replace(config, owner=owner))
+            served, active = b.service.status(config.bmc.uuid), asyncio.Event()
+            assert served is not None
+            lines.activate(cast("Any", None), served, 1, partial(_set, active))
+            async with asyncio.timeout(20):
+                await active.wait()
+        assert consoles.users == [1000, 1001]
+
+
+def _set(event: asyncio.Event, _worked: object) -> None:
+    event.set()

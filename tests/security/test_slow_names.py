@@ -15,10 +15,15 @@ import pytest
 from tests.security.asked import a_daemon
 
 from nospoon.bmc.events import EventSettings, Subscription
+from nospoon.control.labs.webhooks import Webhooks
+from nospoon.model.lab import Webhook
+from nospoon.providers.cloud_calls import Means
+from nospoon.providers.openstack.api import Api
 from nospoon.runtime.lookups import OF_ALL, OF_ONE, Lookups, Place, resolve
 from nospoon.runtime.reach import Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.events.delivery import Deliveries
+from nospoon.store.lab_notices import Notice
 
 PATIENCE = 30.0
 
@@ -139,6 +144,36 @@ async def test_destinations_of_events_are_looked_up_in_their_owners_turn() -> No
         deliveries.put("1", {"n": 1})
         assert await told.get() == ("hook.example", "bob")
         deliveries.close()
+
+
+async def test_webhooks_are_looked_up_in_their_owners_turn() -> None:
+    told: asyncio.Queue[tuple[str, Hashable]] = asyncio.Queue()
+
+    async def names(host: str, _port: int, owner: Hashable) -> Sequence[Place]:
+        await told.put((host, owner))
+        raise OSError("no such name")
+
+    async def forget(_: Sequence[str]) -> None:
+        """They need not be stored any more."""
+
+    async with asyncio.timeout(PATIENCE), Tasks("webhooks") as tasks:
+        hooks = Webhooks(tasks, Reach(anywhere=True, names=names), forget, pauses=())
+        for owner in (1000, 1001):
+            hook = Webhook(f"http://{owner}.example/", "s" * 16)
+            hooks.send((hook,), Notice(str(owner), f"{owner}:c/dev", 0, "{}"))
+        asked = {await told.get(), await told.get()}
+    assert asked == {("1000.example", 1000), ("1001.example", 1001)}
+
+
+async def test_what_a_cloud_names_is_looked_up_in_its_own_threads() -> None:
+    """Consoles of its servers; a member chooses the cloud."""
+
+    async def names(host: str, _port: int, _owner: Hashable) -> Sequence[Place]:
+        pytest.fail(f"{host} was looked up among the names of all")
+
+    with ThreadPoolExecutor(1) as threads:
+        api = Api("cloud", dict, Means(threads, Reach(anywhere=True, names=names)))
+        assert "127.0.0.1" in await places_of("localhost", 80, api.reach)
 
 
 async def test_the_daemon_looks_up_what_clients_name_in_threads_of_its_own(tmp_path: Path) -> None:

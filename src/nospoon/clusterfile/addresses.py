@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from ipaddress import IPv4Network, IPv6Network
-from itertools import combinations
+from itertools import chain, combinations
 
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
+from nospoon.clusterfile.hosts import connections_of
 from nospoon.clusterfile.models import NetworkSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cluster import BmcProtocol, Netboot, Switch
+from nospoon.model.connections import ConnectionKind
 from nospoon.plan.words import counted
 
 NETBOOT_OVERHEAD = 3
@@ -37,8 +39,9 @@ _LOOPBACKS: tuple[tuple[str, Network], ...] = (
 
 def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     """Every complaint about networks, address pools and port ranges."""
+    tagged = _tagged(sections, expansion)
     for name, network in sections.networks.items():
-        yield from _network(name, network)
+        yield from _network(name, network, tagged)
     yield from _routers(sections)
     yield from _overlaps(sections)
     yield from _pool(sections)
@@ -46,8 +49,19 @@ def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     yield from _room_on_networks(sections, expansion)
 
 
-def _segment(path: Path, network: NetworkSection) -> Iterator[Complaint]:
-    """Its VLAN, and what that is of."""
+def _tagged(sections: Sections, expansion: Expansion) -> set[int]:
+    """VLANs that reach NICs tagged in a cloud, where each is a network of its own."""
+    if not any(
+        connections_of(each) == [ConnectionKind.OPENSTACK] for each in sections.hosts.values()
+    ):
+        return set()
+    of_nodes = (nic.trunk for node in expansion.nodes for nic in node.nics)
+    of_labs = (nic.trunk for flavor in sections.flavors.values() for nic in flavor.nics or ())
+    return set(chain.from_iterable(chain(of_nodes, of_labs)))
+
+
+def _segment(path: Path, network: NetworkSection, tagged: Container[int]) -> Iterator[Complaint]:
+    """Its VLAN, and what that is of. `tagged`: VLANs that need no more than a network."""
     existing = bool(network.physnet or network.bridge)
     if network.provider and existing:
         message = "expected a network of nospoon's or an existing one, got both"
@@ -55,20 +69,22 @@ def _segment(path: Path, network: NetworkSection) -> Iterator[Complaint]:
     if network.provider and network.vlan is None:
         message = "a network of a cloud's physical one needs a VLAN"
         yield Complaint((*path, "provider"), message, "Write its id as `vlan`")
+    if network.vlan in tagged:
+        return
     if network.vlan is not None and not existing and not network.provider:
-        message = "a VLAN needs a physnet or bridge, or in a cloud a provider"
+        message = "a VLAN needs a physnet or bridge, or in a cloud a provider or a NIC's trunk"
         yield Complaint((*path, "vlan"), message, "An isolated network needs none")
     if network.vlan is not None and existing and network.switch is not Switch.OVS:
         message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
         yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
 
 
-def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
+def _network(name: str, network: NetworkSection, tagged: Container[int]) -> Iterator[Complaint]:
     path = ("networks", name)
     if network.physnet and network.bridge:
         yield Complaint((*path, "bridge"), "expected physnet or bridge, got both")
     existing = network.physnet or network.bridge
-    yield from _segment(path, network)
+    yield from _segment(path, network, tagged)
     if network.switch is Switch.OVS and not existing:
         message = "expected a physnet or bridge: nospoon makes Linux bridges only"
         yield Complaint((*path, "switch"), message, "Make the bridge with `ovs-vsctl add-br`")
@@ -85,7 +101,8 @@ def _network(name: str, network: NetworkSection) -> Iterator[Complaint]:
         message = "expected no cidr on an existing bridge: its owner gives the addresses there"
         yield Complaint((*path, "cidr"), message, "Leave it out")
     if network.anti_spoofing:
-        why = (Complaint((*path, "anti_spoofing"), *what) for what in _unfiltered(network))
+        unfiltered = _unfiltered(network, tagged)
+        why = (Complaint((*path, "anti_spoofing"), *what) for what in unfiltered)
         yield from why
     yield from (Complaint((*path, "mtu"), *what) for what in _mtu(network, existing=bool(existing)))
     for each in network.cidr:
@@ -104,7 +121,7 @@ def _routers(sections: Sections) -> Iterator[Complaint]:
             yield Complaint(path, message, f"Write `router: {network.router}` there, too")
 
 
-def _unfiltered(network: NetworkSection) -> Iterator[tuple[str, str]]:
+def _unfiltered(network: NetworkSection, tagged: Container[int]) -> Iterator[tuple[str, str]]:
     """(What libvirt's filter `clean-traffic` cannot let through, how to mend it): it knows IPv4 and
     ARP without tags, on Linux bridges (https://libvirt.org/formatnwfilter.html).
     """
@@ -112,7 +129,7 @@ def _unfiltered(network: NetworkSection) -> Iterator[tuple[str, str]]:
     if network.switch is Switch.OVS:
         message = "expected a Linux bridge: ports of Open vSwitch, with or without VLANs and trunks"
         yield f"{message}, have no filters", f"Use Open vSwitch's own means, {drop}"
-    elif network.vlan is not None:
+    elif network.vlan is not None and network.vlan not in tagged:
         yield "expected no `vlan`: the filter drops tagged frames", f"Leave `vlan` out, {drop}"
     if network.ipv6 is not None:
         message = f"expected IPv4 alone, got {network.ipv6}: the filter drops IPv6"

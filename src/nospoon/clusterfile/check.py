@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
@@ -35,7 +36,13 @@ from nospoon.model.ironic import Standing
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.passwords import is_hash
 from nospoon.plan.enrollment.enrol import DRIVERS
+from nospoon.plan.enrollment.nova import class_of
 from nospoon.plan.identity import RESERVED
+
+MAX_GIVEN = 400_000
+"""Nodes that flavors of Nova may give, for each flavor: a plan has them for each, to look in
+Placement.
+"""
 
 
 def check(
@@ -63,7 +70,7 @@ def check(
     yield from _trunks(sections, expansion)
     yield from _drivers(expansion)
     yield from _cloud(sections)
-    yield from _nova(sections)
+    yield from _nova(sections, expansion)
     yield from _deployments(expansion)
     yield from _bmc_ports(sections, expansion)
     yield from _password_hash(sections, expansion)
@@ -359,7 +366,11 @@ def _hardware(sections: Sections) -> Iterator[Complaint]:
 
 
 def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
-    """NICs with VLANs on networks that have none; a group's once."""
+    """NICs with VLANs on networks that have none; a group's once. A cloud makes networks of VLANs:
+    which host a node gets, the plan knows.
+    """
+    if any(connections_of(each) == [ConnectionKind.OPENSTACK] for each in sections.hosts.values()):
+        return
     told: set[tuple[int, str]] = set()
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         for nic in node.nics:
@@ -372,10 +383,20 @@ def _trunks(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
             yield Complaint(("nodes", group), message, "Write `switch: ovs` there, or no `trunk`")
 
 
-def _nova(sections: Sections) -> Iterator[Complaint]:
+def _nova(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     if sections.nova is not None and (sections.ironic is None or sections.ironic.cloud is None):
         message = "flavors are made in the cloud of `ironic`, and it names none"
         yield Complaint(("nova",), message, "Write `ironic: {cloud: NAME}`, or drop `nova`")
+    if sections.nova is None:
+        return
+    nodes = Counter(map(class_of, expansion.nodes))
+    given = sum(nodes[each.resource_class] for each in sections.nova.flavors.values())
+    if given > MAX_GIVEN:
+        message = (
+            f"expected at most {MAX_GIVEN} nodes in the resource classes of all flavors, each "
+            f"counted for each flavor, got {given}"
+        )
+        yield Complaint(("nova", "flavors"), message, "Write fewer, or more resource classes")
 
 
 def _drivers(expansion: Expansion) -> Iterator[Complaint]:

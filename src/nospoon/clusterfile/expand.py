@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from nospoon.clusterfile.bmcs import NodeBmcSection
@@ -125,8 +125,9 @@ def _expand(sections: Sections, result: Expansion, default_network: str) -> None
         _check_overrides(group, index, names, result)
         template = _node(sections, group, name="", default_network=default_network)
         described.take(template)
+        shared = [getattr(template, each.name) for each in _SHARED]
         for name in names:
-            node = _named(template, name)
+            node = Node(name, *shared)  # `replace` takes several times as long
             if name in group.overrides:
                 node = _node(sections, group, name=name, default_network=default_network)
             described.take(node)
@@ -254,11 +255,8 @@ def _check_overrides(
         )
 
 
-def _named(template: Node, name: str) -> Node:
-    # dataclasses.replace costs 6 us a node; 10,000 nodes make that felt no more than this.
-    values = {slot: getattr(template, slot) for slot in template.__slots__}
-    values["name"] = name
-    return Node(**values)
+_SHARED = fields(Node)[1:]
+"""All but the name, which is the first."""
 
 
 def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_network: str) -> Node:

@@ -141,7 +141,7 @@ def parse_duration(value: object) -> float:
     """'1.5s', '200ms' or '2h' -> seconds."""
     match = _DURATION.match(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"expected a time such as 2s or 200ms, got {shown(value)}")
+        raise ValueError(f"expected a time such as 2s, 200ms, 30min or 2h, got {shown(value)}")
     seconds = float(match[1]) * _SECONDS[match[2]]
     if seconds > MOST_DAYS * 86400:  # also infinity: `float` makes it of 310 digits
         raise ValueError(f"expected at most {MOST_DAYS} days, got {shown(value)}")
@@ -166,14 +166,19 @@ MAX_SHOWN = 200
 
 
 def parse_url(value: object) -> str:
-    """An http or https URL, without slashes at its end."""
+    """An http or https URL of what is looked for below it, without slashes at its end."""
+    return parse_whole_url(value).rstrip("/")
+
+
+def parse_whole_url(value: object) -> str:
+    """An http or https URL as it is: `/hook` and `/hook/` are two (RFC 3986 §6.2.3)."""
     url = parse_text(value)
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"expected a URL that begins with http:// or https://, got {shown(url)}")
     wrong = wrong_in_url(url)
     if wrong:
         raise ValueError(f"expected a URL, got {url[:MAX_SHOWN]!r}: {wrong}")
-    return url.rstrip("/")
+    return url
 
 
 def wrong_in_url(url: str) -> str:
@@ -362,6 +367,7 @@ NicAddress = Annotated[
     str, BeforeValidator(parse_nic_address), _text_like(r"^(dhcp|[0-9a-fA-F.:]+/[0-9]+)$")
 ]
 Url = Annotated[str, BeforeValidator(parse_url), _text_like("^https?://")]
+WholeUrl = Annotated[str, BeforeValidator(parse_whole_url), _text_like("^https?://")]
 Address = Annotated[IPv4Address | IPv6Address, BeforeValidator(parse_address)]
 Pool = Annotated[
     IPv4Network, BeforeValidator(parse_text), _text_like(r"^\d+\.\d+\.\d+\.\d+(/\d+)?$")

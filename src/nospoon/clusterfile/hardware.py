@@ -124,7 +124,8 @@ class NicSection(Section):
     trunk: list[Annotated[Whole, Field(ge=1, le=4094)]] = Field(
         default_factory=no_items,
         max_length=4094,
-        description="VLANs that reach it tagged (needs `switch: ovs`).",
+        description="VLANs that reach it tagged (needs `switch: ovs`; in a cloud, networks with "
+        "these `vlan`).",
     )
     pxe: Flag | None = Field(
         None,

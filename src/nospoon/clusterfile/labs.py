@@ -19,6 +19,7 @@ from nospoon.clusterfile.fields import (
     Size,
     Url,
     UserData,
+    WholeUrl,
 )
 from nospoon.clusterfile.section import (
     Flag,
@@ -109,7 +110,7 @@ class DistroSection(Section):
 
     kernel: Url | None = Field(None, description="URL of the installer's kernel.")
     initrd: Url | None = Field(None, description="URL of its initial ramdisk.")
-    script: Url | None = Field(
+    script: WholeUrl | None = Field(
         None,
         description="In place of both: URL of an iPXE script, such as a scheduler's; iPXE fills in "
         "`${uuid}`.",
@@ -249,7 +250,7 @@ class LabMachineSection(Section):
 class WebhookSection(Section):
     """Where events of recipe sets are sent, as signed HTTP POSTs of JSON."""
 
-    url: Url = Field(description="http or https URL.")
+    url: WholeUrl = Field(description="http or https URL.")
     secret: Text = Field(
         min_length=16, max_length=255, description="Key of the signature (HMAC-SHA256)."
     )

@@ -23,7 +23,7 @@ from nospoon.clusterfile.fields import (
     Place,
     Trait,
     Uri,
-    Url,
+    WholeUrl,
     parse_ssh,
 )
 from nospoon.clusterfile.hardware import HardwareSection
@@ -146,7 +146,7 @@ class NetworkSection(Section):
     vlan: Annotated[Whole, Field(ge=1, le=4094)] | None = Field(
         None,
         description="VLAN id on the physical network (needs `switch: ovs`, or in a cloud "
-        "`provider`); default none.",
+        "`provider`), or in a cloud that by which NICs' `trunk` names it; default none.",
     )
     provider: Annotated[Text, Field(max_length=255)] = Field(
         "",
@@ -332,7 +332,7 @@ class BootProfileSection(Section):
     """What the network boots."""
 
     kernel: Text | None = Field(None, description="Kernel: a path beside the file, or an http URL.")
-    script: Url | None = Field(
+    script: WholeUrl | None = Field(
         None, description="In place of a kernel: URL of an iPXE script, such as Ironic's boot.ipxe."
     )
     initrd: Annotated[list[Text], BeforeValidator(listed), OneOrMore()] = Field(

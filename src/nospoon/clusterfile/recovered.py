@@ -26,6 +26,7 @@ from nospoon.model.resources import (
     Observed,
     Port,
     Router,
+    Trunk,
     Volume,
     is_adopted,
 )
@@ -51,6 +52,7 @@ def cluster_file(
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
     floating = {o.shape.mac: o.shape for o in found if isinstance(o.shape, FloatingIp)}
     by_bridge = {link.bridge: network for network, link in links.items()}
+    trunks = {o.shape.mac: o.shape for o in found if isinstance(o.shape, Trunk)}
     routers = {
         led.network: o.key.name
         for o in found
@@ -69,6 +71,9 @@ def cluster_file(
     for bridge, addresses in _virtual_ips(found).items():
         if bridge in by_bridge:
             networks[by_bridge[bridge]]["virtual_ips"] = sorted(addresses)
+    for each in (each for trunk in trunks.values() for each in trunk.carries):
+        network = by_bridge.setdefault(each.network, name_of(each.network))
+        networks.setdefault(network, {"bridge": each.network})["vlan"] = each.vlan
     sections: dict[str, object] = {
         "cluster": name,
         "id": str(id_),
@@ -78,7 +83,7 @@ def cluster_file(
             {
                 "name": node,
                 "host": seen.key.host,
-                **_machine(seen.shape, volumes, by_bridge, floating),
+                **_machine(seen.shape, volumes, by_bridge, floating, trunks),
             }
             for node, seen in sorted(nodes.items())
             if isinstance(seen.shape, Machine)
@@ -231,11 +236,12 @@ def _machine(
     volumes: dict[str, Volume],
     by_bridge: dict[str, str],
     floating: dict[str, FloatingIp],
+    trunks: dict[str, Trunk],
 ) -> dict[str, object]:
     """One that somebody else made has the shape that its owner gives it."""
     if machine.adopted:
         return {"adopt": str(machine.uuid)}
-    return _hardware(machine, volumes, by_bridge, floating)
+    return _hardware(machine, volumes, by_bridge, floating, trunks)
 
 
 def _hardware(
@@ -243,6 +249,7 @@ def _hardware(
     volumes: dict[str, Volume],
     by_bridge: dict[str, str],
     floating: dict[str, FloatingIp],
+    trunks: dict[str, Trunk],
 ) -> dict[str, object]:
     return {
         "cpus": machine.cpus,
@@ -261,11 +268,16 @@ def _hardware(
                 "mac": nic.mac,
                 "model": nic.model,
                 **(_floating(floating[nic.mac]) if nic.mac in floating else {}),
+                **(_tagged(trunks[nic.mac]) if nic.mac in trunks else {}),
             }
             for nic in machine.nics
         ],
         "boot_order": [str(device) for device in machine.boot_order],
     }
+
+
+def _tagged(shape: Trunk) -> dict[str, object]:
+    return {"trunk": [each.vlan for each in shape.carries]}
 
 
 def _floating(shape: FloatingIp) -> dict[str, object]:

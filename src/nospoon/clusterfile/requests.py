@@ -18,6 +18,7 @@ from nospoon.errors import Problem, SpecError
 from nospoon.lab import asked, recipe
 from nospoon.lab.asked import AskedSet, asked_sets
 from nospoon.lab.element import Element
+from nospoon.lab.grammar import BARE
 from nospoon.lab.recipe import Recipe
 
 MOST_BYTES = 10 << 20
@@ -200,7 +201,8 @@ class _JsonReader:
         assert isinstance(value, dict), "JSON has nothing else"
         attributes, inner, text = {}, [], ""
         for key, each in value.items():
-            if key in ATTRIBUTES and not isinstance(each, dict | list):
+            named = key in ATTRIBUTES or key in BARE.get(name, ())
+            if named and not isinstance(each, dict | list):
                 attributes[key] = self._text(key, _written(each), MOST_VALUE)
             elif key == "text" and name == KICKSTART and isinstance(each, str):
                 text = self._text(key, each, MOST_BYTES)
@@ -279,8 +281,16 @@ class _Reader:
         except expat.ExpatError as error:
             message = f"not XML: {expat.ErrorString(error.code)}"
             raise self._wrong(message, at=(error.lineno, error.offset + 1)) from error
+        finally:
+            self._let_go()
         assert self._root is not None, "expat refuses a document without an element"
         return self._root
+
+    def _let_go(self) -> None:
+        """Parser and reader have each other: what was read would stay until all is collected."""
+        self._parser.StartElementHandler = self._parser.EndElementHandler = None
+        self._parser.CharacterDataHandler = self._parser.XmlDeclHandler = None
+        self._parser.StartDoctypeDeclHandler = None
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1

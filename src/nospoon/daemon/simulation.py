@@ -7,8 +7,9 @@ that were on when this machine rebooted are off, as others are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 from uuid import UUID
 
 from nospoon.model.cluster import Host
@@ -46,13 +47,15 @@ class Simulations:
         self._record_space = record_space if record_space is not None else RecordSpace()
         self._connections: dict[str, SimulatedConnection] = {}
         self._kept: dict[str, int] = {}
+        """Version of each world that its file has."""
+        self._writing = Lock()
 
     def connect(self, host: Host, simulated: Simulated, records: Path) -> SimulatedConnection:
-        """The host's world, as it was left."""
-        kept = self._directory / f"{host.name}.json"
-        world = World.load(kept.read_bytes()) if kept.exists() else World()
-        if world.begin(boots.here()) and self._in_control():
-            self._write(host.name, Snapshot.of(world))
+        """The host's world, as it was left: its file may be older than what an earlier connection
+        has of it.
+        """
+        known = self._connections.get(host.name)
+        world = known.world if known is not None else self._loaded(host.name)
         made = SimulatedConnection(
             host.name,
             self._deployment,
@@ -63,41 +66,51 @@ class Simulations:
             simulation=simulated.simulation,
             guests=self._guests,
             is_probed=self._is_probed,
-            resumes=host.name not in self._connections,
+            resumes=known is None,
         )
         self._connections[host.name] = made
         return made
 
+    def _loaded(self, name: str) -> World:
+        kept = self._directory / f"{name}.json"
+        world = World.load(kept.read_bytes()) if kept.exists() else World()
+        if world.begin(boots.here()) and self._in_control():
+            self._write(name, world.version, Snapshot.of(world))
+        return world
+
     async def keep(self) -> None:
         """Keep what has changed, for ever; large worlds less often."""
         while True:
-            sizes = (len(each.world.made) for each in self._connections.values())
+            sizes = (each.world.size for each in self._connections.values())
             await asyncio.sleep(max(KEEP_SECONDS, max(sizes, default=0) / THINGS_A_SECOND))
-            for name, snapshot in self._changed():
-                await asyncio.to_thread(self._write, name, snapshot)
+            for changed in self._changed():
+                await asyncio.to_thread(self._write, *changed)
 
     def save(self) -> None:
         """Keep what has changed, now."""
-        for name, snapshot in self._changed():
-            self._write(name, snapshot)
+        for changed in self._changed():
+            self._write(*changed)
 
-    def _changed(self) -> list[tuple[str, Snapshot]]:
-        if not self._in_control():
-            return []
-        found = []
-        for name, connection in self._connections.items():
-            if self._kept.get(name) != connection.world.version:
-                self._kept[name] = connection.world.version
-                found.append((name, Snapshot.of(connection.world)))
-        return found
+    def _changed(self) -> Iterator[tuple[str, int, Snapshot]]:
+        """Worlds that their files do not have, each as it is when it is asked for."""
+        for name, connection in [*self._connections.items()]:
+            version = connection.world.version
+            if self._kept.get(name) != version and self._in_control():
+                yield name, version, Snapshot.of(connection.world)
 
-    def _write(self, name: str, snapshot: Snapshot) -> None:
-        """A world with nothing in it leaves no file."""
+    def _write(self, name: str, version: int, snapshot: Snapshot) -> None:
+        """A world with nothing in it leaves no file. What is kept already may be newer: a thread
+        goes on with an older one whatever becomes of its task.
+        """
         kept = self._directory / f"{name}.json"
-        if not snapshot.made:
-            kept.unlink(missing_ok=True)
-            return
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = kept.with_suffix(".part")
-        part.write_bytes(snapshot.encoded())
-        part.replace(kept)
+        with self._writing:
+            if self._kept.get(name, -1) >= version:
+                return
+            if snapshot.made:
+                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                part = kept.with_suffix(".part")
+                part.write_bytes(snapshot.encoded())
+                part.replace(kept)
+            else:
+                kept.unlink(missing_ok=True)
+            self._kept[name] = version

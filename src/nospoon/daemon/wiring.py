@@ -224,6 +224,7 @@ class Daemon:
             self.cipher.derived("relays"),
             bmcs=RelayedBmcs(self._answers_relayed).serve,
             netboot=self.relay_netboot.serve,
+            owner_of=self._member_of,
         )
         self.connections = Connections(
             deployment=database.deployment,
@@ -412,7 +413,12 @@ class Daemon:
         racks = self._racks()
         self.board = board_over(
             racks,
-            Webhooks(self._tasks, self.reach, lambda ids: database.call(lab_notices.remove, ids)),
+            Webhooks(
+                self._tasks,
+                self.reach,
+                lambda ids: database.call(lab_notices.remove, ids),
+                has=lambda lab, hook: self.board.labs.has_webhook(lab, hook),  # noqa: PLW0108  (made here)
+            ),
             tasks=self._tasks,
             workers=self.lab_records,
             clock=self._lab_clock,
@@ -616,12 +622,12 @@ class Daemon:
             self._end.callback(workers.close)
         self._end.callback(self.people.close)
         self._end.callback(self.clouds.close)  # after the tasks that call them
+        self._end.callback(self.simulations.save)  # after all that changes machines
         self._end.push_async_callback(self._tasks.close)
         self._end.push_async_callback(self.tunnels.close)
         self._end.push_async_callback(self.agents.close)
         self._end.push_async_callback(self.hosts.close)
         self._tasks.start(self.lease.keep(), name="keep the lease")
-        self._end.callback(self.simulations.save)
         self._tasks.start(self.simulations.keep(), name="keep simulations")
         self._tasks.start(self.hosts.tidy(), name="close idle connections")
         self._tasks.start(self._heap.keep_tidy(), name="collect garbage")
@@ -646,7 +652,8 @@ class Daemon:
         self._ready = True
         await self.board.start()
         self._tasks.start(self.memory.read_rest(), name="read the rest of the cluster files")
-        self._tasks.start(self._watch().keep(), name="watch consoles of labs")
+        self.lab_watch = self._watch()
+        self._tasks.start(self.lab_watch.keep(), name="watch consoles of labs")
         await self._begin_to_answer()
         open_calls = len(await self.database.call(journal.open_intents))
         self.controller.found = _found(nodes, [row.kind for row in interrupted], open_calls, failed)
@@ -763,6 +770,11 @@ class Daemon:
     def _owner_of(self, machine: UUID) -> int | None:
         member = self.fleet.get(machine)
         return member.owner if member is not None else None
+
+    def _member_of(self, cluster: UUID) -> OwnerId | None:
+        """Whose a cluster is, None for administrators, whom nothing limits."""
+        owner = self.fleet.owner_of_cluster(cluster)
+        return None if owner is None or owner in self.admins else owner
 
     async def _is_kept(self, sha256: str) -> bool:
         return sha256 in await self.database.read(stored.digests)

@@ -80,10 +80,13 @@ class Record(msgspec.Struct, frozen=True):
     cmdline: str
 
 
+_RECORD = msgspec.json.Decoder(Record)
+
+
 def decode(body: bytes) -> Record | None:
     """The record in this JSON text, None where it is none."""
     try:
-        return msgspec.json.decode(body, type=Record)
+        return _RECORD.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -95,10 +95,10 @@ async def list_hosts(request: HttpRequest, controller: Controlled, caller: Calle
 @router.post("/hosts/check", response_model=None, responses=answered(list[HostFinding]))
 async def check_hosts(
     body: ClusterRequest, request: HttpRequest, controller: Controlled, caller: Called
-) -> list[dict[str, object]]:
+) -> Response:
     """What the hosts of a file have of what they need, a row a finding; changes nothing."""
     found = await unless_gone(request, controller.check_hosts(_request(body, caller)))
-    return records(found)
+    return await long_answers.rows(found)
 
 
 @router.post("/clusters", status_code=202, responses=answered(BegunPlan, status=202))

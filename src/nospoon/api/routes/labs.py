@@ -155,13 +155,14 @@ async def events(
     after: After,
 ) -> StreamingResponse:
     """Its events as they happen (text/event-stream): `{seq, at, recipe, event, message}`; the last
-    one is `{state, result, message}`.
+    one is `{state, result, message}`, and has no id: who comes again has all before it.
     """
     found = await controller.labs.follow(caller, set_id, after)
 
     async def lines() -> AsyncIterator[str]:
         async for each in found:
-            yield f"id: {each.get('seq', '')}\ndata: {json.dumps(each)}\n\n"
+            number = f"id: {each['seq']}\n" if "seq" in each else ""
+            yield f"{number}data: {json.dumps(each)}\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream")
 

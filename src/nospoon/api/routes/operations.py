@@ -121,14 +121,14 @@ async def events(
     caller: Called,
     after: After,
 ) -> StreamingResponse:
-    """Its events as they happen (text/event-stream); the last one has `state`."""
+    """Its events as they happen (text/event-stream); the last one has `state`, and no id."""
     await _own(controller, caller, id)
 
     async def lines() -> AsyncIterator[str]:
         async for batch in controller.operations.follow(id, after=after):
             yield "".join(f"id: {e['seq']}\ndata: {json.dumps(e)}\n\n" for e in batch if "seq" in e)
             if "seq" not in batch[-1]:
-                yield "id: \ndata: "
+                yield "data: "
                 async for piece in _with_result(controller, caller, id, batch[-1]):
                     yield piece
                 yield "\n\n"

@@ -39,8 +39,11 @@ def import_(url: str, name: str, arch: str) -> None:
     Trees have a .treeinfo (Fedora, CentOS, RHEL; a compose's .composeinfo leads to them), or are
     laid out as Debian's installer is: …/dists/SUITE/main/installer-ARCH.
     """
-    if urlsplit(url).scheme not in SCHEMES:
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
         raise UsageError(f"expected an http or https URL, got {url!r}")
+    if parts.query or parts.fragment:
+        raise UsageError(f"expected the URL of a directory, without ? and #, got {url!r}")
     from nospoon.lab.trees import beneath  # noqa: PLC0415  (slow to import)
 
     tree = found_at(beneath(url), arch, name, _fetched)

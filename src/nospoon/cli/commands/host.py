@@ -14,7 +14,7 @@ from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.rest.hosts import HostFinding, HostSummary, Verdict
-from nospoon.plan.words import size
+from nospoon.model.sizes import size
 
 if TYPE_CHECKING:
     from nospoon.model.cluster import Cluster

@@ -34,7 +34,10 @@ def command() -> None:
 @output_options
 def list_(format_: str, columns: tuple[str, ...]) -> None:
     """List the labs that you may use."""
-    rows = connect.client().ask(list[LabSummary], "GET", "/v1/labs")
+    found = connect.client().ask(list[LabSummary], "GET", "/v1/labs")
+    rows = [row_of(each) for each in found]
+    if format_ == "table":
+        rows = [{**each, "limit": each["limit"] or None} for each in rows]
     print_rows(rows, format_=format_, columns=columns, names=COLUMNS)
 
 

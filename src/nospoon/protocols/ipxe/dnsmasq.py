@@ -10,6 +10,7 @@ server for a minute. It is told of one which has nothing, so that it goes on at 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
@@ -21,6 +22,8 @@ from nospoon.model.resources import Loader, NetbootService, Reservation
 SECURE = "secure"
 LEASE = "1h"
 LEASE_WORDS, NO_NAME = 5, "*"
+_OPTION = re.compile(r"ignore|infinite|[0-9]+[smhdw]?")
+"""Names of hosts that are something else on a line of a host (dnsmasq(8), --dhcp-host)."""
 LEASES6 = 1 << 16
 """As many of IPv6 there may be on one network."""
 CLIENTS6, NEXT6 = 4, 1 << 32
@@ -141,7 +144,8 @@ def reservation(each: Reservation) -> str:
     tag = f"set:{SECURE}," if each.loader is Loader.SHIM else ""
     six = addresses6(each.address6) if each.address6 else ()
     where = ",".join(filter(None, (each.address, *(f"[{address}]" for address in six))))
-    return f"{macs},{tag}{where},{each.hostname}\n"
+    end = "." if _OPTION.fullmatch(each.hostname) else ""  # which is no part of a name
+    return f"{macs},{tag}{where},{each.hostname}{end}\n"
 
 
 def addresses6(first: str) -> Iterator[str]:
@@ -181,7 +185,8 @@ def _holders(reservations: Iterable[str]) -> dict[str, frozenset[str]]:
         macs = frozenset(word for word in words if MAC.fullmatch(word))
         six = [word.strip("[]") for word in words if word.startswith("[")]
         found |= {mac: frozenset({mac}) for mac in macs}
-        found |= {f"{address} {each}": macs for address in six for each in (name, NO_NAME)}
+        names = (name.rstrip("."), NO_NAME)
+        found |= {f"{address} {each}": macs for address in six for each in names}
     return found
 
 

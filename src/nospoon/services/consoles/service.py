@@ -29,7 +29,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.workers import Workers
 from nospoon.services.consoles.beginning import beginning
 from nospoon.services.consoles.capacity import Capacity, make_room
-from nospoon.services.consoles.records import Records
+from nospoon.services.consoles.records import Records, Stamp
 from nospoon.services.consoles.reopened import Reopened
 
 log = structlog.get_logger()
@@ -46,6 +46,8 @@ LOOK_SECONDS = 0.2
 SWEEP_SECONDS = 1.0
 ROOM_SECONDS = 10.0
 """How often it is looked whether records take too much of the disk."""
+ROOM_REST = 20
+"""Times as long as that look took, the next one waits: tens of thousands of records may be kept."""
 AGAIN_SECONDS, HELD_SECONDS = 0.5, 60.0
 """Between two tries to open what is held, and for how long to try."""
 SOON_SECONDS, CYCLE_SECONDS = 0.05, 3.0
@@ -248,8 +250,8 @@ class ConsoleService:
             line.readers.clear()
 
     async def attach(self, machine: UUID, *, user: int | None = None) -> Attached:
-        """Listen and type. A machine that is off is heard once it runs. `user`: who does; None: a
-        client of its BMC.
+        """Listen and type. A machine that is off is heard once it runs. `user`: who does; of a
+        client of its BMC, whose machine it is.
 
         Raises `Conflict` when somebody else has the stream or too many read it, `Gone` for no
         machine of ours.
@@ -376,6 +378,11 @@ class ConsoleService:
         await self._fetch(machine)
         return await self._workers.run(user, self._records.size, machine)
 
+    async def stamp(self, machine: UUID, *, user: int = 0) -> Stamp:
+        """Another one when something was recorded since, or dropped."""
+        await self._fetch(machine)
+        return await self._workers.run(user, self._records.stamp, machine)
+
     async def read(
         self, machine: UUID, *, follow: bool, offset: int = 0, user: int = 0
     ) -> AsyncIterator[bytes]:
@@ -430,8 +437,9 @@ class ConsoleService:
 
     async def _make_room(self) -> None:
         while True:
+            began = monotonic()
             await asyncio.to_thread(make_room, self._records, self.capacity)
-            await asyncio.sleep(ROOM_SECONDS)
+            await asyncio.sleep(max(ROOM_SECONDS, ROOM_REST * (monotonic() - began)))
 
     async def close(self) -> None:
         async with asyncio.TaskGroup() as group:  # one whose host hangs takes tens of seconds

@@ -1,10 +1,12 @@
 """One dnsmasq as a process of ours that outlives the daemon.
 
-It is known by its pid and its start time, and by our configuration file in its arguments.
+It is known by its pid and its start time, by our configuration file in its arguments, and by its
+user: anyone on this machine may give a process these arguments.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from pathlib import Path
@@ -13,6 +15,7 @@ from nospoon.errors import Conflict, ProviderError
 from nospoon.runtime import owned, process
 from nospoon.runtime.owned import Process
 from nospoon.runtime.udp import ANY, holder_of
+from nospoon.runtime.users import unprivileged_uid
 
 STOP_SECONDS = 5.0
 ONLY_ONE = "Only one server may answer on a bridge: stop the other, or write `netboot: none`."
@@ -72,7 +75,7 @@ def find(configuration: Path, *, pid_file: Path) -> Process | None:
     except (FileNotFoundError, ValueError):
         return all_below(configuration.parent).get(configuration)
     started = owned.start_time(pid)
-    if started is None or f"{OPTION}{configuration}" not in _arguments(pid):
+    if started is None or f"{OPTION}{configuration}" not in _arguments(pid) or not _is_own(pid):
         return None
     return Process(pid, started)
 
@@ -86,7 +89,7 @@ def all_below(directory: Path) -> dict[Path, Process]:
     for each in Path("/proc").glob("[0-9]*"):
         pid = int(each.name)
         files = [word for word in _arguments(pid) if word.startswith(start)]
-        if not files or not _is_here(each):
+        if not files or not _is_here(each) or not _is_own(pid):
             continue
         started = owned.start_time(pid)
         if started is not None:
@@ -102,6 +105,17 @@ def _is_here(process: Path) -> bool:
         )
     except OSError:  # it ended, or belongs to another user
         return False
+
+
+def _is_own(pid: int) -> bool:
+    """Whether it runs as who starts one, or as the user that it becomes (proc(5), `Uid`)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:  # it ended
+        return False
+    users = {int(each) for line in lines if line.startswith("Uid:") for each in line.split()[1:]}
+    here = os.geteuid()
+    return users <= ({here} if here else {here, unprivileged_uid()})
 
 
 def reload(which: Process) -> None:

@@ -37,6 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nospoon.errors import MissingTool, NospoonError, ProviderError
+from nospoon.model.principal import OwnerId
 from nospoon.model.visible import visible_line
 from nospoon.providers.tunnels import (
     BMCS_PORT,
@@ -70,6 +71,8 @@ SAID = 2000
 """Bytes of what ssh says that are kept."""
 MOST_SHOWN = 1200
 """Characters of why a tunnel is not open: the relay may say what it likes."""
+MOST_OF_OWNER = 128
+"""Tunnels of one user: each is a process, and where it fails, another one every half a minute."""
 LONGEST_SOCKET = 107
 """Bytes of a socket's path (unix(7))."""
 BOOT, BMCS, NETBOOT = "boot", "bmcs", "netboot"
@@ -80,6 +83,8 @@ LINES = 4096
 """Bytes of a line or frame of a helper that are read ahead."""
 ServeBmcs = Callable[[UUID, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves a connection of the helper on the relay of a cluster."""
+OwnerOf = Callable[[UUID], OwnerId | None]
+"""Whose a cluster is, None for a user who may have any number of tunnels."""
 ServeNetboot = Callable[[RelayId, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Serves a connection of the helper on a relay that serves DHCP."""
 MEMORY = 1280 << 20
@@ -145,10 +150,13 @@ class Pauses:
 
 @dataclass(slots=True)
 class _Kept:
-    """A tunnel. `why`: what ended its last try, "" while it is open or first tried."""
+    """A tunnel. `why`: what ended its last try, "" while it is open or first tried. `owner`: the
+    user as whose it counts, None for no one's.
+    """
 
     find: Find
     pauses: Pauses
+    owner: OwnerId | None = None
     task: asyncio.Task[None] | None = None
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     why: str = ""
@@ -157,7 +165,7 @@ class _Kept:
 class RelayTunnels:
     """The `Tunnels` of a daemon. `app`: what is served, at sockets below `directory`; `secret`: of
     which all keys are made. `bmcs`, `netboot`: take connections of helpers. `shortest`: seconds
-    from a break to the next try; `environment`: of ssh.
+    from a break to the next try; `environment`: of ssh. `owner_of`: whose clusters are.
     """
 
     def __init__(
@@ -170,8 +178,10 @@ class RelayTunnels:
         netboot: ServeNetboot,
         shortest: float = SHORTEST,
         environment: Mapping[str, str] | None = None,
+        owner_of: OwnerOf = lambda _: None,
     ) -> None:
         self._app, self._directory, self._secret = app, directory, secret
+        self._owner_of = owner_of
         self._bmcs, self._netboot, self._shortest = bmcs, netboot, shortest
         self._connections = Connections(RELAYED)
         self._environment = ENVIRONMENT if environment is None else environment
@@ -188,11 +198,22 @@ class RelayTunnels:
         if kept is not None:
             kept.find = find
         else:
-            kept = self._kept[relay] = _Kept(find, Pauses(self._shortest))
+            owner = self._owner_of(relay.cluster)
+            if owner is not None:
+                self._require_few(owner)
+            kept = self._kept[relay] = _Kept(find, Pauses(self._shortest), owner)
         if kept.task is not None and not kept.task.done():
             return
         name = f"tunnel to the relay of {relay.cluster} on {relay.host}"
         kept.task = self._tasks.start(self._keep(relay, kept), name=name)
+
+    def _require_few(self, owner: OwnerId) -> None:
+        count = sum(each.owner == owner for each in self._kept.values())
+        if count >= MOST_OF_OWNER:
+            raise ProviderError(
+                f"you have {count} tunnels to relays, and members may have {MOST_OF_OWNER}",
+                hint="Take down clusters that have relays.",
+            )
 
     async def opened(self, relay: RelayId, seconds: float) -> None:
         kept = self._kept[relay]
@@ -309,11 +330,13 @@ class RelayTunnels:
             with contextlib.ExitStack() as helpers:
                 for socket_name, serve in serving.items():
                     bound = _bound(files / socket_name)
+                    helpers.callback(bound.close)
                     made = await asyncio.start_unix_server(
-                        serve, sock=bound, limit=LINES, backlog=AT_ONCE
+                        serve, sock=bound, limit=LINES, backlog=AT_ONCE, start_serving=False
                     )
+                    helpers.callback(made.close)  # before it serves, which may be cancelled
+                    await made.start_serving()
                     bound.listen(BACKLOG)
-                    helpers.callback(made.close)
                 yield
         finally:
             await server.close()

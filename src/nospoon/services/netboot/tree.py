@@ -59,6 +59,9 @@ class Saved(msgspec.Struct, frozen=True):
     bridge_index: int = 0
 
 
+SAVED_IN = msgspec.json.Decoder(Saved)
+
+
 class Tree:
     """Reads and writes the files of one service.
 
@@ -91,7 +94,7 @@ class Tree:
             few = len(naming) <= MOST_SOUGHT and naming
             if few and all(str(each).encode() not in text for each in few):
                 return None
-            return msgspec.json.decode(text, type=Saved)
+            return SAVED_IN.decode(text)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
