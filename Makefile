@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Compiled modules are kept: otherwise every start of a daemon, of Ironic or of Nova compiles them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-cgroup2 test-openstack-full check format dist bench docs advisories clean
+.PHONY: demo test test-ironic test-ironic-full test-control-plane test-kinds test-cgroup2 test-openstack-full test-labs-full check format dist bench docs advisories clean
 
 demo:            ## Bring up real virtual servers, use them as their clients do
 	scripts/setup run
@@ -41,6 +41,11 @@ test-openstack-full: export NOSPOON_OPENSTACK_FULL = 1
 test-openstack-full: ## A cloud, with a relay of a cloud image and Debian's installer; not a part of `make test`
 	scripts/setup test
 	$(BIN)/python -m pytest tests/cloud $(PYTEST_ARGS)
+
+test-labs-full: export NOSPOON_LABS_FULL ?= 10000
+test-labs-full:  ## As many requests in an hour of a lab's clock, through a daemon; not a part of `make test`
+	scripts/setup test
+	$(BIN)/python -m pytest -s tests/control/test_an_hour_of_requests.py $(PYTEST_ARGS)
 
 check:           ## Format, lint, strict types, import contracts, generated documents, words, Any
 	$(BIN)/ruff format --check .

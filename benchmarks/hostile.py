@@ -342,9 +342,9 @@ def under(attack: Attack, to: BmcConfig) -> Iterator[None]:
 class Silent(MemoryConsoles):
     """Consoles of guests that never read what is typed."""
 
-    async def attach(self, machine: UUID) -> MemoryLine:
+    async def attach(self, machine: UUID, *, user: int) -> MemoryLine:
         """Nothing that is written there is ever taken."""
-        line = await super().attach(machine)
+        line = await super().attach(machine, user=user)
         line.write = self._never  # type: ignore[method-assign]
         return line
 

@@ -1,9 +1,11 @@
-"""Seconds until systemd runs in a container, a VM and bare metal of one root of Debian.
+"""Seconds until systemd runs in containers, a VM and bare metal of one root of Debian.
 
 From `nospoon up`, and again from a power cycle, to the login prompt on the console; bare metal is
-powered on by its BMC's command. The container is the reference of the other two.
+powered on by its BMC's command. Containers are liblxc's, which are the reference of all others, and
+those of each engine that runs.
 
-usage: kinds.py [--images DIRECTORY]   (where images were built before; needs root, libvirt, lxc)
+usage: kinds.py [--images DIRECTORY] [--podman SOCKET] [--docker SOCKET] [--only NAME,…]
+(images that were built before; needs root, libvirt and lxc)
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from measure import NOSPOON, asked, private_daemon, report, timed
+from measure import NOSPOON, asked, engines_of, private_daemon, report, timed
 
 LONGEST = 900.0
 """Seconds for a guest that is emulated."""
 IMAGES = {"container": "root.tar.zst", "vm": "root.qcow2", "baremetal": "root.qcow2"}
 FILE = """
-cluster: kinds-{kind}
-hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}
+cluster: kinds-{name}
+hosts: {{here: {{libvirt: 'qemu:///system', {connection}}}}}
 networks: {{lan: {{netboot: builtin}}}}
 nodes:
 - name: n
@@ -52,11 +54,14 @@ def until_prompt(env: Mapping[str, str], node: str, before: int, began: float) -
     return time.perf_counter() - began
 
 
-def measure(env: Mapping[str, str], place: Path, kind: str) -> tuple[float, float]:
+def measure(
+    env: Mapping[str, str], images: Path, kind: str, name: str, connection: str
+) -> tuple[float, float]:
     """Seconds of the first start, with its `up`, and of a power cycle."""
-    name, node = f"kinds-{kind}", f"kinds-{kind}/n"
-    file = place / f"{kind}.yaml"
-    file.write_text(FILE.format(kind=kind, image=place / IMAGES[kind]))
+    node = f"kinds-{name}/n"
+    file = Path(env["NOSPOON_STATE_DIR"]).parent / f"{name}.yaml"
+    image = images / IMAGES[kind]
+    file.write_text(FILE.format(name=name, kind=kind, image=image, connection=connection))
     began = time.perf_counter()
     timed("up", "--yes", str(file), env=env)
     if asked(env, "node", "show", node)["power"] != "on":
@@ -65,24 +70,35 @@ def measure(env: Mapping[str, str], place: Path, kind: str) -> tuple[float, floa
     before, began = prompts(env, node), time.perf_counter()
     timed("node", "power", node, "cycle", env=env)
     again = until_prompt(env, node, before, began)
-    timed("down", "--yes", "--purge", name, env=env)
+    timed("down", "--yes", "--purge", f"kinds-{name}", env=env)
     return first, again
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=Path, help="directory with root.tar.zst and root.qcow2")
+    parser.add_argument("--only", help="of liblxc (always), podman, docker, vm, baremetal")
+    engines = engines_of(parser)
     given: Path | None = parser.parse_args().images
+    only: str | None = parser.parse_args().only
+    rows = {
+        "liblxc": ("container", "lxc: true"),
+        **{engine: ("container", connection) for engine, connection in engines.items()},
+        "vm": ("vm", "lxc: true"),
+        "baremetal": ("baremetal", "lxc: true"),
+    }
     with private_daemon() as env:
-        place = given or Path(env["NOSPOON_STATE_DIR"]).parent / "images"
+        images = given or Path(env["NOSPOON_STATE_DIR"]).parent / "images"
         if given is None:
-            build(place, env)
-        container: tuple[float, float] | None = None
-        for kind in IMAGES:
-            first, again = measure(env, place, kind)
-            container = container or (first, again)
-            report(f"{kind}: up to login", first, reference=container[0], of="the container")
-            report(f"{kind}: cycle to login", again, reference=container[1], of="the container")
+            build(images, env)
+        reference: tuple[float, float] | None = None
+        for name, (kind, connection) in rows.items():
+            if only and reference and name not in only.split(","):
+                continue
+            first, again = measure(env, images, kind, name, connection)
+            reference = reference or (first, again)
+            report(f"{name}: up to login", first, reference=reference[0], of="liblxc's")
+            report(f"{name}: cycle to login", again, reference=reference[1], of="liblxc's")
 
 
 if __name__ == "__main__":

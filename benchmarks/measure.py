@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+SOCKETS = {"podman": "/run/podman/podman.sock", "docker": "/run/docker.sock"}
+"""Where engines of containers listen."""
 NOSPOON = str(Path(sys.executable).with_name("nospoon"))
 
 
@@ -46,6 +49,22 @@ def asked(env: Mapping[str, str], *argv: str) -> Any:
         [NOSPOON, *argv, "-f", "json"], env=dict(env), check=True, capture_output=True, text=True
     )
     return json.loads(done.stdout)
+
+
+def engines_of(parser: ArgumentParser) -> dict[str, str]:
+    """Settings of the connection by the name of each engine, from options that are added here."""
+    for engine, socket in SOCKETS.items():
+        parser.add_argument(f"--{engine}", default=socket, help=f"its socket, {socket} by default")
+    given = vars(parser.parse_args())
+    return {each: f"docker: {{socket: {given[each]}}}" for each in SOCKETS if is_there(given[each])}
+
+
+def is_there(socket: str) -> bool:
+    """An engine that does not run is not measured."""
+    if Path(socket).is_socket():
+        return True
+    print(f"no engine listens at {socket}: it is not measured", flush=True)
+    return False
 
 
 def addresses_of(env: Mapping[str, str]) -> list[str]:

@@ -1,10 +1,12 @@
-"""Upgrade and rollback of a container and of a VM beside the first `up`, a power cycle and the same
-of bare metal, whose disk is made again each time.
+"""Upgrade and rollback of containers and of a VM beside the first `up`, a power cycle and the same
+of bare metal, whose disk is made again each time. Containers are liblxc's and those of each engine
+that runs.
 
 Each node is made from an image, gets another one, and returns to the first. Measured: seconds until
 it runs, and how long it was off meanwhile, by its power as `node show` says it.
 
-usage: upgrade.py [--size MIB]   (of random data in each image; needs root, libvirt and lxc)
+usage: upgrade.py [--size MIB] [--podman SOCKET] [--docker SOCKET]
+(MiB of random data in each image; needs root, libvirt and lxc)
 """
 
 from __future__ import annotations
@@ -19,11 +21,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from measure import asked, private_daemon, report, timed
+from measure import asked, engines_of, private_daemon, report, timed
 from nospoon.testing.container_root import busybox_root
 
-KINDS = ("baremetal", "container", "vm")
-"""The first is the reference of the others."""
+REFERENCE = "baremetal"
 
 
 def container(size: int, version: str) -> bytes:
@@ -73,34 +74,37 @@ class Watch:
         self._thread.join()
 
 
-def measure(env: Mapping[str, str], place: Path, kind: str, size: int) -> dict[str, float]:
-    """One kind, from its first `up` to its end: seconds of each change."""
-    name, node = f"upgrade-{kind}", f"upgrade-{kind}/n"
+def measure(
+    env: Mapping[str, str], kind: str, size: int, *, what: str, connection: str
+) -> dict[str, float]:
+    """One row, from its first `up` to its end: seconds of each change."""
+    place = Path(env["NOSPOON_STATE_DIR"]).parent
+    name, node = f"upgrade-{what}", f"upgrade-{what}/n"
     images = {each: MADE[kind](size, each) for each in ("a", "b")}
-    file = place / f"{kind}.yaml"
+    file = place / f"{what}.yaml"
     file.write_text(
-        f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+        f"cluster: {name}\nhosts: {{here: {{libvirt: 'qemu:///system', {connection}}}}}\n"
         f"networks: {{lan: {{}}}}\nnodes: [{{name: n, kind: {kind}, nics: lan, "
-        f"disks: [{{image: {kind}.image, size: 1GiB}}], memory: 128MiB}}]\n"
+        f"disks: [{{image: {what}.image, size: 1GiB}}], memory: 128MiB}}]\n"
     )
 
     def up(image: str) -> float:
-        (place / f"{kind}.image").write_bytes(images[image])
+        (place / f"{what}.image").write_bytes(images[image])
         seconds = timed("up", "--yes", str(file), env=env)
         if kind == "baremetal":  # its deployer powers it on
             seconds += timed("node", "power", node, "on", env=env)
         return seconds
 
     made = up("a")
-    report(f"{kind}: first up", made)
+    report(f"{what}: first up", made)
     cycle = timed("node", "power", node, "cycle", env=env)
-    report(f"{kind}: power cycle", cycle)
+    report(f"{what}: power cycle", cycle)
     found: dict[str, float] = {}
-    for what, image in (("upgrade", "b"), ("rollback", "a")):
+    for change, image in (("upgrade", "b"), ("rollback", "a")):
         with Watch(env, node) as watch:
-            found[what] = up(image)
-        report(f"{kind}: {what}", found[what], reference=made, of="the first up")
-        report(f"{kind}: off meanwhile", watch.off)
+            found[change] = up(image)
+        report(f"{what}: {change}", found[change], reference=made, of="the first up")
+        report(f"{what}: off meanwhile", watch.off)
     timed("down", "--yes", "--purge", name, env=env)
     return found
 
@@ -108,14 +112,23 @@ def measure(env: Mapping[str, str], place: Path, kind: str, size: int) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=200, help="MiB of data in an image")
+    engines = engines_of(parser)
     size = parser.parse_args().size << 20
+    rows = {
+        REFERENCE: ("baremetal", "lxc: true"),
+        "liblxc": ("container", "lxc: true"),
+        **{engine: ("container", connection) for engine, connection in engines.items()},
+        "vm": ("vm", "lxc: true"),
+    }
     with private_daemon() as env:
-        place = Path(env["NOSPOON_STATE_DIR"]).parent
-        found = {kind: measure(env, place, kind, size) for kind in KINDS}
-        first = found[KINDS[0]]
-        for kind in KINDS[1:]:
-            for what, seconds in found[kind].items():
-                report(f"{kind}: {what}", seconds, reference=first[what], of="bare metal's")
+        found = {
+            what: measure(env, kind, size, what=what, connection=connection)
+            for what, (kind, connection) in rows.items()
+        }
+        first = found.pop(REFERENCE)
+        for what, changes in found.items():
+            for change, seconds in changes.items():
+                report(f"{what}: {change}", seconds, reference=first[change], of="bare metal's")
 
 
 if __name__ == "__main__":
