@@ -170,6 +170,12 @@ class DockerService:
         done = subprocess.run(listed, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
+    def events(self) -> str:
+        """Those that it has kept, a line each, since it began."""
+        listed = [*cli_of(self.socket), "events", "--since=24h", "--until=0s"]
+        done = subprocess.run(listed, capture_output=True, text=True, check=True)
+        return done.stdout
+
     def close(self) -> None:
         docker = cli_of(self.socket)
         listed = subprocess.run([*docker, "ps", "-aq"], capture_output=True, text=True, check=True)

@@ -96,10 +96,17 @@ def test_a_guest_that_ends_while_the_engine_is_away_has_a_console_when_it_is_on_
         found = file.with_name("init")
         return found.read_text().split()[0] if found.exists() else ""
 
-    before = console_of(rack, box).count(SAYS)  # what it says when its trap is set
+    def says(times: int) -> None:
+        """When its trap is set."""
+        until(
+            lambda: console_of(rack, box).count(SAYS) == times,
+            shows=lambda: (times, console_of(rack, box), dockerd.events(), init()),
+        )
+
+    before = console_of(rack, box).count(SAYS)
     rack.power(box, "on")
     for turn, sent in enumerate((signal.SIGPWR, signal.SIGKILL), before + 1):
-        until(lambda: console_of(rack, box).count(SAYS) == turn)  # noqa: B023  (called at once)
+        says(turn)
         first = init()
         dockerd.stop()
         until(lambda: power(rack, box) == "unknown")
@@ -110,7 +117,7 @@ def test_a_guest_that_ends_while_the_engine_is_away_has_a_console_when_it_is_on_
             until(lambda: power(rack, box) == "off")
             rack.power(box, "on")
         until(lambda: init() not in ("", first) and power(rack, box) == "on")  # noqa: B023
-    until(lambda: console_of(rack, box).count(SAYS) == before + 3)
+    says(before + 3)
     rack.power(box, "off")
     assert dockerd.running() == []
 

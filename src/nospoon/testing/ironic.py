@@ -46,15 +46,17 @@ machine needs to get on.
 """
 
 
-def until(done: Callable[[], object], seconds: float = 240) -> None:
-    """Wait for what can only be looked at."""
+def until(
+    done: Callable[[], object], seconds: float = 240, shows: Callable[[], object] = lambda: None
+) -> None:
+    """Wait for what can only be looked at. `shows`: what there is where it does not come."""
     end = time.monotonic() + seconds
     while True:
         began = time.monotonic()
         if done():
             return
         now = time.monotonic()
-        assert now < end
+        assert now < end, shows()
         time.sleep(min(max(0.2, DEAR * (now - began)), 2))
 
 
