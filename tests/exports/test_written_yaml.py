@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nospoon.control.planning.exports import WRITERS
 from nospoon.exports.formats import Syntax
-from nospoon.runtime.written_yaml import Dumper
+from nospoon.runtime import written_yaml
+from nospoon.runtime.written_yaml import Dumper, parts
 
 NUMBERS_OF_YAML_1_2 = ["1e3", "12e03", "0o7", "1E5", "4e+2", "1.e5", "0b1", "007", "0x1f", "12"]
 BOOLEANS_IN_GO = ["y", "n", "yes", "on", "null", "~"]
@@ -35,3 +36,34 @@ def test_text_stays_what_it_is(text: str) -> None:
 @pytest.mark.parametrize("text", ["node-1", "1-2", "1e", "e3", "12345678-1234-1234-1234-12345678"])
 def test_other_text_is_plain(text: str) -> None:
     assert yaml.dump({"name": text}, Dumper=Dumper) == f"name: {text}\n"
+
+
+TEXT = st.text(max_size=20) | st.text("a b\n\t'#:", max_size=200)
+VALUES = st.recursive(
+    TEXT | st.integers() | st.none() | st.booleans(),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(TEXT, inside, max_size=6),
+    max_leaves=30,
+)
+
+
+@given(VALUES)
+def test_pieces_are_what_the_whole_is(value: object) -> None:
+    """Of whatever text, folded lines and odd keys."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(written_yaml, "PIECE", 2)
+        written = list(parts(value))
+    whole = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    assert yaml.safe_load("".join(written)) == yaml.safe_load(whole)
+
+
+def test_a_long_inventory_is_written_in_pieces_as_it_is_in_one() -> None:
+    variables = {
+        "ansible_host": "192.0.2.7",
+        "nospoon_macs": ["52:54:00:00:00:07"],
+        "note": "a " * 60,
+    }
+    hosts = {f"node-{i}": {**variables, "nospoon_macs": [f"m{i}"]} for i in range(1000)}
+    value = {"all": {"hosts": hosts, "children": {"big": {"hosts": {each: {} for each in hosts}}}}}
+    written = list(parts(value))
+    assert "".join(written) == yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    assert max(map(len, written)) < sum(map(len, written)) / 10

@@ -22,7 +22,7 @@ from nospoon.model.rest.clusters import Exported
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
-from nospoon.runtime.written_yaml import Dumper, quoted_text
+from nospoon.runtime.written_yaml import Dumper, documents, parts, quoted_text
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored
 from nospoon.store.clusters import ClusterRow
@@ -137,22 +137,6 @@ def _missing(inventory: Inventory) -> Iterator[LeftOut]:
             yield LeftOut("", node.name, ": not there; `nospoon up` makes it")
 
 
-class _Parts:
-    """What is written to it. That Python carries out `write` gives other threads their turns: the
-    C library that writes YAML has the interpreter's lock until its end.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-
-    def write(self, text: str) -> int:
-        self._parts.append(text)
-        return len(text)
-
-    def joined(self) -> str:
-        return "".join(self._parts)
-
-
 def _json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"
 
@@ -171,17 +155,11 @@ _Dumper.add_representer(str, _text)
 
 
 def _yaml(value: object) -> str:
-    parts = _Parts()
-    yaml.dump(value, parts, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return parts.joined()
+    return "".join(parts(value, _Dumper))
 
 
 def _documents(values: Sequence[object]) -> str:
-    parts = _Parts()
-    yaml.dump_all(
-        values, parts, Dumper=Dumper, sort_keys=False, allow_unicode=True, explicit_start=True
-    )
-    return parts.joined()
+    return "".join(documents(values))
 
 
 WRITERS: Mapping[Syntax, Callable[[Any], str]] = {
