@@ -54,16 +54,17 @@ class Failures:
 
     def wait(self, place: object, source: str, account: str, *, now: float) -> float:
         """Seconds until an attempt may be made."""
-        pasts = self._known(_keys(place, source, account), now)
-        return max((past.until - now for past in pasts), default=0.0)
+        return self._wait(self._all(_keys(place, source, account), now), now)
 
     def queue(self, place: object, source: str, account: str, *, now: float) -> float | None:
         """The same, and the attempt after this one waits longer; None: too many wait already."""
-        keys = _keys(place, source, account)
-        waiting = max(self.wait(place, source, account, now=now), 0.0)
+        if not self._past:  # as nearly always: each request with a password comes here
+            return 0.0
+        pasts = self._all(_keys(place, source, account), now)
+        waiting = max(self._wait(pasts, now), 0.0)
         if waiting > PATIENCE:
             return None
-        for past, free in zip(self._all(keys, now), self._free, strict=True):
+        for past, free in zip(pasts, self._free, strict=True):
             if past is not None and past.count >= free:
                 past.until = now + waiting + _pause(past.count - free)
         return waiting
@@ -98,8 +99,8 @@ class Failures:
             if not past.count:
                 del self._past[all_of_source]
 
-    def _known(self, keys: tuple[Key, Key], now: float) -> list[_Past]:
-        return [past for past in self._all(keys, now) if past is not None]
+    def _wait(self, pasts: list[_Past | None], now: float) -> float:
+        return max((past.until - now for past in pasts if past is not None), default=0.0)
 
     def _all(self, keys: tuple[Key, Key], now: float) -> list[_Past | None]:
         return [self._one(key, now) for key in keys]
