@@ -23,6 +23,15 @@ from nospoon.services.bmcs.ports import BmcConfig
 _CHANCE = secrets.SystemRandom()
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A resource as it was shown last: as JSON, and its ETag. `of`: what it was made of."""
+
+    of: tuple[object, ...]
+    data: bytes
+    tag: str
+
+
 @dataclass(slots=True)
 class Served:
     """One BMC that is served. `effects` wait their turn; `turn`: the task that works on them.
@@ -31,7 +40,8 @@ class Served:
     a boot order that was told late does not undo what a power command told. `saved`: what holds of
     the runtime state: it is durable, or happened. `again`: when the latter is stored. `well`: set
     when a fault on demand is over that something waits for. `gone`: it is served no more. `smbios`:
-    the UUID that its machine's guest sees, where its connection chose it.
+    the UUID that its machine's guest sees, where its connection chose it. `system`: its Redfish
+    System, once someone has looked at it.
     """
 
     config: BmcConfig
@@ -46,6 +56,7 @@ class Served:
     well: asyncio.Event | None = None
     gone: bool = False
     smbios: UUID | None = None
+    system: Shown | None = None
 
     @property
     def faults(self) -> Faults | None:

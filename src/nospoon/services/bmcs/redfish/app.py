@@ -69,6 +69,7 @@ from nospoon.services.bmcs.redfish.resources.actions import (
     reset_system,
 )
 from nospoon.services.bmcs.redfish.resources.parts import PARTS
+from nospoon.services.bmcs.redfish.resources.systems import get_system
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.redfish.http.service import Service
@@ -392,7 +393,7 @@ _V1 = ROOT
 
 RESOURCES: tuple[Resource, ...] = (
     # paths are tried in this order: what clients ask for most comes first
-    Resource(f"{_V1}/Systems/{{id}}", {"GET": read(shown.system), "PATCH": _patch_system}),
+    Resource(f"{_V1}/Systems/{{id}}", {"GET": get_system, "PATCH": _patch_system}),
     Resource("/redfish", {"GET": _versions}, _OPEN),
     Resource(_V1, {"GET": _root}, _OPEN),
     Resource(f"{_V1}/", {"GET": _root}, _OPEN),

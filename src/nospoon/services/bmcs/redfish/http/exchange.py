@@ -299,10 +299,11 @@ def tagged(exchange: Exchange, body: dict[str, object]) -> Response:
     """
     data = JSON.encode(body)
     tag = tag_of(data) if CLOCK not in body else etag(body)
-    return _tagged(exchange, data, tag, str(body["@odata.type"]))
+    return tagged_json(exchange, data, tag, str(body["@odata.type"]))
 
 
-def _tagged(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Response:
+def tagged_json(exchange: Exchange, data: bytes, tag: str, odata_type: str) -> Response:
+    """The same of what is encoded, whose ETag is known."""
     if not exchange.request.scope["query_string"] and is_known(exchange, tag):
         return not_modified(tag)
     headers = {"ETag": tag, "Link": _described_by(odata_type)}
@@ -390,7 +391,7 @@ async def linked(
         return len(paths), Listed(body, paths, data, tag, place)
 
     exchange.listed = found = await exchange.kept("/".join((path, *place)), make)
-    return _tagged(exchange, found.data, found.tag, str(found.body["@odata.type"]))
+    return tagged_json(exchange, found.data, found.tag, str(found.body["@odata.type"]))
 
 
 async def long(exchange: Exchange, empty: dict[str, object], paths: Sequence[str]) -> Response:
@@ -402,7 +403,7 @@ async def long(exchange: Exchange, empty: dict[str, object], paths: Sequence[str
     data = await encoded({**body, "Members": links}, exchange.rest)
     tag = await long_tag_of(data, exchange.rest)
     exchange.listed = Listed(body, paths, data, tag)
-    return _tagged(exchange, data, tag, str(body["@odata.type"]))
+    return tagged_json(exchange, data, tag, str(body["@odata.type"]))
 
 
 async def represented(
