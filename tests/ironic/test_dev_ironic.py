@@ -24,7 +24,7 @@ from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
 from nospoon.testing.ironic import until
 from nospoon.testing.own_network import own_network
-from nospoon.testing.rack import Rack
+from nospoon.testing.rack import CACHE, Rack
 
 
 @pytest.fixture
@@ -229,6 +229,26 @@ def test_ctrl_c_while_it_starts_leaves_nothing_that_runs(rack: Rack, free_port: 
     assert ironic.running(state) is None
     with socket.create_server(("127.0.0.1", free_port + 1)):
         pass
+
+
+def test_a_key_of_a_bmcs_password_is_derived_once_and_is_the_same(running_ironic: Ironic) -> None:
+    """Another for another password or address."""
+    python = environment.place(CACHE, ironic.NAME, ironic.LOCK_FILE) / "bin" / "python"
+    program = f"""
+import hashlib
+derive = hashlib.pbkdf2_hmac
+import importlib.util as util
+spec = util.spec_from_file_location("ironic_service", {ironic.SERVICE!r})
+spec.loader.exec_module(util.module_from_spec(spec))
+from ironic.drivers.modules.redfish.utils import SessionCache
+keys = [("a", "p"), ("a", "p"), ("a", "q"), ("b", "p"), ("a", None)]
+made = [SessionCache({{"address": a, "password": p}})._session_key[-1] for a, p in keys]
+real = [derive("sha512", (p or "").encode(), (a * 4).encode(), 600000).hex() for a, p in keys]
+assert made == real and len(set(made)) == 4, (made, real)
+assert hashlib.pbkdf2_hmac.cache_info().hits == 1
+"""
+    assert running_ironic.endpoint, "its environment is there"
+    subprocess.run([python, "-P", "-c", program], check=True)
 
 
 def test_an_address_of_ipv6_is_written_as_urls_need_it() -> None:

@@ -31,6 +31,8 @@ from nospoon.runtime.owned import Process
 
 LOCK_FILE = Path(__file__).with_name("ironic.txt")
 NAME = "ironic"
+SERVICE = str(Path(__file__).with_name("ironic_service.py"))
+"""What runs it: -P, so that modules beside it are not those that it imports."""
 TOOLS = {"ipmitool": "ipmitool"}
 """Programs that its conductor runs, and Debian's packages of them."""
 START_SECONDS = 120.0
@@ -283,8 +285,7 @@ def _serve(wanted: Wanted, state: Path, made: Path) -> Process:
 
 def _start(state: Path, made: Path) -> Process:
     binaries = made / "bin"
-    argv = [str(binaries / "python"), str(binaries / "ironic")]
-    argv += ["--config-file", str(state / "ironic.conf")]
+    argv = [str(binaries / "python"), "-P", SERVICE, "--config-file", str(state / "ironic.conf")]
     path = f"{binaries}:{os.environ.get('PATH', os.defpath)}:{state / 'bin'}"
     env = {**os.environ, "PATH": path}
     return owned.begin(argv, output=state / "ironic.log", env=env)

@@ -124,7 +124,7 @@ def services(wanted: Wanted, made: Path, state: Path) -> Mapping[str, tuple[str,
     return {
         "files": (python, "-P", "-m", "http.server", *where, str(wanted.files_port)),
         "conductor": (
-            python, "-P", f"{place(made)}/bin/ironic", f"--config-file={state}/{CONFIGURATION}",
+            python, "-P", ironic.SERVICE, f"--config-file={state}/{CONFIGURATION}",
         ),
     }  # fmt: skip
 
