@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -178,6 +179,113 @@ async def test_guests_do_not_reach_what_containers_publish_on_the_host() -> None
     assert asked("172.30.9.1", 10000 + SHUT) == "reached"
     left = await Inside().run(["iptables-save"])
     assert chain(BRIDGE) not in left.stdout
+
+
+FORGE = """
+import socket, struct, sys
+gateway, here, there, other = map(socket.inet_aton, sys.argv[1:])
+guest = socket.inet_aton("172.30.9.2")
+
+def sum_of(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total = (total >> 16) + (total & 0xFFFF)
+    return struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF)
+
+def packet(source, to, protocol, payload):
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0, 64, protocol, 0)
+    head += source + to
+    return head[:10] + sum_of(head) + head[12:] + payload
+
+def datagram(port, text):
+    return struct.pack("!HHHH", port, 69, 8 + len(text), 0) + text
+
+def error(kind, code, what):
+    answer = packet(here, there, 17, struct.pack("!HHHH", 69, 4444, 8, 0))
+    told = struct.pack("!BBH4s", kind, code, 0, what) + answer
+    return told[:2] + sum_of(told) + told[4:]
+
+redirect, too_long = error(5, 1, other), error(3, 4, struct.pack("!HH", 0, 600))
+line = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+to = (socket.inet_ntoa(here), 0)
+for source in (gateway, guest):
+    line.sendto(packet(source, here, 1, redirect), to)
+    line.sendto(packet(source, here, 1, too_long), to)
+    line.sendto(packet(source, here, 17, datagram(7777, source)), to)
+"""
+"""What a guest sends: as the router of its host's own network, and as itself, that packets to an
+address go by another router and have 600 bytes at most, and a datagram to the port of TFTP.
+"""
+HEAR = """
+import socket
+heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+heard.bind(("172.30.9.1", 69))
+print("ready", flush=True)
+while True:
+    print(heard.recvfrom(100)[1][0], flush=True)
+"""
+ROUTED = """
+sysctl -qw net.ipv4.ip_forward=0
+for each in all lan {bridge}; do
+  echo 0 >/proc/sys/net/ipv4/conf/$each/rp_filter
+  echo 1 >/proc/sys/net/ipv4/conf/$each/accept_redirects
+done
+"""
+
+
+@pytest.fixture
+def routed(host: None) -> Iterator[IO[str]]:  # noqa: ARG001  (made before)
+    """The host has a network of its own, with two routers, as Linux has it without settings."""
+    ip("-n", HOST, "link", "add", "lan", "type", "bridge")
+    ip("-n", HOST, "addr", "add", "192.0.2.2/24", "dev", "lan")
+    ip("-n", HOST, "link", "set", "lan", "up")
+    ip("-n", HOST, "route", "add", "default", "via", "192.0.2.1")
+    neighbor = ("192.0.2.99", "lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "lan")
+    ip("-n", HOST, "neigh", "add", *neighbor)
+    script = ROUTED.format(bridge=BRIDGE)
+    subprocess.run(["ip", "netns", "exec", HOST, "sh", "-ec", script], check=True)
+    argv = ["ip", "netns", "exec", HOST, sys.executable, "-c", HEAR]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        yield server.stdout
+        server.kill()
+
+
+def forge(there: str) -> None:
+    """About packets to that address."""
+    words = ("192.0.2.1", "172.30.9.1", there, "192.0.2.99")
+    argv = ["ip", "netns", "exec", GUEST, sys.executable, "-c", FORGE, *words]
+    subprocess.run(argv, check=True)
+
+
+def way_to(there: str) -> tuple[str, bool]:
+    """The router, and whether packets are to be short."""
+    argv = ["ip", "-n", HOST, "route", "get", there]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return said.split()[2], "mtu 600" in said
+
+
+@pytest.mark.parametrize("host_ports", [None, (OPEN,)])
+async def test_a_guest_is_answered_as_itself_alone_and_redirects_nothing(
+    routed: IO[str], host_ports: tuple[int, ...] | None
+) -> None:
+    """It made its host send what goes elsewhere by another machine of the host's own network, and
+    answer whom it liked there.
+    """
+    guard = HostGuard(Inside(), "nospoon test")
+    forge("198.51.100.1")
+    assert [routed.readline() for _ in range(2)] == ["192.0.2.1\n", "172.30.9.2\n"]
+    assert way_to("198.51.100.1") == ("192.0.2.99", True)
+    for _ in range(2):  # harmless when repeated
+        await guard.make(replace(LINK, host_ports=host_ports))
+    forge("198.51.100.2")
+    assert routed.readline() == "172.30.9.2\n"
+    assert way_to("198.51.100.2") == ("192.0.2.1", host_ports is None)
+    await guard.remove(BRIDGE)
+    forge("198.51.100.3")
+    assert routed.readline() == "192.0.2.1\n"
+    left = await Inside().run(["sh", "-c", "iptables-save; ip6tables-save"])
+    assert BRIDGE not in left.stdout
 
 
 class WithoutMangle(Inside):

@@ -5,6 +5,11 @@ ACCEPT). A daemon that may not change the host's rules makes none, and says so i
 
 What engines of containers publish at the host's addresses is forwarded, and they let it pass before
 libvirt's rules refuse what leaves an isolated network: it is refused in a table that comes first.
+
+Whatever else guests reach, the host takes nothing from them whose source it would answer elsewhere
+(RFC 3704): they would have it answer other networks for them, and could forge the router of its own
+network, which redirects it (RFC 1122 §3.2.2.2). sysctl's `rp_filter` is systemd's, which sets it
+when a bridge comes.
 """
 
 from __future__ import annotations
@@ -21,10 +26,30 @@ from nospoon.runtime.runner import Runner
 
 log = structlog.get_logger()
 FAMILIES = {4: "iptables", 6: "ip6tables"}
-SERVED = {4: ("icmp", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
-"""DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack)."""
+SERVED = {4: ("icmp --icmp-type echo-request", (67, 69)), 6: ("ipv6-icmp", (547, 69))}
+"""DHCP and TFTP; what TFTP goes on with from other ports belongs to what was sent (conntrack), and
+so do errors of ICMP, none of which the host believes otherwise.
+"""
 REPLIES = "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
 
+FORGED = """
+forged() {
+  $1 -w -t mangle $2 PREROUTING $3 -i "$b" -m addrtype --dst-type LOCAL -m rpfilter --invert \\
+    -m comment --comment "$owner" -j DROP
+}
+"""
+"""Shell: the rule about forged sources of one of `FAMILIES`. Frames from guest to guest, which
+Linux may show to the table, too (br_netfilter), are not for the host.
+"""
+MAKE_FORGED = f"""
+b=$1 owner=$2
+{FORGED}
+failed=0
+for t in iptables ip6tables; do
+  forged $t -C 2>/dev/null || forged $t -I 1 || failed=1
+done
+exit $failed
+"""
 MAKE = """
 failed=0
 b=$1 c=$2 owner=$3 four=$4 six=$5
@@ -40,9 +65,11 @@ for t in iptables ip6tables; do
 done
 exit $failed
 """
-REMOVE = """
+REMOVE = f"""
 b=$1 c=$2 owner=$3
+{FORGED}
 for t in iptables ip6tables; do
+  while forged $t -D 2>/dev/null; do :; done
   while $t -w -D INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null; do :; done
   set -- -i "$b" ! -o "$b" -m comment --comment "$owner" -j "$c"
   while $t -w -t mangle -D FORWARD "$@" 2>/dev/null; do :; done
@@ -64,9 +91,18 @@ class HostGuard:
         self._runner, self._owner = runner, owner
 
     async def make(self, link: Link) -> None:
-        """Have these rules and no others; with none wanted, none are there."""
+        """Have these rules and no others; where guests reach all of the host, that about forged
+        sources alone.
+        """
         if link.host_ports is None:
             await self.remove(link.bridge)
+        done = await self._sh(MAKE_FORGED, link.bridge, self._owner)
+        if done.status:
+            log.warning(
+                "guests may send to the host from other networks' addresses",
+                bridge=link.bridge, why=said_by(done),
+            )  # fmt: skip
+        if link.host_ports is None:
             return
         texts = (rules(link, 4), rules(link, 6))
         done = await self._sh(MAKE, *self._words(link.bridge), *texts)
