@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -32,12 +33,14 @@ from nospoon.model.resources import (
 from nospoon.probe.grub import find_grub
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
+from nospoon.runtime.runner import LocalRunner
 from nospoon.runtime.users import Group, GroupOf, group_of_nobody
-from nospoon.services.netboot import logs
+from nospoon.services.netboot import local_tftp, logs
 from nospoon.services.netboot.driver import NetbootDriver
 from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
+from nospoon.services.netboot.remote import Place, RemoteNetbootDriver
 from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.netboot import ToldAuthority
 
@@ -114,9 +117,13 @@ def alive(which: int) -> bool:
         return False
 
 
-def pid(state: Path) -> int:
+def pid_file(state: Path) -> Path:
     (path,) = state.glob("*/*/dnsmasq.pid")
-    return int(path.read_text())
+    return path
+
+
+def pid(state: Path) -> int:
+    return int(pid_file(state).read_text())
 
 
 async def test_a_reserved_nic_gets_its_address_and_a_stranger_one_of_the_range(
@@ -171,6 +178,85 @@ async def test_reservations_come_and_go_while_dnsmasq_runs_on(
     assert told_otherwise(ask, bridge.host(31))
 
 
+FETCH = """
+import socket, sys
+six = ":" in sys.argv[1]
+line = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM)
+line.setsockopt(socket.IPPROTO_IPV6 if six else 0, 25 if six else 11, 1)  # IPV6_RECVERR, IP_RECVERR
+line.settimeout(10)
+line.bind((sys.argv[2], 0))
+try:
+    line.sendto(b"\\0\\1boot.ipxe\\0octet\\0", (sys.argv[1], 69))
+    print(line.recv(20))
+except OSError as error:
+    print(type(error).__name__)
+"""
+"""A transfer that is begun: from an address, as TFTP's servers answer from another port."""
+
+
+def fetched(*words: str, within: str = "") -> str:
+    space = ["ip", "netns", "exec", within] if within else []
+    argv = [*space, sys.executable, "-c", FETCH, *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def rules(directory: PurePath) -> list[str]:
+    """Those of a service."""
+    said = output("sh", "-c", "iptables -w -S INPUT; ip6tables -w -S INPUT")
+    name = local_tftp.name_of(directory)
+    return [line for line in said.splitlines() if name in line]
+
+
+async def test_files_are_for_the_machines_of_a_network_and_for_no_process_of_its_host(
+    driver: NetbootDriver, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask, state: Path
+) -> None:
+    """Every user of the host could read the command lines of others' kernels."""
+    ip("addr", "add", f"{SIX}1/64", "dev", bridge.name, "nodad")
+    await driver.create(with_ipv6(service, reserved(bridge)), tag)
+    directory, space = pid_file(state).parent, f"ns-{bridge.name}"
+    own = {bridge.host(1): ask()["ip"], f"{SIX}1": f"{SIX}5"}
+    for each, size, nodad in ((own[bridge.host(1)], 24, ()), (f"{SIX}5", 64, ("nodad",))):
+        ip("-n", space, "addr", "add", f"{each}/{size}", "dev", "eth0", *nodad)
+    for _ in range(2):
+        for here, guest in own.items():
+            assert "ipxe" in fetched(here, guest, within=space)
+        for here, source in ((bridge.host(1), "127.0.0.9"), *((each, each) for each in own)):
+            assert fetched(here, source) == "ConnectionRefusedError"
+        await driver.change(await only(driver, tag), with_ipv6(service), tag)
+        assert len(rules(directory)) == 2, "they are there once"
+    (directory / "service.json").unlink()
+    await driver.delete(await only(driver, tag))
+    assert rules(directory) == []
+
+
+async def test_nor_are_those_of_a_host_over_ssh(
+    state: Path, authority: ToldAuthority, service: Resource, tag: OwnerTag, bridge: Net, ask: Ask
+) -> None:
+    driver = RemoteNetbootDriver(
+        place=Place(state / "here", PurePosixPath(state / "there")),
+        deployment="test",
+        runner=LocalRunner(),
+        authority=authority,
+        find_grub=partial(find_grub, state),
+        is_there=lambda _: True,
+    )
+    await driver.create(with_reservations(service, reserved(bridge)), tag)
+    try:
+        assert ask()["ip"] == bridge.host(20)
+        ip("-n", f"ns-{bridge.name}", "addr", "add", f"{bridge.host(20)}/24", "dev", "eth0")
+        assert "ipxe" in fetched(bridge.host(1), bridge.host(20), within=f"ns-{bridge.name}")
+        assert fetched(bridge.host(1), "127.0.0.9") == "ConnectionRefusedError"
+        assert len(rules(state / f"there/{tag.cluster}/here@provision")) == 1
+    finally:
+        (there,) = await driver.observe(tag.cluster)
+        await driver.delete(there)
+    assert rules(state / f"there/{tag.cluster}/here@provision") == []
+
+
+def output(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
 def told(ask: Ask, address: str) -> bool:
     """dnsmasq reads a reservation when it is notified: ask until it has, for ten seconds."""
     return any(ask()["ip"] == address for _ in range(10))
@@ -207,10 +293,13 @@ async def test_who_is_given_the_address_of_one_that_left_gets_it_at_once(
 FIRMWARE, SYSTEM = "0004" + NODE.hex, "00030001" + MAC.replace(":", "")
 
 
+SIX = "fd00:5eed::"
+
+
 def with_ipv6(service: Resource, *reservations: Reservation) -> Resource:
     made = with_reservations(service, *reservations)
     assert isinstance(made.shape, NetbootService)
-    return replace(made, shape=replace(made.shape, address6="fd00:5eed::1/64"))
+    return replace(made, shape=replace(made.shape, address6=f"{SIX}1/64"))
 
 
 @pytest.fixture

@@ -30,10 +30,11 @@ from nospoon.model.resources import (
     OwnerTag,
     Resource,
 )
+from nospoon.runtime import process
 from nospoon.runtime.owned import Process
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.users import GroupOf, group_of_nobody
-from nospoon.services.netboot import dnsmasq, instructions, logs
+from nospoon.services.netboot import dnsmasq, instructions, local_tftp, logs
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAuthority
 from nospoon.services.netboot.serving import Advertiser, HttpListeners
@@ -163,6 +164,7 @@ class NetbootDriver:
         told = await asyncio.to_thread(tree.write_reservations, saved.shape.reservations)
         await self._publish(tree, saved)
         await self._serve_http(tree, saved)
+        await self._close_to_host(tree, saved.shape)
         await self._run_dnsmasq(tree, saved, reload=told, before=before)
 
     async def _loaders(self, shape: NetbootService) -> Mapping[str, Path]:
@@ -170,6 +172,15 @@ class NetbootDriver:
         if not any(each.loader is Loader.GRUB for each in shape.reservations):
             return {}
         return {"grubaa64.efi": await self._find_grub(Arch.AARCH64)}
+
+    async def _close_to_host(self, tree: Tree, shape: NetbootService) -> None:
+        if os.geteuid() != 0:  # then dnsmasq has no port of TFTP either
+            return
+        command = local_tftp.closing(tree.directory, shape.addresses)
+        done = await process.run(command, check=False)
+        if done.status:
+            why = process.said_by(done)
+            log.warning("users of this machine may read files of TFTP", bridge=shape.bridge, why=why)
 
     async def _serve_http(self, tree: Tree, saved: Saved) -> None:
         for address in saved.shape.addresses:
@@ -226,6 +237,8 @@ class NetbootDriver:
         running = await _running(tree)
         if running is not None:
             await dnsmasq.stop(running)
+        if os.geteuid() == 0:
+            await process.run(local_tftp.opening(tree.directory), check=False)
 
     async def _publish(self, tree: Tree, saved: Saved) -> None:
         async with self._publishing:

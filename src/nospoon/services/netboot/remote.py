@@ -34,7 +34,7 @@ from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 from nospoon.runtime.users import GroupOf, group_of_nobody
-from nospoon.services.netboot import instructions
+from nospoon.services.netboot import instructions, local_tftp
 from nospoon.services.netboot.copies import (
     GONE,
     MANIFEST,
@@ -263,6 +263,7 @@ class RemoteNetbootDriver:
         async with self._copying:
             script = STOP + 'rm -rf "$d"; rmdir "$(dirname "$d")" 2>/dev/null || true'
             await self._sh(script, str(tree.there))
+            await self._runner.run(local_tftp.opening(tree.there), check=False)
             if tree.directory.exists():
                 await asyncio.to_thread(shutil.rmtree, tree.directory)
 
@@ -297,6 +298,7 @@ class RemoteNetbootDriver:
         await asyncio.to_thread(self._instruct, tree, saved)
         await self._copy(tree)
         await self._drop_leases(tree, before)
+        await self._close_to_host(tree, saved.shape)
         await self._start(tree, saved)
 
     def _instruct(self, tree: Tree, saved: Saved) -> None:
@@ -324,6 +326,14 @@ class RemoteNetbootDriver:
         _, wanted = await left(STOP)
         text = wanted.encode()
         await self._sh(REPLACE, str(tree.there / "leases"), str(len(text)), stdin=text)
+
+    async def _close_to_host(self, tree: Tree, shape: NetbootService) -> None:
+        command = local_tftp.closing(tree.there, shape.addresses)
+        done = await self._runner.run(command, check=False)
+        if done.status:
+            log.warning(
+                "users of a host may read files of TFTP", bridge=shape.bridge, why=said_by(done)
+            )
 
     async def _start(self, tree: Tree, saved: Saved) -> None:
         argv = ["sh", "-c", START, "sh", str(tree.there), saved.shape.bridge]
