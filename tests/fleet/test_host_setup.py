@@ -80,6 +80,7 @@ LIMITS = {
     "net.ipv6.neigh.default.gc_thresh2": ("70000", "70000"),
     "net.ipv6.neigh.default.gc_thresh3": ("80000", "80000"),
     "fs.inotify.max_user_instances": ("128", "1048576"),
+    "fs.inotify.max_user_watches": ("65536", "2147483647"),
     "net.netfilter.nf_conntrack_max": ("262144", "1048576"),
 }
 """Name -> what a host has before and after; of IPv6 it has more already."""
