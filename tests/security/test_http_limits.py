@@ -32,6 +32,7 @@ from nospoon.runtime.log_rate import Rate
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
+from nospoon.services.netboot import serving as boot
 from nospoon.services.netboot.serving import BootHttp
 from nospoon.testing.bench import bench
 from nospoon.testing.redfish import SYSTEMS, client
@@ -502,6 +503,28 @@ def test_on_a_full_listener_the_account_that_holds_most_gives_way() -> None:
         group.admit(f"source {number}", 1, each)
     assert group.admit("new", 1, Idle()) is not None
     assert [each.dropped for each in [few, *many]] == [False, True, False, False]
+
+
+def test_guests_that_take_their_files_slowly_keep_no_other_machine_from_its_own() -> None:
+    """Of boot files no one has an account. Four guests had all connections of a listener."""
+    group = Connections(boot.LIMITS)
+    taken = [Idle(waiting=False) for _ in range(4 * boot.LIMITS.per_peer)]
+    for number, each in enumerate(taken):
+        assert group.admit(f"guest {number % 4}", 1, each) is not None
+    few = [group.admit("another", 1, Idle(waiting=False)) for _ in range(8)]
+    assert None not in few
+    assert len(group) == boot.LIMITS.per_listener
+    assert [each.dropped for each in taken[:8]] == [True] * 8, "the oldest, guests in turn"
+    assert sum(each.dropped for each in taken) == 8
+
+
+def test_where_all_have_as_many_none_takes_the_place_of_another() -> None:
+    group = Connections(replace(boot.LIMITS, per_listener=4))
+    for number in range(4):
+        assert group.admit(f"guest {number % 2}", 1, Idle(waiting=False)) is not None
+    assert group.admit("guest 0", 1, Idle(waiting=False)) is None
+    assert group.admit("new", 1, Idle(waiting=False)) is not None
+    assert group.admit("new", 1, Idle(waiting=False)) is None
 
 
 def test_members_who_act_together_do_not_keep_administrators_from_the_socket() -> None:

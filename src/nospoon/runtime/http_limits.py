@@ -34,6 +34,7 @@ class HttpLimits:
     `headers`, `header_bytes` (names and values together), `url`: of one request.
     `pipelined`: requests that may wait for the answer to the one before.
     `per_peer`, `per_listener`: connections; `kept` of these are only for the peers `kept_for`.
+    `most_gives_way`: on a full listener the peer with most connections loses one to a new one.
     `reserve`: descriptors that are left to others.
     """
 
@@ -53,6 +54,7 @@ class HttpLimits:
     per_listener: int = 1024
     kept: int = 0
     kept_for: frozenset[str] = frozenset()
+    most_gives_way: bool = False
     reserve: int = RESERVE
 
     @property
@@ -124,7 +126,8 @@ class Connections:
     Where a limit is reached, a connection that waits for a request gives way to a new one, else one
     whose client has not logged in and has no answer yet: clients that send nothing, or a body byte
     by byte, cannot keep others out. On a full listener without either, the oldest of the account
-    with most connections there gives way. Else the new one is refused.
+    with most connections there gives way. Else the new one is refused, or where nobody has accounts,
+    as of boot files (`most_gives_way`), takes the place of one of the peer with most there.
     """
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
@@ -146,7 +149,11 @@ class Connections:
             return None
         most = limits.per_listener - (0 if peer in limits.kept_for else limits.kept)
         full = len(beside) >= most
-        if full and not _give_way(beside) and not _give_way(_of_most(beside), anyway=True):
+        if full and not (
+            _give_way(beside)
+            or _give_way(_of_most(beside), anyway=True)
+            or (limits.most_gives_way and _give_way(_of_busiest(beside, peer), anyway=True))
+        ):
             return None
         if descriptor > limits.highest_descriptor and not _give_way(self._most()):
             return None
@@ -179,6 +186,17 @@ def _of_most(group: Group) -> Group:
     return {
         each: None for each, account in accounts.items() if account is not None and account == most
     }
+
+
+def _of_busiest(group: Group, new: str) -> Group:
+    """The connections of the peer that has the most of them, where it would still have as many as a
+    new one: else each would take the other's place in turn.
+    """
+    counts = Counter(each.peer for each in group)
+    most = max(counts, key=lambda peer: counts[peer])
+    if counts[most] <= counts[new] + 1:
+        return {}
+    return {each: None for each in group if each.peer == most}
 
 
 def _give_way(group: Group, *, anyway: bool = False) -> bool:

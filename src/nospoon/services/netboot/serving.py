@@ -26,9 +26,10 @@ from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.titled_head import TitledHead
 from nospoon.runtime.udp import holder_of
 
-LIMITS = HttpLimits(keep_alive=30, stalled=300, stranger_body=30)
+LIMITS = HttpLimits(keep_alive=30, stalled=300, stranger_body=30, most_gives_way=True)
 """Boot loaders read slowly where a guest is emulated, and pause for as long as they unpack; the
-probe sends its report without logging in.
+probe sends its report without logging in. Four guests that read as slowly on purpose, each on as
+many connections as it may have, keep others from no files.
 """
 
 RELAYED = replace(LIMITS, per_peer=512, per_listener=512)
