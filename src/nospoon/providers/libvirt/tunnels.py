@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from nospoon.errors import NotOurs
 from nospoon.model.resources import Tunnel
+from nospoon.providers.libvirt import tunnel_guard
+from nospoon.providers.libvirt.tunnel_guard import PORT
 from nospoon.providers.printed import rows_of
+from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 
-PORT = 4789
-"""UDP port (RFC 7348 §5)."""
+log = structlog.get_logger()
 MOST_LEARNED = 4096
 """MAC addresses that a tunnel's device, or a bridge, learns from what guests send. Frames to others
 reach all ports, as they did before these were learned.
@@ -48,6 +52,9 @@ class Tunnels:
             where = ("id", str(tunnel.vni), "local", tunnel.local, "dstport", str(PORT),
                      "maxaddress", str(MOST_LEARNED))  # fmt: skip
             await self._ip("link", "add", "name", name, "type", "vxlan", *where)
+        done = await self.runner.run(tunnel_guard.making(bridge, tunnel), check=False)
+        if done.status:
+            log.warning("anyone may send into a tunnel", bridge=bridge, why=said_by(done))
         await self._ip("link", "set", "dev", name, "alias", self.owner)
         await self._ip("link", "set", "dev", name, "mtu", str(mtu), "master", bridge, "up")
         known = await self._peers(name)
@@ -58,6 +65,7 @@ class Tunnels:
     async def remove(self, bridge: str) -> None:
         """Take the bridge's tunnel away; one that is not there is no error. Raises `NotOurs`."""
         name = device_of(bridge)
+        await self.runner.run(tunnel_guard.removing(bridge), check=False)
         found = await self._look(name)
         if not found:
             return
