@@ -129,10 +129,14 @@ async def test_no_frame_comes_behind_an_extension_of_ipv6() -> None:
     )
     counts = []
     for name, how in ((OTHER, "extended"), (OTHER, "plain"), (PEER, "plain")):
-        argv = ["ip", "netns", "exec", name, sys.executable, "-c", SEND, how]
-        subprocess.run(argv, check=True)
+        send(name, how)
         counts.append(received())
     assert counts == [0, 0, 1]
+
+
+def send(name: str, how: str) -> None:
+    argv = ["ip", "netns", "exec", name, sys.executable, "-c", SEND, how]
+    subprocess.run(argv, check=True)
 
 
 def received() -> int:

@@ -126,8 +126,8 @@ class Connections:
     Where a limit is reached, a connection that waits for a request gives way to a new one, else one
     whose client has not logged in and has no answer yet: clients that send nothing, or a body byte
     by byte, cannot keep others out. On a full listener without either, the oldest of the account
-    with most connections there gives way. Else the new one is refused, or where nobody has accounts,
-    as of boot files (`most_gives_way`), takes the place of one of the peer with most there.
+    with most connections there gives way; of boot files, for which there are no accounts, that of
+    the peer with most (`most_gives_way`). Else the new one is refused.
     """
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:

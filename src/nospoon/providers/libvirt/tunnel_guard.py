@@ -1,10 +1,10 @@
-"""From whom a tunnel takes frames: its peers alone. Rules of iptables(8), a chain a bridge.
+"""The senders of which a tunnel takes frames: its peers. Rules of iptables(8), a chain a bridge.
 
 VXLAN has no proof of who sends (RFC 7348 §7), and Linux takes frames for a device from any address,
 and then sends to that address what is for whoever it learned behind it. Guests of networks with
-NAT, which reach their host, and whoever else reaches it, would be on the network of a tunnel as soon
-as they knew its identifier, of which a million can be tried in a minute. Other tunnels of the same
-port, such as those of a cluster of containers, have other identifiers and pass.
+NAT, which reach their host, and whoever else reaches it, would be on the network of a tunnel as
+soon as they had found its identifier by trying all. Other tunnels of the same port, such as those
+of a cluster of containers, have other identifiers and pass.
 """
 
 from __future__ import annotations

@@ -180,7 +180,9 @@ class NetbootDriver:
         done = await process.run(command, check=False)
         if done.status:
             why = process.said_by(done)
-            log.warning("users of this machine may read files of TFTP", bridge=shape.bridge, why=why)
+            log.warning(
+                "users of this machine may read files of TFTP", bridge=shape.bridge, why=why
+            )
 
     async def _serve_http(self, tree: Tree, saved: Saved) -> None:
         for address in saved.shape.addresses:
