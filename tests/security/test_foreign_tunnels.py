@@ -17,7 +17,7 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
-HOST, PEER, OTHER = (f"ns{kind}{os.getpid():x}" for kind in "tpo")
+HOST, PEER, OTHER, GUEST = (f"ns{kind}{os.getpid():x}" for kind in "tpoe")
 BRIDGE, VNI = "nstunnel0", 0x123456
 REACH = """
 import socket, sys
@@ -144,6 +144,66 @@ def received() -> int:
     argv = ["ip", "-n", HOST, "-s", "-json", "link", "show", "dev", device_of(BRIDGE)]
     shown = subprocess.run(argv, check=True, capture_output=True).stdout
     return int(json.loads(shown)[0]["stats64"]["rx"]["packets"])
+
+
+BEHIND = """
+sysctl -qw net.ipv4.ip_forward=1
+iptables -w -t nat -A POSTROUTING -s 172.30.14.0/24 -j MASQUERADE
+"""
+HEAR = """
+import socket
+heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+heard.bind(("", 4789))
+print("ready", flush=True)
+while True:
+    said, (source, _) = heard.recvfrom(100)
+    print(source, int.from_bytes(said[4:7], "big"), flush=True)
+"""
+SAY = """
+import socket, struct, sys
+line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for vni in map(int, sys.argv[1:]):
+    line.sendto(struct.pack("!II", 0x08000000, vni << 8), ("172.30.12.2", 4789))
+"""
+
+
+@pytest.fixture
+def guest(hosts: None) -> Iterator[None]:  # noqa: ARG001  (made before)
+    """Behind the host, by NAT."""
+    ip("netns", "add", GUEST)
+    try:
+        ip("-n", HOST, "link", "add", "inner", "type", "veth", "peer", "eth0", "netns", GUEST)
+        for name, device, end in ((HOST, "inner", 1), (GUEST, "eth0", 2)):
+            ip("-n", name, "addr", "add", f"172.30.14.{end}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+        ip("-n", GUEST, "route", "add", "default", "via", "172.30.14.1")
+        subprocess.run(["ip", "netns", "exec", HOST, "sh", "-ec", BEHIND], check=True)
+        yield
+    finally:
+        subprocess.run(["ip", "netns", "del", GUEST], check=False, capture_output=True)
+
+
+def say(*identifiers: int) -> None:
+    argv = ["ip", "netns", "exec", GUEST, sys.executable, "-c", SAY, *map(str, identifiers)]
+    subprocess.run(argv, check=True)
+
+
+@pytest.mark.usefixtures("guest")
+async def test_a_guest_behind_nat_sends_no_frames_in_the_name_of_its_host() -> None:
+    argv = ["ip", "netns", "exec", PEER, sys.executable, "-c", HEAR]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as peer:  # noqa: ASYNC220
+        assert peer.stdout is not None
+        assert peer.stdout.readline() == "ready\n"
+        say(VNI)
+        assert peer.stdout.readline() == f"172.30.12.1 {VNI}\n"
+        tunnels = Tunnels(Inside(), "nospoon test")
+        await tunnels.make(BRIDGE, 1400, Tunnel(VNI, "172.30.12.1", ("172.30.12.2",)))
+        say(VNI, VNI + 1)
+        assert peer.stdout.readline() == f"172.30.12.1 {VNI + 1}\n"
+        peer.kill()
+    await tunnels.remove(BRIDGE)
+    left = await Inside().run(["iptables-save"])
+    assert tunnel_guard.chain(BRIDGE) not in left.stdout
 
 
 @FAMILIES

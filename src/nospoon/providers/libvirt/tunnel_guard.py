@@ -3,8 +3,9 @@
 VXLAN has no proof of who sends (RFC 7348 §7), and Linux takes frames for a device from any address,
 and then sends to that address what is for whoever it learned behind it. Guests of networks with
 NAT, which reach their host, and whoever else reaches it, would be on the network of a tunnel as
-soon as they had found its identifier by trying all. Other tunnels of the same port, such as those
-of a cluster of containers, have other identifiers and pass.
+soon as they had found its identifier by trying all. What a host forwards is held to the same, for
+other hosts take what has its address by NAT for its own. Other tunnels of the same port, such as
+those of a cluster of containers, have other identifiers and pass.
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ MAKE = """
 c=$1 t=$2 rules=$3
 printf '%s' "$rules" | $t-restore -w --noflush || exit
 set -- -p udp --dport PORT -j "$c"
-$t -w -C INPUT "$@" 2>/dev/null || $t -w -I INPUT 1 "$@"
+failed=0
+for hook in INPUT FORWARD; do
+  $t -w -C $hook "$@" 2>/dev/null || $t -w -I $hook 1 "$@" || failed=1
+done
+exit $failed
 """.replace("PORT", str(PORT))
 REMOVE = """
 c=$1
 for t in iptables ip6tables; do
-  while $t -w -D INPUT -p udp --dport PORT -j "$c" 2>/dev/null; do :; done
+  for hook in INPUT FORWARD; do
+    while $t -w -D $hook -p udp --dport PORT -j "$c" 2>/dev/null; do :; done
+  done
   $t -w -F "$c" 2>/dev/null && $t -w -X "$c" 2>/dev/null
 done
 true
