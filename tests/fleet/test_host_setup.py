@@ -82,6 +82,8 @@ LIMITS = {
     "fs.inotify.max_user_instances": ("128", "1048576"),
     "fs.inotify.max_user_watches": ("65536", "2147483647"),
     "net.netfilter.nf_conntrack_max": ("262144", "1048576"),
+    "net.ipv4.ipfrag_high_thresh": ("4194304", "268435456"),
+    "net.ipv6.ip6frag_high_thresh": ("4194304", "268435456"),
 }
 """Name -> what a host has before and after; of IPv6 it has more already."""
 
