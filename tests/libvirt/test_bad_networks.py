@@ -214,6 +214,8 @@ async def test_bridges_are_seen_from_another_network_namespace_too(
         assert await fault() == f"its bridge {rack.link.shape.bridge} is gone"
         await elsewhere.create(rack.link, bench.tag)
         assert await fault() == ""
+        (seen,) = await elsewhere.observe(bench.tag.cluster)
+        await elsewhere.delete(seen)  # with its rules of that namespace
     finally:
         await hypervisor.close()
 
