@@ -1,14 +1,23 @@
-"""Commands that tests fork are as those that a shell starts."""
+"""Commands and daemons that tests fork are as those that a shell or a command starts."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nospoon.testing import commands
+from nospoon.cli import connect
+from nospoon.model.rest.daemon import DaemonStatus
+from nospoon.settings import READY
+from nospoon.testing import commands, daemons, witness
 from nospoon.testing.own_network import own_network
 from nospoon.testing.rack import Rack
 
@@ -71,3 +80,80 @@ def test_a_forked_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         commands.run(
             ["import", "--from", "tenks", "tenks.yml"], rack.environment, tmp_path, timeout=1
         )
+
+
+Begin = Callable[[Sequence[str], int, int], connect.Begun]
+FORKED: Begin = partial(daemons.begin, daemons.forking().control)
+
+
+def begun(begin: Begin, module: str, log: Path) -> tuple[connect.Begun, str]:
+    """A program, and what it says at its `--ready-fd`."""
+    reader, writer = os.pipe()
+    with log.open("ab") as opened, os.fdopen(reader) as ready:
+        command = [sys.executable, "-P", "-m", module, "--ready-fd", str(writer)]
+        process = begin(command, opened.fileno(), writer)
+        os.close(writer)
+        return process, ready.read()
+
+
+def seen(begin: Begin, log: Path) -> dict[str, Any]:
+    process, said = begun(begin, "nospoon.testing.witness", log)
+    assert process.wait() == witness.STATUS
+    found: dict[str, Any] = json.loads(said) | {"log": log.read_text()}
+    log.unlink()
+    return found
+
+
+def test_a_forked_daemon_has_all_that_one_has_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"NOSPOON_MORE": "é", "LINES": "24", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)  # the last two: readline sets them behind os.environ
+    monkeypatch.delenv("HOME")
+    before = os.umask(0o037)
+    try:
+        forked, other = (seen(FORKED, tmp_path / "log") for _ in range(2))
+        started = seen(connect.begin, tmp_path / "log")
+    finally:
+        os.umask(before)
+    assert len({each.pop("random") for each in (forked, other, started)}) == 3
+    assert started["environment"]["NOSPOON_MORE"] == "é"
+    assert started["umask"] == 0o037
+    assert set(started["descriptors"]) == {"0", "1", "2", forked["argv"][-1]}
+    assert forked == other == started
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_forked_daemon_serves_and_ends_as_one_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    ends = []
+    for name, begin in {"forked": FORKED, "started": connect.begin}.items():
+        rack = Rack.at(tmp_path / name)
+        rack.log_file.parent.mkdir(mode=0o711, parents=True)
+        for variable in ("NOSPOON_STATE_DIR", "NOSPOON_RUNTIME_DIR", "NOSPOON_POOL_DIR"):
+            monkeypatch.setenv(variable, rack.environment[variable])
+        monkeypatch.setenv("NOSPOON_BOOT_PORT", "0")
+        process, said = begun(begin, "nospoon.daemon.main", rack.log_file)
+        assert said.strip() == READY
+        pid = rack.client.ask(DaemonStatus, "GET", "/v1/daemon").pid
+        assert pid == rack.daemon_pid()
+        os.kill(pid, number)
+        status = process.wait()
+        events = [json.loads(line)["event"] for line in rack.log().splitlines()]
+        ends.append((status, events, sorted(each.name for each in rack.directory.rglob("*"))))
+    assert ends[0] == ends[1]
+    assert ends[0][0] == (-number if number == signal.SIGKILL else 0)
+
+
+def test_a_forked_daemon_that_does_not_start_says_why_as_one_that_is_started(
+    tmp_path: Path,
+) -> None:
+    said = []
+    for forks in (True, False):
+        rack = Rack.at(tmp_path, NOSPOON_DATABASE="nonsense://")
+        rack.forks = forks
+        said.append(rack.run("daemon", "start", status=1).stderr)
+    assert "the daemon did not start" in said[0]
+    assert said[0] == said[1]

@@ -239,6 +239,7 @@ def test_clusters_with_redfish_alone_share_an_address(shared: Rack) -> None:
 
 def test_a_group_that_is_not_there_is_named_by_the_command_and_in_the_log() -> None:
     with private_rack(NOSPOON_GROUP="no-such-group") as rack:
+        rack.forks = False
         told = rack.run("daemon", "start").stderr
         assert "NOSPOON_GROUP: this system has no group 'no-such-group': only root" in told
         rack.run("daemon", "stop")

@@ -286,6 +286,7 @@ def test_a_daemon_killed_in_the_middle_of_up_goes_on(rack: Rack) -> None:
 
 
 def test_state_and_sockets_are_where_they_should_be(rack: Rack) -> None:
+    rack.forks = False
     rack.run("daemon", "start")
     runtime = rack.directory / "runtime"
     assert stat.S_ISSOCK((runtime / "nospoond.sock").stat().st_mode)

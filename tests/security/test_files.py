@@ -108,6 +108,7 @@ def test_roots_daemon_writes_in_no_directory_of_another_user(tmp_path: Path) -> 
     with pytest.raises(UsageError, match=f"belongs to user {OTHER}: .*chown root"):
         make_directory(tmp_path, 0o711)
     with private_rack() as rack:
+        rack.forks = False
         (rack.directory / "state").mkdir()
         os.chown(rack.directory / "state", OTHER, -1)
         refused = rack.run("daemon", "start", status=2)
@@ -201,6 +202,7 @@ def test_other_users_cannot_lock_the_file_that_one_daemon_locks(tmp_path: Path) 
 
 def test_a_daemon_corrects_its_directories_dumps_no_core_and_saved_plans_have_no_secret() -> None:
     with private_rack() as rack:
+        rack.forks = False
         for name in ("state", "runtime", "pool"):
             (rack.directory / name).mkdir()
             (rack.directory / name).chmod(0o777)

@@ -6,7 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Protocol
 
 from nospoon.api.client import Client
 from nospoon.cli.echo import echo
@@ -22,6 +25,28 @@ DAEMON = (sys.executable, "-P", "-m", "nospoon.daemon.main")
 """Its command. -P: Python imports nothing from the working directory, where root's daemon would run
 what other users put there.
 """
+
+
+class Begun(Protocol):
+    """A daemon's process. `wait` for its end gives its exit status."""
+
+    def wait(self) -> int: ...
+
+
+def begin(argv: Sequence[str], log: int, ready: int) -> Begun:
+    """Start a daemon in the background; its descriptors are that of its log, and `ready`."""
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=[ready],
+        start_new_session=True,
+    )
+
+
+BEGIN: ContextVar[Callable[[Sequence[str], int, int], Begun]] = ContextVar("BEGIN", default=begin)
+"""How a daemon is begun; tests fork most of theirs (`nospoon.testing.daemons`)."""
 
 
 def client(system: Path = SYSTEM_SOCKET) -> Client:
@@ -115,25 +140,18 @@ def start(settings: Settings) -> None:
     make_directory(settings.state, 0o711)
     reader, writer = os.pipe()
     with open(settings.log_file, "ab", opener=_private) as log, os.fdopen(reader, "rb") as ready:
-        process = subprocess.Popen(
-            [*DAEMON, "--ready-fd", str(writer)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[writer],
-            start_new_session=True,
-        )
+        daemon = BEGIN.get()([*DAEMON, "--ready-fd", str(writer)], log.fileno(), writer)
         os.close(writer)
         said = ready.read().decode()
     if said.strip() == READY:
         return
-    process.wait()
+    status = daemon.wait()
     if answers(settings.socket):
         return  # another command started one at the same moment
     if said.startswith(REFUSED):
         raise NospoonError(f"the daemon did not start: {said.removeprefix(REFUSED)}")
     raise NospoonError(
-        f"the daemon did not start (exit status {process.returncode}):\n{_tail(settings.log_file)}",
+        f"the daemon did not start (exit status {status}):\n{_tail(settings.log_file)}",
         hint=f"The whole log is in {settings.log_file}.",
     )
 

@@ -1,5 +1,5 @@
 """The command `nospoon` for tests, which run it thousands of times: forked from a process that has
-imported it once.
+imported it once. So is the daemon that it begins (`nospoon.testing.daemons`).
 
 Python's start and the imports take a tenth of a second of the processor, ten times what a command
 does then. All else is as a shell would have it: a process with its own environment, directory and
@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,13 +20,16 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from nospoon.cli import start
+from nospoon.testing.daemons import fork_daemon, forking
 
 BIN = Path(sys.executable).parent
 USUAL = ("bmc", "daemon", "down", "host", "lab", "node", "plan", "request", "status", "up")
 IMPORTED = [__name__, "nospoon.cli.main", *(f"nospoon.cli.commands.{name}" for name in USUAL)]
 """By the process from which commands are forked; a command imports what else it needs."""
-AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_")
-"""Variables that a program reads as it starts: with other ones it has to be started."""
+AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "GLIBC_", "MALLOC_", "LIBVIRT_", "OPENSSL_")
+"""Variables that a program, or what it imports, reads as it starts: with other ones it has to be
+started.
+"""
 NETWORK = Path("/proc/self/ns/net").readlink()
 """That of the tests, and of the process from which commands are forked."""
 
@@ -58,7 +62,8 @@ def run(
         for stream, text in zip(streams, (stdin or "", "", ""), strict=True):
             stream.write_text(text)
         process = context.Process(
-            target=_command, args=(list(argv), dict(environment), directory, streams)
+            target=_command,
+            args=(list(argv), dict(environment), directory, streams, forking().control),
         )
         process.start()
         process.join(timeout)
@@ -80,7 +85,11 @@ def _context() -> ForkServerContext:
 
 
 def _command(
-    argv: list[str], environment: dict[str, str], directory: Path, streams: list[Path]
+    argv: list[str],
+    environment: dict[str, str],
+    directory: Path,
+    streams: list[Path],
+    forking_daemons: socket.socket,
 ) -> None:
     """The process that was forked."""
     os.environ.clear()
@@ -92,4 +101,5 @@ def _command(
         os.close(opened)
     sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing closed it
     sys.argv = [str(BIN / "nospoon"), *argv]
+    fork_daemon(forking_daemons)
     start.main()

@@ -49,6 +49,8 @@ class Rack:
     prefix: list[str] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     """Descriptors of sockets, each of which holds a block of ports."""
+    forks: bool = True
+    """Whether commands and the daemon may be forked: not where their start is what is tested."""
 
     @classmethod
     def at(cls, directory: Path, **more: str) -> Rack:
@@ -77,7 +79,7 @@ class Rack:
         self, *argv: str, stdin: str | None = None, seconds: float = 500
     ) -> subprocess.CompletedProcess[str]:
         """As `run`, however it ends."""
-        if not self.prefix and commands.can_fork(self.environment):
+        if self.forks and not self.prefix and commands.can_fork(self.environment):
             return commands.run(
                 argv, self.environment, self.directory, stdin=stdin, timeout=seconds * PATIENCE
             )
@@ -189,9 +191,12 @@ class Rack:
     def daemon_pid(self) -> int:
         return int((self.directory / "runtime" / "nospoond.pid").read_text())
 
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "state" / "nospoond.log"
+
     def log(self) -> str:
-        path = self.directory / "state" / "nospoond.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def down(self) -> None:
         """Take down every cluster that was named here."""
