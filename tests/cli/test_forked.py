@@ -83,7 +83,10 @@ def test_a_forked_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 Begin = Callable[[Sequence[str], int, int], connect.Begun]
-FORKED: Begin = partial(daemons.begin, daemons.forking().control)
+
+
+def forked() -> Begin:
+    return partial(daemons.begin, daemons.forking())
 
 
 def begun(begin: Begin, module: str, log: Path) -> tuple[connect.Begun, str]:
@@ -113,15 +116,15 @@ def test_a_forked_daemon_has_all_that_one_has_that_is_started(
     monkeypatch.delenv("HOME")
     before = os.umask(0o037)
     try:
-        forked, other = (seen(FORKED, tmp_path / "log") for _ in range(2))
+        first, second = (seen(forked(), tmp_path / "log") for _ in range(2))
         started = seen(connect.begin, tmp_path / "log")
     finally:
         os.umask(before)
-    assert len({each.pop("random") for each in (forked, other, started)}) == 3
+    assert len({each.pop("random") for each in (first, second, started)}) == 3
     assert started["environment"]["NOSPOON_MORE"] == "é"
     assert started["umask"] == 0o037
-    assert set(started["descriptors"]) == {"0", "1", "2", forked["argv"][-1]}
-    assert forked == other == started
+    assert set(started["descriptors"]) == {"0", "1", "2", first["argv"][-1]}
+    assert first == second == started
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -129,7 +132,7 @@ def test_a_forked_daemon_serves_and_ends_as_one_that_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     ends = []
-    for name, begin in {"forked": FORKED, "started": connect.begin}.items():
+    for name, begin in {"forked": forked(), "started": connect.begin}.items():
         rack = Rack.at(tmp_path / name)
         rack.log_file.parent.mkdir(mode=0o711, parents=True)
         for variable in ("NOSPOON_STATE_DIR", "NOSPOON_RUNTIME_DIR", "NOSPOON_POOL_DIR"):

@@ -24,7 +24,12 @@ from nospoon.testing.daemons import fork_daemon, forking
 
 BIN = Path(sys.executable).parent
 USUAL = ("bmc", "daemon", "down", "host", "lab", "node", "plan", "request", "status", "up")
-IMPORTED = [__name__, "nospoon.cli.main", *(f"nospoon.cli.commands.{name}" for name in USUAL)]
+IMPORTED = [
+    "pytest",  # multiprocessing has each process import it, if it is the program that runs here
+    __name__,
+    "nospoon.cli.main",
+    *(f"nospoon.cli.commands.{name}" for name in USUAL),
+]
 """By the process from which commands are forked; a command imports what else it needs."""
 AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "GLIBC_", "MALLOC_", "LIBVIRT_", "OPENSSL_")
 """Variables that a program, or what it imports, reads as it starts: with other ones it has to be
@@ -63,7 +68,7 @@ def run(
             stream.write_text(text)
         process = context.Process(
             target=_command,
-            args=(list(argv), dict(environment), directory, streams, forking().control),
+            args=(list(argv), dict(environment), directory, streams, forking()),
         )
         process.start()
         process.join(timeout)

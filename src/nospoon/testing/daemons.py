@@ -8,6 +8,7 @@ documents' commands, in another network, and where `Rack.forks` is false.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -24,19 +25,11 @@ from nospoon.testing.forking import LONGEST
 TITLE = " " * 200
 
 
-@dataclass(frozen=True, slots=True)
-class Forking:
-    """The process that forks daemons. It ends with the last process that has the socket, at which
-    it is asked for them.
-    """
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-
-
 @cache
-def forking() -> Forking:
-    """Started now, if it is not there yet."""
+def forking() -> socket.socket:
+    """Where the process that forks daemons is asked for them; it is started now, if it is not there
+    yet. It ends with this process, or with the last one that has the socket.
+    """
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
         process = subprocess.Popen(
@@ -46,11 +39,18 @@ def forking() -> Forking:
             pass_fds=[there.fileno()],
             start_new_session=True,  # daemons are needed after Ctrl-C, to take clusters down
         )
-    return Forking(process, here)
+    atexit.register(_end, process)
+    return here
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Its daemons stay."""
+    process.kill()
+    process.wait()
 
 
 def fork_daemon(control: socket.socket) -> None:
-    """Have the daemon that this process begins forked. `control`: a copy of `Forking`'s."""
+    """Have the daemon that this process begins forked. `control`: a copy of `forking()`."""
     control.set_inheritable(False)
     BEGIN.set(partial(begin, control))
 
