@@ -11,6 +11,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources import Image, Machine, MachineDisk, Resource, Volume
 from nospoon.runtime import clock, process
+from nospoon.testing import disks
 from nospoon.testing.conformance import Bench, Rack, rack_for
 
 BOOTED = b"DISK-BOOTED"
@@ -24,15 +25,23 @@ def boot_sector(code: bytes) -> bytes:
 
 
 def speaking_disk() -> bytes:
-    """Prints DISK-BOOTED on COM1; resets the machine by port CF9h when `r` is typed."""
-    # FA, cli: SeaBIOS's console on the serial port would take what is typed at a timer's tick
-    print_all = bytes.fromhex("FA 31C0 8ED8 BE0000 BAF803 AC 84C0 7403 EE EBF8")
-    wait_for_r = bytes.fromhex("BAFD03 EC A801 74F8 BAF803 EC 3C72 75F0 B006 BAF90C EE F4 EBFD")
-    code = print_all + wait_for_r
-    message = 0x7C00 + len(code)
-    return boot_sector(
-        code[:6] + message.to_bytes(2, "little") + code[8:] + b"\r\n" + BOOTED + b"\r\n\0"
+    """Prints DISK-BOOTED on COM1; resets the machine by port CF9h when `r` is typed. Between two
+    ticks of the timer its processor sleeps: emulated, it would take one of the host's.
+    """
+    code = bytes.fromhex(
+        "fa 31c0 8ed8"  # cli; ds = 0
+        "be 457c ba f803"  # si = the text, which follows at 7C45h; dx = COM1's data
+        "ac 84c0 7403 ee ebf8"  # next: print all up to NUL
+        "c706 2000 3e7c a3 2200"  # INT 08h, the timer's: tick, for SeaBIOS would take what is typed
+        "b0fe e621"  # the interrupt controller: no other interrupt
+        "ba fd03 ec a801 7505"  # poll: to typed, if there is a character
+        "fb f4 fa ebf3"  # sleep, and poll again
+        "ba f803 ec 3c72 75eb"  # typed: poll again, unless it is r
+        "b006 ba f90c ee"  # reset
+        "f4 ebfd"  # end: hlt, again and again
+        "50 b020 e620 58 cf"  # tick: the interrupt has ended
     )
+    return boot_sector(code + b"\r\n" + BOOTED + b"\r\n\0")
 
 
 def writing_disk() -> bytes:
@@ -47,12 +56,9 @@ def writing_disk() -> bytes:
 
 
 async def speaking_uefi_disk(place: Path) -> bytes:
-    """A FAT disk whose GRUB prints DISK-BOOTED."""
-    config, loader, disk = place / "grub.cfg", place / "BOOTX64.EFI", place / "uefi.img"
-    config.write_text('echo "DISK-BOOTED"\nsleep 600\n')
-    modules = ["echo", "sleep", "normal", "configfile"]
-    grub = ["grub-mkimage", "-O", "x86_64-efi", "-c", str(config), "-p", "/EFI", "-o", str(loader)]
-    await process.run([*grub, *modules])
+    """A FAT disk whose loader prints DISK-BOOTED."""
+    loader, disk = place / "BOOTX64.EFI", place / "uefi.img"
+    loader.write_bytes(disks.efi_program(BOOTED))
     disk.write_bytes(bytes(4 << 20))
     await process.run(["mformat", "-i", str(disk), "::"])
     await process.run(["mmd", "-i", str(disk), "::/EFI", "::/EFI/BOOT"])

@@ -47,10 +47,14 @@ def bios_image(isolinux: bytes) -> bytes:
 
 
 def efi_program(ipxe: bytes) -> bytes:
-    """An EFI application for x86-64 (PE32+, Microsoft's PE format §3): our code, then iPXE, in one
-    section that runs wherever it is loaded.
+    """An EFI application: our code, then iPXE."""
+    return efi_application(EFI_CODE[:-8] + struct.pack("<Q", len(ipxe)) + ipxe)
+
+
+def efi_application(body: bytes) -> bytes:
+    """An EFI application for x86-64 (PE32+, Microsoft's PE format §3) of one section, which begins
+    with its code and runs wherever it is loaded.
     """
-    body = EFI_CODE[:-8] + struct.pack("<Q", len(ipxe)) + ipxe
     raw, pages = len(body) + -len(body) % SECTOR, len(body) + -len(body) % _PAGE
     coff = struct.pack("<HHIIIHH", 0x8664, 1, 0, 0, 0, 240, 0x22)
     optional = struct.pack("<HBBIIIII", 0x20B, 0, 0, raw, 0, 0, _PAGE, _PAGE)
