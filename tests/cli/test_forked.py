@@ -110,13 +110,14 @@ def seen(begin: Begin, log: Path) -> dict[str, Any]:
 def test_a_forked_daemon_has_all_that_one_has_that_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fork = forked()  # from a process that is started before what follows
     monkeypatch.chdir(tmp_path)
     for name, value in {"NOSPOON_MORE": "é", "LINES": "24", "COLUMNS": "80"}.items():
         monkeypatch.setenv(name, value)  # the last two: readline sets them behind os.environ
     monkeypatch.delenv("HOME")
     before = os.umask(0o037)
     try:
-        first, second = (seen(forked(), tmp_path / "log") for _ in range(2))
+        first, second = (seen(fork, tmp_path / "log") for _ in range(2))
         started = seen(connect.begin, tmp_path / "log")
     finally:
         os.umask(before)
