@@ -243,7 +243,7 @@ async def test_a_hostile_ironic_is_an_error_and_nothing_more(
     with service(ironic({"nodes": answering})) as url:
         api = Api(IronicPlace(endpoint=url), Means(ThreadPoolExecutor(1)))
         with pytest.raises(NospoonError, match=told) as refused:
-            await api.listed("nodes")
+            await api.listed("nodes", read=bool)
     assert len(str(refused.value)) < 1000
 
 
@@ -251,7 +251,7 @@ async def test_a_version_that_is_none_is_an_error() -> None:
     with service(versions("9" * 9000)) as url:
         api = Api(IronicPlace(endpoint=url), Means(ThreadPoolExecutor(1)))
         with pytest.raises(HostUnreachable, match=r"expected a version such as 1\.80"):
-            await api.listed("nodes")
+            await api.listed("nodes", read=bool)
 
 
 def test_a_connection_is_bounded_and_has_no_proxy_of_the_daemon() -> None:

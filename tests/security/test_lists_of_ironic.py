@@ -7,8 +7,8 @@ one node that had, and noted, as many traits as fit into an answer.
 
 from __future__ import annotations
 
-import asyncio
 import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,15 +28,14 @@ from tests.security.test_cloud_answers import service
 from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind, Secrets
+from nospoon.model.resources import Kind, OwnerTag, Secrets
 from nospoon.providers.cloud_calls import Clouds, Means
-from nospoon.providers.ironic import api
+from nospoon.providers.ironic import api, records
 from nospoon.providers.ironic.api import PAGE, Api
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.ironic.records import own_traits
 from nospoon.providers.nova import drivers as nova
 from nospoon.providers.nova.api import Api as NovaApi
-from nospoon.runtime import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import clusters
 
@@ -86,7 +85,7 @@ async def no_secrets(machine: UUID) -> Secrets:
 
 async def listed(url: str) -> int:
     with ThreadPoolExecutor(1) as threads:
-        return len(await Api(IronicPlace(endpoint=url), Means(threads)).listed("nodes"))
+        return len(await Api(IronicPlace(endpoint=url), Means(threads)).listed("nodes", read=bool))
 
 
 async def test_a_page_has_no_more_than_was_asked_for(ironic: Callable[[Page], Any]) -> None:
@@ -122,37 +121,59 @@ async def test_a_record_is_as_long_as_one_of_ironics(ironic: Callable[[Page], An
         await listed(url)
 
 
-async def test_records_are_looked_at_in_slices(
+async def test_records_are_read_beside_the_event_loop(
     ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each record in a turn of its own where a slice has no time."""
-    monkeypatch.setattr(paced, "SECONDS", 0.0)
-    turns, over = 0, asyncio.Event()
+    """By each who looks: what does so on the event loop holds it up with every long record."""
+    threads, tag_of = set[int](), records.tag_of
 
-    async def count() -> None:
-        nonlocal turns
-        while not over.is_set():
-            turns += 1
-            await asyncio.sleep(0)
+    def noted(record: records.Record) -> OwnerTag | None:
+        threads.add(threading.get_ident())
+        return tag_of(record)
+
+    monkeypatch.setattr(records, "tag_of", noted)
 
     def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
         del first
         record = {"name": "n", "address": "02:00:00:00:00:01", "node_uuid": uuid(1)}
-        return {kind: [{**record, "uuid": uuid(number)} for number in range(500)]}
+        return {kind: [{**record, "uuid": uuid(number)} for number in range(5)]}
 
     async with Tasks("test") as tasks:
         ironics = Ironics("kit", no_secrets, tasks, Clouds())
         with ironic(page) as url:
             place = IronicPlace(endpoint=url)
-            for look in (ironics.nodes, ironics.addresses, ironics.held):
-                await look(place, 1)  # it is connected
-                tasks.start(count(), name="turns of the loop")
-                before = turns
-                await look(place, 1)
-                over.set()
-                await asyncio.sleep(0)
-                over.clear()
-                assert turns - before >= 500, look
+            for driver in ironics.drivers(place, 1).values():
+                assert await driver.observe(None) == []
+                assert threads, driver
+                assert threading.get_ident() not in threads
+                threads.clear()
+            assert await ironics.nodes(place, 1) == []
+            assert threads
+            assert threading.get_ident() not in threads
+            assert await ironics.addresses(place, 1) == {"02:00:00:00:00:01"}
+            assert (await ironics.held(place, 1)).names == {"n": UUID(uuid(4))}
+
+
+async def test_of_a_list_no_page_is_held_but_the_one_that_is_read(
+    ironic: Callable[[Page], Any],
+) -> None:
+    """A plan held six lists of eight million values: four gigabytes, which were freed at once."""
+    held = list[list[object]]()
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        record = {"uuid": uuid(1), "junk": [[1], {"a": [2, {}]}]}
+        return {kind: [record], "next": "more"} if first else {kind: [record]}
+
+    def read(record: records.Record) -> int:
+        assert not any(held), "what was read before is freed"
+        held.append(record["junk"])
+        held.append(record["junk"][1]["a"])
+        return len(held)
+
+    with ironic(page) as url, ThreadPoolExecutor(1) as threads:
+        there = Api(IronicPlace(endpoint=url), Means(threads))
+        assert await there.listed("nodes", read=read) == [2, 4]
+    assert held == [[]] * 4
 
 
 async def test_odd_records_are_an_error_of_the_ironic(ironic: Callable[[Page], Any]) -> None:

@@ -24,6 +24,7 @@ from nospoon.model.resources import Enrolled, Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
+from nospoon.runtime.paced import paced
 from nospoon.store.clusters import ClusterRow, get
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -45,15 +46,17 @@ IronicDrivers = Callable[[IronicPlace, int, bool, Sought], Mapping[Kind, Driver]
 """The drivers of one Ironic for one user; whether nodes in use are removed, too; and what is
 sought there.
 """
-Tagged = Sequence[tuple[OwnerTag, Mapping[str, object]]]
+Tagged = Sequence[tuple[OwnerTag, bytes]]
 NOTHING = Sought()
 HeldThere = Callable[[IronicPlace, int], Awaitable[Held]]
 IronicNodes = Callable[[IronicPlace, int], Awaitable[Tagged]]
-"""Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it."""
+"""Nodes that carry a tag of nospoon's, whosever: the tag, and the node as its API tells it, as
+JSON.
+"""
 FORGET = (
     "`nospoon down --forget-enrolment` takes the cluster down without it, if it is gone for good."
 )
-_PLACE = msgspec.json.Decoder(IronicPlace)
+_PLACE, _RECORD = msgspec.json.Decoder(IronicPlace), msgspec.json.Decoder(dict[str, object])
 _FIXED = frozenset({"uuid", "node"})
 _FLAVOR_FIXED = ("name", "vcpus", "ram", "disk", "public")
 RULES: Mapping[Kind, Mapping[str, str]] = {
@@ -128,7 +131,8 @@ class Enrolment:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""
         place = self.place_of(row)
         tagged = await self.nodes(place, row.owner) if place is not None else ()
-        return [record for tag, record in tagged if tag.cluster == row.id]
+        here = [text for tag, text in tagged if tag.cluster == row.id]
+        return [_RECORD.decode(text) async for text in paced(here)]
 
     async def refuse_left_behind(
         self, before: IronicPlace | None, now: IronicPlace | None, cluster: UUID, *,

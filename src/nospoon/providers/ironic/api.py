@@ -9,14 +9,26 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from nospoon.errors import Gone, HostUnreachable, NospoonError, ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.providers.answers import Answered, How, answered, judged, refusal
+from nospoon.providers.answers import (
+    Answered,
+    How,
+    decoded,
+    judged,
+    received,
+    refusal,
+    text_of,
+    undo,
+)
 from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, login_errors
 from nospoon.providers.ironic.errors import Crowded, is_full
@@ -36,6 +48,8 @@ PARALLEL = 8
 PURPOSE = "enroll nodes"
 PAGE = 1000
 """What is asked for a call. A server may give less (`api.max_limit`), and says where more is."""
+MARKER = 255
+"""Characters of one: a UUID."""
 LIST_TRIES = 5
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
@@ -51,7 +65,18 @@ MOST_RECORDS = 200_000
 LONGEST_RECORD, LONGEST_ANSWER = 1 << 20, 4 << 20
 """Bytes of JSON of one record of a list; of an answer about one thing, as a node's history."""
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+REFUSED = 400
 R = TypeVar("R")
+Read = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page(Generic[R]):
+    """`count`: of records in it; `values`: of those that count. `marker`: of the next, or ""."""
+
+    count: int
+    values: list[R]
+    marker: str
 
 
 class Api:
@@ -70,57 +95,68 @@ class Api:
         self._connecting = asyncio.Lock()
         self._tries = 0
         self._refused: NospoonError | None = None
+        self._reading = Lock()  # an answer takes many times its size until it is read
 
-    async def listed(self, what: str, *, query: str = "") -> Sequence[Record]:
-        """Everything of one kind (`nodes`, `ports`, `volume/targets` …), page by page; from the
-        beginning again where the last one of a page went before the next was asked for.
+    async def listed(
+        self, what: str, *, read: Callable[[Record], R | None], query: str = ""
+    ) -> list[R]:
+        """What `read` makes of each record of one kind (`nodes`, `ports`, `volume/targets` …), None
+        left out, page by page; from the beginning again where the last one of a page went before
+        the next was asked for. It is called in a thread and should keep little, and no lists or
+        objects of a record: of the 8 million values of a list half a gigabyte would be.
         """
         for _ in range(LIST_TRIES):
             try:
-                return await self._listed(what, query)
+                return await self._listed(what, read, query)
             except Gone as error:
                 gone = error
         raise gone
 
-    async def _listed(self, what: str, query: str) -> Sequence[Record]:
-        found: list[Record] = []
-        marker, size, values = "", 0, 0
+    async def _listed(self, what: str, read: Callable[[Record], R | None], query: str) -> list[R]:
+        found: list[R] = []
+        marker, count, size, values = "", 0, 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
-            answered = await self._answer("GET", path, None)
+            answered = await self._answer("GET", path, None, partial(self._page, what, read))
             size, values = size + answered.size, values + answered.values
             if size > MAX_LISTED or values > MAX_LISTED_VALUES:
                 break
-            answer = self._object(path, self._judged(answered, "GET", path))
-            page = answer.get(what.rpartition("/")[2])
-            if not isinstance(page, list) or not all(map(_is_record, page[: PAGE + 1])):
-                raise self._somebody_else(f"/{what}", answer)
-            await self._require_short(what, page)
-            found += page
-            if len(found) > MOST_RECORDS:
+            page = self._judged(answered, "GET", path)
+            if not isinstance(page, _Page):
+                raise self._somebody_else(path, page)
+            found += page.values
+            count += page.count
+            if count > MOST_RECORDS:
                 break
-            if not page or not answer.get("next"):
+            if not page.marker:
                 return found
-            marker = f"&marker={page[-1]['uuid']}"
+            marker = f"&marker={page.marker}"
         raise ProviderError(
             f"Ironic at {self.place}: expected a list of /{what} of at most {MAX_LISTED} bytes, "
             f"{MAX_LISTED_VALUES} values, {MAX_PAGES} pages and {MOST_RECORDS} records, got more"
         )
 
-    async def _require_short(self, what: str, page: Sequence[Record]) -> None:
-        """Raises `ProviderError` for a page of more than was asked for, or with a record that is
-        longer than Ironic's: those who look through them do so on the event loop.
+    def _page(self, what: str, read: Callable[[Record], R | None], answer: object) -> _Page[R]:
+        """Of an answer with records. Raises `HostUnreachable` for one without, `ProviderError` for
+        a page of more than was asked for, or with a record that is longer than Ironic's.
         """
+        answer = self._object(f"/{what}", answer)
+        page = answer.get(what.rpartition("/")[2])
+        if not isinstance(page, list) or not all(map(_is_record, page[: PAGE + 1])):
+            raise self._somebody_else(f"/{what}", answer)
         if len(page) > PAGE:
             raise ProviderError(
                 f"Ironic at {self.place}: a page of /{what} has {len(page)} records: {PAGE} were "
                 "asked for"
             )
-        if await self._calls.run(lambda: max(map(_size, page), default=0)) > LONGEST_RECORD:
+        if max(map(_size, page), default=0) > LONGEST_RECORD:
             raise ProviderError(
                 f"Ironic at {self.place}: expected records of /{what} of at most {LONGEST_RECORD} "
                 "bytes, got more"
             )
+        values = [value for each in page if (value := read(each)) is not None]
+        goes_on = page and answer.get("next")
+        return _Page(len(page), values, text_of(page[-1]["uuid"])[:MARKER] if goes_on else "")
 
     async def get(self, path: str) -> Record:
         answered = await self._answer("GET", path, None)
@@ -155,11 +191,13 @@ class Api:
     async def _call(self, method: str, path: str, body: object) -> object:
         return self._judged(await self._answer(method, path, body), method, path)
 
-    async def _answer(self, method: str, path: str, body: object) -> Answered:
+    async def _answer(
+        self, method: str, path: str, body: object, read: Read | None = None
+    ) -> Answered:
         end, said = clock.monotonic() + self.patience, False
         while True:
             try:
-                return await self._asked(method, path, body)
+                return await self._asked(method, path, body, read)
             except HostUnreachable:
                 if method != "GET" or not is_heard() or clock.monotonic() >= end:
                     raise
@@ -168,10 +206,10 @@ class Api:
             said = True
             await asyncio.sleep(AWAY_DELAY)  # nobody tells when it is back
 
-    async def _asked(self, method: str, path: str, body: object) -> Answered:
+    async def _asked(self, method: str, path: str, body: object, read: Read | None) -> Answered:
         await self._connected()
         for _ in range(LOCKED_TRIES):
-            answer = await self._thread(lambda: self._send(method, path, body))
+            answer = await self._thread(lambda: self._send(method, path, body, read))
             if not _busy(answer):
                 break
             await asyncio.sleep(LOCKED_DELAY)  # nobody tells when it is free again
@@ -239,14 +277,25 @@ class Api:
         known = min((int(found[1]), int(found[2])), NEWEST)
         return base, f"{known[0]}.{known[1]}"
 
-    def _send(self, method: str, path: str, body: object) -> Answered:
+    def _send(self, method: str, path: str, body: object, read: Read | None) -> Answered:
+        """`read`: of a list, what is kept of its answer."""
         how: How = {"headers": {"X-OpenStack-Ironic-API-Version": self._version}}
         if body is not None:
             how["json"] = body
         if method == "PUT":  # keystoneauth would repeat it, and keep a thread for many seconds
             how["status_code_retries"] = 0
         assert self._adapter is not None, "it is connected first"
-        return answered(self._adapter, f"{self._base}{path}", method, **how)
+        raw = received(self._adapter, f"{self._base}{path}", method, **how)
+        if read is None:
+            return decoded(raw)
+        with self._reading:
+            answer = decoded(raw)
+            if answer.status_code >= REFUSED or answer.wrong:
+                return answer
+            try:
+                return replace(answer, value=read(answer.value))
+            finally:
+                undo(answer.value)
 
 
 def _is_record(entry: object) -> bool:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from nospoon.model.ironic import Held, IronicPlace
 from nospoon.model.resources import Kind, OwnerTag
+from nospoon.providers.answers import text_of
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic import records
@@ -25,8 +26,10 @@ from nospoon.providers.ironic.drivers import (
 from nospoon.providers.ironic.records import Record
 from nospoon.providers.ironic.standing import StandingDriver
 from nospoon.providers.understood import understood
-from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
+
+LONGEST_NAME = 255
+"""Characters of a node's name, and of a port's address."""
 
 
 @understood
@@ -60,33 +63,44 @@ class Ironics:
             Kind.IRONIC_STANDING: StandingDriver(around, self._tasks),
         }
 
-    async def nodes(self, place: IronicPlace, user: int) -> list[tuple[OwnerTag, Record]]:
-        """All nodes with a tag of nospoon's, of any deployment; passwords are masked by Ironic."""
-        listed = await self._api(place, user).listed("nodes", query="&detail=true")
-        tagged = [(records.tag_of(record), record) async for record in paced(listed)]
-        return [(tag, record) for tag, record in tagged if tag is not None]
+    async def nodes(self, place: IronicPlace, user: int) -> list[tuple[OwnerTag, bytes]]:
+        """All nodes with a tag of nospoon's, of any deployment, as JSON; passwords are masked by
+        Ironic.
+        """
+        api = self._api(place, user)
+        return await api.listed("nodes", read=_tagged, query="&detail=true")
 
     async def addresses(self, place: IronicPlace, user: int) -> set[str]:
         """The MACs of all ports, whosever."""
-        listed = await self._api(place, user).listed("ports", query="&fields=uuid,address")
-        return {str(port["address"]).lower() async for port in paced(listed)}
+        api = self._api(place, user)
+        return set(await api.listed("ports", read=_address, query="&fields=uuid,address"))
 
     async def held(self, place: IronicPlace, user: int) -> Held:
         """Names and MACs that another node cannot have."""
-        nodes = await self._api(place, user).listed("nodes", query="&fields=uuid,name")
-        ports = await self._api(place, user).listed("ports", query="&fields=uuid,address,node_uuid")
-        return Held(
-            {
-                str(each["name"]): UUID(each["uuid"])
-                async for each in paced(nodes)
-                if each.get("name")
-            },
-            {
-                str(each["address"]).lower(): (UUID(each["uuid"]), UUID(each["node_uuid"]))
-                async for each in paced(ports)
-            },
-        )
+        api = self._api(place, user)
+        nodes = await api.listed("nodes", read=_named, query="&fields=uuid,name")
+        ports = await api.listed("ports", read=_port, query="&fields=uuid,address,node_uuid")
+        return Held(dict(nodes), dict(ports))
 
     def _api(self, place: IronicPlace, user: int) -> Api:
         make = partial(Api, place, patience=self._patience)
         return self._clouds.service(user, ("ironic", place), make)
+
+
+def _tagged(record: Record) -> tuple[OwnerTag, bytes] | None:
+    tag = records.tag_of(record)
+    return (tag, records.encoded(record)) if tag is not None else None
+
+
+def _address(port: Record) -> str:
+    return text_of(port["address"])[:LONGEST_NAME].lower()
+
+
+def _named(node: Record) -> tuple[str, UUID] | None:
+    if not node.get("name"):
+        return None
+    return text_of(node["name"])[:LONGEST_NAME], UUID(node["uuid"])
+
+
+def _port(port: Record) -> tuple[str, tuple[UUID, UUID]]:
+    return _address(port), (UUID(port["uuid"]), UUID(port["node_uuid"]))

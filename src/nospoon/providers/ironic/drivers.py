@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
@@ -28,13 +29,13 @@ from nospoon.model.resources import (
     Shape,
 )
 from nospoon.plan.enrollment.enrol import PLACE, login, values
+from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
 from nospoon.providers.looking import LEAST
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock
-from nospoon.runtime.paced import paced
 
 FAILED = " failed"
 """How the states end in which a node stays when something failed."""
@@ -89,18 +90,18 @@ class _Records:
         return self.collection.kind
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        listed = await self._api.listed(self.collection.path, query="&detail=true")
-        found = []
-        async for record in paced(listed):
-            tag = records.tag_of(record)
-            if tag is None or tag.deployment != self._around.deployment:
-                continue
-            if cluster is None or tag.cluster == cluster:
-                found.append(self._observed(record, tag))
-        return found
+        read = partial(self._read, cluster)
+        return await self._api.listed(self.collection.path, read=read, query="&detail=true")
+
+    def _read(self, cluster: UUID | None, record: Record) -> Observed | None:
+        """None for what is not of this deployment, or of another cluster."""
+        tag = records.tag_of(record)
+        if tag is None or tag.deployment != self._around.deployment:
+            return None
+        return self._observed(record, tag) if cluster in (None, tag.cluster) else None
 
     def _observed(self, record: Record, tag: OwnerTag) -> Observed:
-        key = Key(self.kind, PLACE, str(records.noted(record, "key")))
+        key = Key(self.kind, PLACE, text_of(records.noted(record, "key")))
         shape = self.collection.shape(record)
         return Observed(key, shape, tag)
 
@@ -161,7 +162,8 @@ class _Records:
         tag = records.tag_of(there)
         if tag is None or (tag.deployment, tag.cluster) != (self._around.deployment, cluster):
             raise NotOurs(
-                f"{key}: {there['uuid']} in Ironic is not managed by nospoon: left unchanged"
+                f"{key}: {text_of(there['uuid'])} in Ironic is not managed by nospoon: left "
+                "unchanged"
             )
 
     async def _record(self, uuid: UUID) -> Record:
@@ -350,9 +352,11 @@ def left_in_maintenance(record: Record) -> bool:
 def fault_of(record: Record) -> str:
     """Why a node, though there, does not do what it is for, "" where it does."""
     if record.get("maintenance"):
-        return f"in maintenance: {record.get('maintenance_reason') or 'no reason given'}"
-    if str(record.get("provision_state", "")).endswith(FAILED):
-        return f"{record['provision_state']}: {record.get('last_error') or 'no reason given'}"
+        why = text_of(record.get("maintenance_reason") or "no reason given")
+        return f"in maintenance: {why}"
+    if text_of(record.get("provision_state", "")).endswith(FAILED):
+        why = text_of(record.get("last_error") or "no reason given")
+        return f"{text_of(record['provision_state'])}: {why}"
     return ""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from nospoon.model.ironic import (
     IronicConnector,
     IronicNode,
@@ -20,6 +22,7 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.resources import OwnerTag
 from nospoon.plan.enrollment.enrol import nested, settings, values
+from nospoon.providers.answers import text_of
 
 TAG = "nospoon"
 SECRETS = (
@@ -35,6 +38,17 @@ Record = Mapping[str, Any]
 Operation = Mapping[str, object]
 
 
+def encoded(record: Record) -> bytes:
+    """As JSON, which takes a fraction of the memory."""
+    return msgspec.json.encode(record)
+
+
+def decoded(text: bytes) -> Record:
+    """What was encoded."""
+    found: Record = msgspec.json.decode(text)
+    return found
+
+
 def tag_of(record: Record) -> OwnerTag | None:
     """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
     told = (record.get("extra") or {}).get(TAG)
@@ -42,16 +56,16 @@ def tag_of(record: Record) -> OwnerTag | None:
         return None
     try:
         tag = OwnerTag(
-            deployment=str(told["deployment"]),
+            deployment=text_of(told["deployment"]),
             cluster=UUID(told["cluster"]),
             generation=int(told["generation"]),
-            token=str(told["token"]),
-            name=str(told["name"]),
+            token=text_of(told["token"]),
+            name=text_of(told["name"]),
             uid=told["uid"] if isinstance(told["uid"], int) else None,
         )
     except (KeyError, TypeError, ValueError):
         return None
-    return tag if tag.is_plausible(str(noted(record, "key"))) else None
+    return tag if tag.is_plausible(text_of(noted(record, "key"))) else None
 
 
 def noted(record: Record, what: str) -> Any:
@@ -62,7 +76,7 @@ def noted(record: Record, what: str) -> Any:
 def noted_texts(record: Record, what: str) -> list[str] | None:
     """A list of the tag, as far as nospoon would write one; None where there is none."""
     value = noted(record, what)
-    return [str(each) for each in value[:MOST_NOTED]] if isinstance(value, list) else None
+    return [text_of(each) for each in value[:MOST_NOTED]] if isinstance(value, list) else None
 
 
 def tag_body(tag: OwnerTag, **more: object) -> dict[str, object]:
@@ -98,7 +112,7 @@ def node_shape(record: Record) -> IronicNode:
         uuid=UUID(record["uuid"]),
         settings=found_settings(record),
         traits=own_traits(record),
-        credentials_key=str(noted(record, "credentials") or ""),
+        credentials_key=text_of(noted(record, "credentials") or ""),
     )
 
 
@@ -148,7 +162,7 @@ def operations(record: Record, told: Settings, more: Mapping[str, object]) -> li
     `more`: paths and values that are written also if nobody can tell whether they differ.
     """
     wanted = values(told)
-    mine = f"{record.get('driver')}_"  # what others added for other drivers is theirs
+    mine = f"{text_of(record.get('driver'))}_"  # what others added for other drivers is theirs
     secrets = tuple(f"driver_info/{name}" for name in SECRETS if name.startswith(mine))
     ours = (*(noted_texts(record, "ours") or ()), *secrets)
     result = list(_removed(record, {**wanted, **more}, ours))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -17,6 +18,7 @@ from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
+from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.drivers import (
@@ -45,6 +47,13 @@ RECALLED = 64
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
+READ = (
+    *FIELDS.split(","),
+    "allocation_uuid", "instance_uuid", "protected", "protected_reason",
+)  # fmt: skip
+"""What is read of a node beside what nospoon noted and deploys."""
+LONGEST_FIELD = 16 << 10
+"""Characters of one of `FIELDS`: the last error is the longest."""
 STALE = f"/extra/{records.TAG}/stale"
 _FAILURES = ("clean failed", "inspect failed", "adopt failed")
 VERBS: Mapping[tuple[str, Standing], str] = {
@@ -95,32 +104,44 @@ class StandingDriver:
         self._states = _States(around.api, tasks)
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        ours = []
-        async for record in paced(await self._api.listed("nodes", query="&detail=true")):
-            tag = records.tag_of(record)
-            wanted = records.noted(record, "state")
-            if tag is None or wanted is None or tag.deployment != self._around.deployment:
-                continue
-            if cluster is None or tag.cluster == cluster:
-                ours.append((record, tag, str(wanted)))
+        read = partial(self._read, cluster)
+        ours = await self._api.listed("nodes", read=read, query="&detail=true")
         found = []
-        async for at in paced(range(0, len(ours), RECALLED)):
+        for at in range(0, len(ours), RECALLED):
             some = ours[at : at + RECALLED]
-            recalled = await asyncio.gather(*(self._recalled(record) for record, _, _ in some))
-            found += [
-                self._observed(record, tag, wanted)
-                for record, (_, tag, wanted) in zip(recalled, some, strict=True)
-            ]
+            there = [records.decoded(text) async for text, _, _ in paced(some)]
+            recalled = await asyncio.gather(*(self._recalled(record) for record in there))
+            async for record, (_, tag, wanted) in paced(zip(recalled, some, strict=True)):
+                found.append(self._observed(record, tag, wanted))
         return found
+
+    def _read(self, cluster: UUID | None, record: Record) -> tuple[bytes, OwnerTag, str] | None:
+        """What is read of a node's record, as JSON, whose it is, and where it is to be."""
+        tag = records.tag_of(record)
+        wanted = records.noted(record, "state")
+        if tag is None or wanted is None or tag.deployment != self._around.deployment:
+            return None
+        if cluster not in (None, tag.cluster):
+            return None
+        told = record.get("instance_info") or {}
+        names = set(records.noted_texts(record, "instance") or ())
+        brief = {name: record[name] for name in READ if name in record}
+        extra = {records.TAG: record["extra"][records.TAG]}
+        instance = {name: told[name] for name in names if name in told}
+        return (
+            records.encoded({**brief, "extra": extra, "instance_info": instance}),
+            tag,
+            text_of(wanted),
+        )
 
     async def _recalled(self, record: Record) -> Record:
         """A node that failed, with the reason: once Ironic has seen its power again, only the
         node's history has that.
         """
-        if record.get("last_error") or not str(record["provision_state"]).endswith(FAILED):
+        if record.get("last_error") or not text_of(record["provision_state"]).endswith(FAILED):
             return record
         try:
-            told = await self._api.get(f"/nodes/{record['uuid']}/history?detail=true")
+            told = await self._api.get(f"/nodes/{text_of(record['uuid'])}/history?detail=true")
         except Gone:  # the node meanwhile, or there was no history yet: it came with 1.78
             return record
         except ProviderError as error:  # that it failed is known, and to be told
@@ -129,8 +150,8 @@ class StandingDriver:
         return {**record, "last_error": last_failure(told["history"])}
 
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
-        key = Key(self.kind, PLACE, str(records.noted(record, "key")))
-        state = wanted if reached(record, wanted) else str(record["provision_state"])
+        key = Key(self.kind, PLACE, text_of(records.noted(record, "key")))
+        state = wanted if reached(record, wanted) else text_of(record["provision_state"])
         if left_in_maintenance(record):
             state = f"{state}, left in maintenance"
         shape = IronicStanding(
@@ -196,7 +217,7 @@ class StandingDriver:
             record = await self._ended(node, name=name)
             if ours:
                 record = await self._undeploy(node, name=name)
-        state = str(record["provision_state"])
+        state = text_of(record["provision_state"])
         if (why and force) or state in MOVING or state.endswith(FAILED):
             # in maintenance Ironic lets go of a node in any state
             await self._api.put(f"/nodes/{node}/maintenance", {"reason": GOES})
@@ -219,7 +240,7 @@ class StandingDriver:
     async def _mend(self, record: Record) -> None:
         """Take a node out of the maintenance in which Ironic itself has put it."""
         if record.get("maintenance") and record.get("fault") in _MENDABLE:
-            await self._api.delete(f"/nodes/{record['uuid']}/maintenance")
+            await self._api.delete(f"/nodes/{text_of(record['uuid'])}/maintenance")
 
     async def _ended(self, node: UUID, *, name: str) -> Record:
         """A node once the conductor is done with it; what can be is broken off."""
@@ -262,9 +283,10 @@ class StandingDriver:
                 if now["provision_state"] == whole["provision_state"]:
                     raise  # it did not go on by itself meanwhile
         record = await self._settled(node, name=name, until=end)
-        if record["provision_state"] in IN_USE:
+        state = text_of(record["provision_state"])
+        if state in IN_USE:
             raise ProviderError(
-                f"node {name} is {record['provision_state']}, not undeployed: {why_of(record)}",
+                f"node {name} is {state}, not undeployed: {why_of(record)}",
                 hint="`nospoon down --force` takes it out of Ironic as it is.",
             )
         return record
@@ -289,7 +311,7 @@ class StandingDriver:
             record = await self._settled(node, name=name, until=end)
             if reached(record, target):
                 return
-            state = str(record["provision_state"])
+            state = text_of(record["provision_state"])
             verb = VERBS.get((state, target))
             if verb is None or (state, verb) in tried:
                 raise ProviderError(f"node {name} is {state}, not {target}: {why_of(record)}")
@@ -346,17 +368,18 @@ def _differs(record: Record, shape: IronicStanding) -> bool:
 def _refuse_protected(record: Record, name: str) -> None:
     """Ironic refuses to undeploy, rebuild or delete it, in maintenance too."""
     if record.get("protected"):
-        why = f": {record['protected_reason']}" if record.get("protected_reason") else ""
+        why = f": {text_of(record['protected_reason'])}" if record.get("protected_reason") else ""
         raise Conflict(
             f"node {name} is protected in Ironic{why}. It is left unchanged",
-            hint=f"`openstack baremetal node unset --protected {record['uuid']}` ends that.",
+            hint="`openstack baremetal node unset --protected "
+            f"{text_of(record['uuid'])}` ends that.",
         )
 
 
 def _refuse_rescued(record: Record, name: str) -> None:
     if record["provision_state"] != "active":
         raise Conflict(
-            f"node {name} is {record['provision_state']}: it cannot be deployed again now",
+            f"node {name} is {text_of(record['provision_state'])}: it cannot be deployed again now",
             hint="Bring it back to `active` first.",
         )
 
@@ -366,7 +389,7 @@ def _refuse_maintained(record: Record, name: str) -> None:
     if not record.get("maintenance") or left_in_maintenance(record):
         return
     if record.get("fault") not in _MENDABLE:
-        why = record.get("maintenance_reason") or "without a reason"
+        why = text_of(record.get("maintenance_reason") or "without a reason")
         raise Conflict(
             f"node {name} is in maintenance: {why}. It could not be deployed again",
             hint="End the maintenance first.",
@@ -402,7 +425,7 @@ def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[Operati
 
 def reached(record: Record, wanted: str) -> bool:
     """Whether a node is as far as wanted, or on its way back to somebody's instance."""
-    state = str(record["provision_state"])
+    state = text_of(record["provision_state"])
     in_use = state in IN_USE or state == "deleting"
     match wanted:
         case Standing.ENROLL:
@@ -421,17 +444,17 @@ def reached(record: Record, wanted: str) -> bool:
 def use_of(record: Record) -> str:
     """Who uses a node, "" where nobody does."""
     if record.get("allocation_uuid"):  # whose UUID Ironic gives the instance, too
-        return f"it has the allocation {record['allocation_uuid']}"
+        return f"it has the allocation {text_of(record['allocation_uuid'])}"
     if record.get("instance_uuid"):
-        return f"it has the instance {record['instance_uuid']}"
+        return f"it has the instance {text_of(record['instance_uuid'])}"
     if record["provision_state"] in IN_USE:
-        return f"it is {record['provision_state']}"
+        return f"it is {text_of(record['provision_state'])}"
     return ""
 
 
 def why_of(record: Record) -> str:
     """Why a node is not where it is to be."""
-    return str(record.get("last_error") or fault_of(record) or "Ironic gives no reason")
+    return text_of(record.get("last_error") or fault_of(record) or "Ironic gives no reason")
 
 
 def last_failure(history: Sequence[Record]) -> str:
@@ -440,8 +463,17 @@ def last_failure(history: Sequence[Record]) -> str:
     """
     for event in reversed(history):
         if event["severity"] == "ERROR" and event["event_type"] != "monitoring":
-            return str(event["event"])
+            return text_of(event["event"])
     return ""
+
+
+def _brief(record: Record) -> tuple[UUID, Record]:
+    """A node's id, and what `FIELDS` say of it."""
+    told = {name: record.get(name) for name in FIELDS.split(",")}
+    return UUID(record["uuid"]), {
+        name: value if value is None or isinstance(value, bool) else text_of(value)[:LONGEST_FIELD]
+        for name, value in told.items()
+    }
 
 
 class _States:
@@ -470,9 +502,9 @@ class _States:
                 return record
             if record["provision_state"] != said:
                 said = record["provision_state"]
-                tell(str(said))
+                tell(text_of(said))
             if clock.monotonic() > until:
-                raise TimeoutError(f"node {node} is still {record['provision_state']}")
+                raise TimeoutError(f"node {node} is still {text_of(record['provision_state'])}")
 
     async def _look(self) -> Mapping[UUID, Record]:
         if self._next is None:
@@ -484,8 +516,8 @@ class _States:
         await asyncio.sleep(self._pause)  # Ironic tells nobody of its states: it is asked
         self._next, began = None, clock.monotonic()
         try:
-            listed = await self._api.listed("nodes", query=f"&fields={FIELDS}")
-            told.set_result({UUID(each["uuid"]): each async for each in paced(listed)})
+            listed = await self._api.listed("nodes", read=_brief, query=f"&fields={FIELDS}")
+            told.set_result({node: each async for node, each in paced(listed)})
         except NospoonError as error:
             told.set_exception(error)
         except ODD as error:

@@ -13,6 +13,7 @@ from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
+from nospoon.providers.answers import text_of
 from nospoon.providers.nova.api import Api
 from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
@@ -54,7 +55,7 @@ class FlavorDriver:
             if tag is None or tag.deployment != self._deployment:
                 continue
             if cluster is None or tag.cluster == cluster:
-                key = Key(self.kind, PLACE, str(record["name"]))
+                key = Key(self.kind, PLACE, text_of(record["name"]))
                 found.append(Observed(key, shape_of(record), tag))
         return found
 
@@ -74,7 +75,7 @@ class FlavorDriver:
                 yield each
             if not page or all(each["rel"] != "next" for each in links):
                 return
-            marker = f"&marker={str(page[-1]['id'])[:MARKER]}"
+            marker = f"&marker={text_of(page[-1]['id'])[:MARKER]}"
         raise ProviderError(
             f"Nova lists more than {MOST_PAGES} pages of flavors, or more than {PAGE} on one"
         )

@@ -14,6 +14,7 @@ from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, MachineNic, OwnerTag, Resource
+from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, port
 from nospoon.providers.openstack.images import FIRMWARES
@@ -74,7 +75,7 @@ class OwnersServers:
         return found
 
     def _listed(self, record: ServerShown) -> _Listed | None:
-        status = str(record["status"])
+        status = text_of(record["status"])
         if status in GONE or RELAYS in record.get("metadata", {}):
             return None
         image = record.get("image")
@@ -83,7 +84,7 @@ class OwnersServers:
             server=read(record, self._around.machine_of),
             shape=owners_machine(record, Firmware.BIOS, self._around.machine_of),
             sizes=owners_sizes(record),
-            image=str(image["id"])[:LONGEST_VALUE] if image else "",
+            image=text_of(image["id"])[:LONGEST_VALUE] if image else "",
             status=status,
         )
 
@@ -177,4 +178,4 @@ async def nics(around: Around) -> Mapping[UUID, Sequence[MachineNic]]:
 def _image(record: Mapping[str, object]) -> tuple[str, str] | None:
     if FIRMWARE not in record:
         return None
-    return str(record["id"])[:LONGEST_VALUE], str(record[FIRMWARE])[:LONGEST_VALUE]
+    return text_of(record["id"])[:LONGEST_VALUE], text_of(record[FIRMWARE])[:LONGEST_VALUE]

@@ -25,6 +25,7 @@ from nospoon.providers.answers import (
     decoded,
     judged,
     received,
+    text_of,
     words_of,
 )
 from nospoon.providers.cloud_calls import Calls, Means
@@ -102,7 +103,8 @@ def _page(name: str, read: Callable[[A], R | None], answer: Any) -> _Page[R]:
     links = answer.get(f"{name}_links") or ()
     goes_on = "next" in answer or any(each["rel"] == "next" for each in links)
     values = [value for each in things if (value := read(each)) is not None]
-    return _Page(len(things), values, str(things[-1]["id"])[:MARKER] if goes_on and things else "")
+    marker = text_of(things[-1]["id"])[:MARKER] if goes_on and things else ""
+    return _Page(len(things), values, marker)
 
 
 class Api:
@@ -244,7 +246,7 @@ class Api:
             if not isinstance(auth, BaseIdentityPlugin):
                 return ()
             names = auth.get_access(session).role_names or []
-            return tuple(sorted(str(each)[:LONGEST_ROLE] for each in names[:MOST_ROLES]))
+            return tuple(sorted(text_of(each)[:LONGEST_ROLE] for each in names[:MOST_ROLES]))
 
     async def microversion(self) -> tuple[int, ...]:
         """The last one of Nova, () where it does not say."""

@@ -12,6 +12,7 @@ from nospoon.model.cloud import URLS
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
+from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import Tagged, of_description, short
 
@@ -219,7 +220,7 @@ def port(record: Mapping[str, object]) -> NeutronPort:
     pairs = record.get(PAIRS) or []
     if not isinstance(pairs, list):
         raise TypeError("pairs are not a list")
-    mac = str(record["mac_address"]).lower()
+    mac = text_of(record["mac_address"]).lower()
     allowed = tuple(sorted(_allowed(each, mac) for each in pairs[:MOST_PAIRS]))
     return NeutronPort(
         id=short(record["id"]),
@@ -243,7 +244,7 @@ def _of_first_address(record: Mapping[str, object], name: str) -> str:
 
 def _allowed(pair: Mapping[str, object], mac: str) -> str:
     """Its address; of one that nospoon would not write, with its MAC."""
-    address, own = str(pair["ip_address"])[:LONGEST_PAIR], str(pair.get("mac_address", mac))
+    address, own = text_of(pair["ip_address"])[:LONGEST_PAIR], text_of(pair.get("mac_address", mac))
     return address if own.lower() == mac else f"{address} from {own[:LONGEST_PAIR]}"
 
 

@@ -17,6 +17,7 @@ from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, QuotaName, SizeOffered, known
 from nospoon.model.resources import Kind
 from nospoon.plan.words import listed
+from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.adopted import OwnersServers
@@ -270,14 +271,14 @@ class OpenStackConnection:
 
 def _size(flavor: Flavor) -> SizeOffered:
     return SizeOffered(
-        name=str(flavor["name"])[:LONGEST_NAME],
-        id=str(flavor["id"])[:LONGEST_NAME],
-        cpus=int(flavor["vcpus"]),
-        memory=int(flavor["ram"]) * MIB,
-        disk=int(flavor.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
-        root=int(flavor.get("disk", 0)) * GIB,
+        name=text_of(flavor["name"])[:LONGEST_NAME],
+        id=text_of(flavor["id"])[:LONGEST_NAME],
+        cpus=number_of(flavor["vcpus"]),
+        memory=number_of(flavor["ram"]) * MIB,
+        disk=number_of(flavor.get("OS-FLV-EXT-DATA:ephemeral", 0)) * GIB,
+        root=number_of(flavor.get("disk", 0)) * GIB,
     )
 
 
 def _volume_types(answer: Mapping[str, Sequence[VolumeType]]) -> list[str]:
-    return [str(each["name"])[:LONGEST_NAME] for each in answer["volume_types"][:MOST_FLAVORS]]
+    return [text_of(each["name"])[:LONGEST_NAME] for each in answer["volume_types"][:MOST_FLAVORS]]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError, Unfetchable
+from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.runtime.http import Streams, connected
 from nospoon.runtime.reasons import reason
@@ -185,4 +186,4 @@ async def _connected(url: str, api: Api) -> SerialConsole:
 
 
 def _url(answer: Mapping[str, Mapping[str, str]]) -> str:
-    return str(answer["remote_console"]["url"])[:LONGEST_URL]
+    return text_of(answer["remote_console"]["url"])[:LONGEST_URL]

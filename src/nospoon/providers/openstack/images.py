@@ -16,6 +16,7 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import ISO, QCOW2
 from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resource
+from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.qcow2 import qcow2
@@ -189,4 +190,4 @@ def _content(built: Path, *, is_iso: bool) -> bytes:
 def _formats(schema: ImageSchema) -> frozenset[str]:
     """https://docs.openstack.org/api-ref/image/v2/#show-image-schema; null is one of them."""
     formats = schema["properties"]["disk_format"]["enum"]
-    return frozenset(str(each)[:LONGEST_VALUE] for each in formats[:MOST_FORMATS] if each)
+    return frozenset(text_of(each)[:LONGEST_VALUE] for each in formats[:MOST_FORMATS] if each)

@@ -18,6 +18,7 @@ import structlog
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.host_facts import Quota, QuotaName, Share
+from nospoon.providers.answers import number_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
@@ -161,11 +162,11 @@ def _shares(
 ) -> Mapping[QuotaName, Share]:
     found = {}
     for name, each in limited.items():
-        if (most := int(limits.get(each.most, UNLIMITED))) != UNLIMITED:
+        if (most := number_of(limits.get(each.most, UNLIMITED))) != UNLIMITED:
             own = Counter[UUID]()
             for server in servers:
                 own[server.tagged.tag.cluster] += each.of(server)
-            used = int(limits.get(each.used, 0))
+            used = number_of(limits.get(each.used, 0))
             found[name] = Share(most * each.unit, used * each.unit, own)
     return found
 
@@ -177,7 +178,7 @@ def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:
 def _details(answer: Mapping[str, Mapping[str, Limits]]) -> Mapping[QuotaName, Share]:
     known = {name: answer["quota"].get(called) for name, called in NEUTRONS.items()}
     return {
-        name: Share(int(each["limit"]), int(each.get("used", 0)))
+        name: Share(number_of(each["limit"]), number_of(each.get("used", 0)))
         for name, each in known.items()
-        if each is not None and int(each["limit"]) != UNLIMITED
+        if each is not None and number_of(each["limit"]) != UNLIMITED
     }

@@ -22,7 +22,7 @@ import structlog
 
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.resources import RELAY, Kind, Observed, OwnerTag, Relay, Resource
-from nospoon.providers.answers import MAX_TOLD
+from nospoon.providers.answers import MAX_TOLD, text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
@@ -242,7 +242,7 @@ class RelayDriver:
 
     async def _flavor(self, name: str) -> str:
         def called(record: Mapping[str, object]) -> str | None:
-            id_ = str(record["id"])[:LONGEST_NAME]
+            id_ = text_of(record["id"])[:LONGEST_NAME]
             return id_ if name in (record["name"], id_) else None
 
         async for id_ in self._around.api.listed(Service.NOVA, "/flavors", read=called):
@@ -339,7 +339,7 @@ def _read_one(answer: Mapping[str, ServerShown]) -> _Server | None:
 
 def _read(record: ServerShown) -> _Server | None:
     """None for a server that is not a relay, or one that is gone."""
-    metadata, status = record.get("metadata", {}), str(record["status"])
+    metadata, status = record.get("metadata", {}), text_of(record["status"])
     if status in GONE or RELAYS not in metadata:
         return None
     tagged = of_properties(metadata)
@@ -349,19 +349,19 @@ def _read(record: ServerShown) -> _Server | None:
         shape = _RELAY_IN.decode(whole(SHAPE, metadata))
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None  # others wrote that
-    fault = str(record.get("fault", {}).get("message", "")) if status == FAILED else ""
+    fault = text_of(record.get("fault", {}).get("message", "")) if status == FAILED else ""
     return _Server(
-        id=str(record["id"])[:LONGEST_NAME],
+        id=text_of(record["id"])[:LONGEST_NAME],
         tagged=tagged,
         shape=shape,
         status=status[:LONGEST_TIME],
-        task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
+        task=text_of(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
         fault=fault[:MAX_TOLD],
     )
 
 
 def _ref(record: Ref) -> str:
-    return str(record["id"])[:LONGEST_NAME]
+    return text_of(record["id"])[:LONGEST_NAME]
 
 
 def _id(answer: Mapping[str, Ref]) -> str:

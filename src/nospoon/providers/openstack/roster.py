@@ -17,7 +17,7 @@ from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.names import is_name
 from nospoon.model.resources import Machine, MachineDisk, OwnerTag
 from nospoon.plan.identity import node_uuid
-from nospoon.providers.answers import MAX_TOLD
+from nospoon.providers.answers import MAX_TOLD, number_of, text_of
 from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.shown import Metadata, ServerShown
@@ -163,14 +163,14 @@ class Roster:
 
     def _look(self, record: ServerShown) -> tuple[Server | None, UUID | None, str]:
         """A node's server, or the id of one that went, and when its record changed."""
-        went = UUID(record["id"]) if str(record["status"]) in GONE else None
-        return self._read(record), went, str(record["updated"])[:LONGEST_TIME]
+        went = UUID(record["id"]) if text_of(record["status"]) in GONE else None
+        return self._read(record), went, text_of(record["updated"])[:LONGEST_TIME]
 
 
 def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
     """None for a server that is no node, or one that is gone."""
     metadata = record.get("metadata", {})
-    status = str(record["status"])
+    status = text_of(record["status"])
     if len(metadata) > MOST_METADATA or status in GONE:
         return None
     found = _made(metadata) if MACHINE in metadata else _claimed(record, machine_of)
@@ -179,9 +179,9 @@ def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
     tagged, shape = found
     flavor = record.get("flavor", {})
     if not shape.adopted:
-        called = str(flavor.get("original_name", shape.flavor))[:LONGEST_NAME]
+        called = text_of(flavor.get("original_name", shape.flavor))[:LONGEST_NAME]
         shape = replace(shape, flavor=called)
-    fault = str(record.get("fault", {}).get("message", "")) if status == "ERROR" else ""
+    fault = text_of(record.get("fault", {}).get("message", "")) if status == "ERROR" else ""
     return Server(
         id=UUID(record["id"]),
         machine=shape.uuid,
@@ -189,10 +189,10 @@ def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
         shape=shape,
         power=_power(record, status),
         status=status[:LONGEST_TIME],
-        task=str(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
+        task=text_of(record.get("OS-EXT-STS:task_state") or "")[:LONGEST_TIME],
         fault=fault[:MAX_TOLD],
-        cpus=int(flavor.get("vcpus", shape.cpus)),
-        memory=int(flavor.get("ram", shape.memory // MIB)) * MIB,
+        cpus=number_of(flavor.get("vcpus", shape.cpus)),
+        memory=number_of(flavor.get("ram", shape.memory // MIB)) * MIB,
         made=MADE in metadata or bool(shape.adopted),
         has_root_volume=not record.get("image"),
         attached=len(record.get("os-extended-volumes:volumes_attached", ())),
@@ -243,8 +243,8 @@ def owners_machine(record: ServerShown, firmware: Firmware, machine_of: MachineO
     flavor = record.get("flavor", {})
     return Machine(
         uuid=machine_of(UUID(record["id"])),
-        cpus=int(flavor.get("vcpus", 0)),
-        memory=int(flavor.get("ram", 0)) * MIB,
+        cpus=number_of(flavor.get("vcpus", 0)),
+        memory=number_of(flavor.get("ram", 0)) * MIB,
         arch=Arch.X86_64,
         firmware=firmware,
         tpm=False,
@@ -252,7 +252,7 @@ def owners_machine(record: ServerShown, firmware: Firmware, machine_of: MachineO
         disks=tuple(_owners_disks(record)),
         nics=(),
         boot_order=(BootDevice.DISK,),
-        adopted=str(record["name"])[:LONGEST_NAME],
+        adopted=text_of(record["name"])[:LONGEST_NAME],
     )
 
 
@@ -263,15 +263,15 @@ def _owners_disks(record: ServerShown) -> Iterator[MachineDisk]:
     if record.get("flavor", {}).get("ephemeral"):
         yield MachineDisk("nova/ephemeral", "virtio", "")
     for each in record.get("os-extended-volumes:volumes_attached", [])[:MOST_DISKS]:
-        yield MachineDisk(f"cinder/{each['id']}"[:LONGEST_NAME], "virtio", "")
+        yield MachineDisk(f"cinder/{text_of(each['id'])}"[:LONGEST_NAME], "virtio", "")
 
 
 def owners_sizes(record: ServerShown) -> tuple[int, ...]:
     """Of the same disks in bytes; 0 for volumes, which Nova does not know."""
     flavor = record.get("flavor", {})
     of = {
-        "nova/root": int(flavor.get("disk", 0)),
-        "nova/ephemeral": int(flavor.get("ephemeral", 0)),
+        "nova/root": number_of(flavor.get("disk", 0)),
+        "nova/ephemeral": number_of(flavor.get("ephemeral", 0)),
     }
     return tuple(of.get(each.volume, 0) * GIB for each in _owners_disks(record))
 

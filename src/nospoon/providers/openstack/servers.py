@@ -19,7 +19,7 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
-from nospoon.providers.answers import How
+from nospoon.providers.answers import How, text_of
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
@@ -557,17 +557,17 @@ def _asks(server: Server, command: PowerCommand, boot: BootPlan) -> bool:
 
 
 def _id(answer: Mapping[str, Ref]) -> str:
-    return str(answer["server"]["id"])[:LONGEST_NAME]
+    return text_of(answer["server"]["id"])[:LONGEST_NAME]
 
 
 def _called(name: str, record: Mapping[str, object]) -> str | None:
     """The id of a flavor, if it has this name."""
-    return str(record["id"])[:LONGEST_NAME] if record["name"] == name else None
+    return text_of(record["id"])[:LONGEST_NAME] if record["name"] == name else None
 
 
 def _said(answer: Mapping[str, object]) -> str:
     """The end of a console log; its thread is a call's."""
-    return str(answer["output"])[-LONGEST_LOG:]
+    return text_of(answer["output"])[-LONGEST_LOG:]
 
 
 def _is_building(server: Server) -> bool:

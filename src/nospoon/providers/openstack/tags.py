@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nospoon.model.resources import OwnerTag
+from nospoon.providers.answers import text_of
 
 FIRST = "nospoon:1"
 """Begins a description that nospoon wrote."""
@@ -107,7 +108,7 @@ def is_of_server(record: Mapping[str, object]) -> bool:
 
 def short(value: object) -> str:
     """What stays of a value that a cloud shows, which may be of any length and type."""
-    return str(bool(value) if isinstance(value, list | dict) else value)[:LONGEST_VALUE]
+    return text_of(value)[:LONGEST_VALUE]
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
