@@ -16,7 +16,14 @@ from tests.security.test_many_nodes import Paced
 
 from nospoon.errors import ProviderError
 from nospoon.model.resources import Kind, OwnerTag
-from nospoon.providers.openstack import adopted, connection, floating_ips, roots, routers
+from nospoon.providers.openstack import (
+    adopted,
+    connection,
+    floating_ips,
+    roots,
+    routers,
+    trunks,
+)
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.tags import Tagged, described, of_description
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
@@ -120,3 +127,17 @@ async def test_more_references_of_images_than_there_can_be_are_an_error(
     cloud.images["2"] = image(2, users=1)
     with pytest.raises(ProviderError, match="more than 10 references of clusters"):
         await there.drivers[Kind.IMAGE].observe(None)
+
+
+async def test_trunks_have_no_more_ports_than_a_cloud_has(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight clouds with three million of them each took gigabytes of memory with one plan."""
+    monkeypatch.setattr(trunks, "MOST_LISTED", 10)
+    for n in range(3):
+        ports = [{"port_id": f"p{n}-{vlan}", "segmentation_id": vlan} for vlan in range(1, 6)]
+        cloud.trunks[f"t{n}"] = {"id": f"t{n}", "port_id": f"p{n}", "sub_ports": ports}
+        if n < 2:
+            assert await there.drivers[Kind.TRUNK].observe(None) == []
+    with pytest.raises(ProviderError, match="lists trunks with more than 10 ports"):
+        await there.drivers[Kind.TRUNK].observe(None)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.resources import Carried, Key, Kind, Observed, OwnerTag, Resource, Trunk
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around, NeutronPort, port
 from nospoon.providers.openstack.ports import file_name, vlan_noted
 from nospoon.providers.openstack.shown import ServerShown
@@ -27,7 +27,9 @@ from nospoon.runtime.paced import paced
 
 PATH = "/trunks"
 MOST_CARRIED = 4094
-"""Ports of a trunk that are looked at: there are so many VLANs (IEEE 802.1Q)."""
+"""Ports of a trunk that are looked at: there are so many VLANs (IEEE 802.1Q). All trunks of a cloud
+have no more than it has ports.
+"""
 UNPLUG = 120
 """Pauses within which Nova takes a port out of a server that is off."""
 OFF = "SHUTOFF"
@@ -186,10 +188,19 @@ class TrunkDriver:
     async def _all(self) -> list[_Trunk]:
         """None in a cloud that has no trunks."""
         listed = self._around.api.listed(Service.NEUTRON, PATH, read=_record)
+        found, carried = list[_Trunk](), 0
         try:
-            return [each async for each in listed]
+            async for each in listed:
+                found.append(each)
+                carried += len(each.carries)
+                if carried > MOST_LISTED:  # each port is in one trunk
+                    raise ProviderError(
+                        f"Neutron of cloud {self._around.api.name} lists trunks with more than "
+                        f"{MOST_LISTED} ports"
+                    )
         except Gone:
             return []
+        return found
 
     async def _ports(self, **query: str) -> list[NeutronPort]:
         listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
