@@ -18,6 +18,7 @@ from tests.security.test_lab_machines import Turns
 from tests.security.test_many_nodes import Paced
 
 from nospoon.clusterfile.load import load
+from nospoon.control.fleet import hosts
 from nospoon.control.maintenance import cloud_check, host_check
 from nospoon.control.planning import host_list
 from nospoon.control.planning.reach import survey
@@ -173,3 +174,16 @@ async def test_each_host_of_a_list_is_asked_once(
     rows = [(row["cluster"], row["host"], row["away"]) for row in answer.json]
     assert rows == [("one", "a", ""), ("one", "b", ""), ("two", "a", ""), ("two", "b", "")]
     assert sorted(asked) == ["a", "b"]
+
+
+async def test_idle_connections_are_closed_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand of each of several users, all of them five minutes after their plans."""
+    counted = Paced(monkeypatch, hosts)
+    async with a_daemon(tmp_path) as asked:
+        for host in HOSTS:
+            asked.daemon.hosts.use(host)
+        await asked.daemon.hosts.close_idle(-1)
+        assert not asked.daemon.hosts._in_use
+    assert counted.most["hosts"] == COUNT

@@ -85,3 +85,48 @@ def test_a_host_on_which_nothing_is_left_has_no_file(tmp_path: Path) -> None:
     host.world.take_away(next(iter(host.world.all())))
     simulations.save()
     assert not (tmp_path / "a.json").exists()
+
+
+async def test_hosts_that_were_closed_and_have_nothing_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of members name others again and again: each took 7 KiB for ever."""
+    monkeypatch.setattr(simulation, "FEW", 4)
+    monkeypatch.setattr(simulation, "KEPT_SECONDS", -1)
+    simulations = Simulations(tmp_path, "d")
+    make(connected(simulations, "used", tmp_path), "p")
+    left = connected(simulations, "left", tmp_path)
+    make(left, "p")
+    left.world.take_away(next(iter(left.world.all())))
+    connected(simulations, "open", tmp_path)
+    for number in range(30):
+        await connected(simulations, f"h{number}", tmp_path).close()
+        simulations.save()
+    await simulations._connections["used"].close()
+    await left.close()
+    await connected(simulations, "h0", tmp_path).close()
+    known = set(simulations._connections)
+    assert {"used", "open", "left"} <= known, "the last file of `left` was written before it closed"
+    assert len(known) < 12
+    assert simulations._kept.keys() <= known
+    assert kept(tmp_path, "used") == {"p"}
+    assert {each.key.name for each in connected(simulations, "used", tmp_path).world.all()} == {"p"}
+
+
+async def test_a_host_that_was_forgotten_is_kept_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation, "FEW", 0)
+    monkeypatch.setattr(simulation, "KEPT_SECONDS", -1)
+    simulations = Simulations(tmp_path, "d")
+    host = connected(simulations, "a", tmp_path)
+    make(host, "p")
+    simulations.save()
+    host.world.take_away(next(iter(host.world.all())))
+    simulations.save()
+    await host.close()
+    connected(simulations, "b", tmp_path)
+    assert set(simulations._connections) == {"b"}
+    make(connected(simulations, "a", tmp_path), "q")
+    simulations.save()
+    assert kept(tmp_path, "a") == {"q"}

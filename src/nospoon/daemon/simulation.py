@@ -22,6 +22,10 @@ from nospoon.providers.simulated.world import Snapshot, World
 from nospoon.runtime import boots, clock
 
 KEEP_SECONDS = 1.0
+FEW = 1000
+"""Hosts that are remembered, whatever is on them."""
+KEPT_SECONDS = 3600.0
+"""For which a host is remembered on which is nothing."""
 THINGS_A_SECOND = 10_000
 """What may be written down each second on average, so that it is not felt."""
 
@@ -49,6 +53,8 @@ class Simulations:
         self._kept: dict[str, int] = {}
         """Version of each world that its file has."""
         self._writing = Lock()
+        self._enough = FEW
+        """Hosts from which on some may be forgotten."""
 
     def connect(self, host: Host, simulated: Simulated, records: Path) -> SimulatedConnection:
         """The host's world, as it was left: its file may be older than what an earlier connection
@@ -69,7 +75,21 @@ class Simulations:
             resumes=known is None,
         )
         self._connections[host.name] = made
+        self._forget_some()
         return made
+
+    def _forget_some(self) -> None:
+        """Those that were closed long ago, and on which is nothing, as their files have it: members
+        may name hosts without an end.
+        """
+        if len(self._connections) < self._enough:
+            return
+        before = clock.monotonic() - KEPT_SECONDS
+        for name, each in list(self._connections.items()):
+            is_empty = not each.world.size and self._kept.get(name) == each.world.version
+            if is_empty and each.closed_at is not None and each.closed_at <= before:
+                del self._connections[name], self._kept[name]
+        self._enough = max(FEW, 2 * len(self._connections))
 
     def _loaded(self, name: str) -> World:
         kept = self._directory / f"{name}.json"

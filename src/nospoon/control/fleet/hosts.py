@@ -250,7 +250,7 @@ class Hosts:
         """
         since = clock.monotonic() - seconds
         needed = {id(home) for home in self._homes.values()}
-        for identity, used in list(self._in_use.items()):
+        async for identity, used in paced(list(self._in_use.items())):
             if id(used) not in needed and not used.held and used.asked <= since:
                 del self._in_use[identity]
                 log.info("connection closed: no machine needs it", host=used.host.name)

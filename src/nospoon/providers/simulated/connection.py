@@ -21,6 +21,7 @@ from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.machines import SimulatedMachines
 from nospoon.providers.simulated.surroundings import Surroundings, nothing_probes
 from nospoon.providers.simulated.world import SHAPES, World
+from nospoon.runtime import clock as clocks
 from nospoon.runtime.clock import Clock
 
 RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
@@ -79,6 +80,8 @@ class SimulatedConnection:
             guests=guests,
             is_probed=is_probed,
         )
+        self.closed_at: float | None = None
+        """On the monotonic clock."""
         self._machines = SimulatedMachines(self.around, records, record_space, resumes=resumes)
         simple = [kind for kind in SHAPES if kind is not Kind.MACHINE]
         self._drivers: dict[Kind, Driver] = {
@@ -136,4 +139,5 @@ class SimulatedConnection:
         self.around.begin("check")
 
     async def close(self) -> None:
+        self.closed_at = clocks.monotonic()
         await self._machines.close()
