@@ -101,6 +101,21 @@ async def test_they_count_what_becomes_of_sets(place: Place) -> None:
     }
 
 
+@pytest.mark.usefixtures("place")
+async def test_of_labs_that_are_gone_nothing_is_counted(place: Place) -> None:
+    """A user may make labs of other names without an end."""
+    async with place.daemon() as board:
+        first, second = await board.submit([wanted(board) for _ in range(2)], "")
+        await until(lambda: board.scheduler.sets[first.id].state is SetState.RUNNING)
+        await board.do(partial(board.scheduler.panicked, first.id, 0, "Oops", place.now))
+        await board.do(partial(board.scheduler.cancel, second.id, "", place.now))
+        counted = [board.measured.queue, board.measured.build, board.measured.ended]
+        assert all([*counted, board.measured.failures])
+        board.labs.put(place.cluster, 7, "c", [])
+        await until(lambda: first.id not in board.scheduler.sets)
+        assert not any("c/dev" in line for line in metrics(board))
+
+
 def documented() -> set[tuple[str, str]]:
     """Name and labels of each metric."""
     table = HOWTO.read_text().partition("| metric | counts |")[2].partition("\n\n")[0]

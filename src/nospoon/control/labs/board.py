@@ -177,6 +177,7 @@ class Board:
             for set_id in scheduler.orphaned():
                 effects += scheduler.cancel(set_id, "its lab is gone", now)
             self._labs_left = False
+            self.measured.keep({each.shown for each in self.known.values()})
             self._send_again()
             self._at_work.renew_logins()
         scheduler.undecided = True

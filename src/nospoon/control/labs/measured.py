@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from nospoon.lab.effects import Happened
@@ -34,6 +35,16 @@ class Measured:
     build: defaultdict[str, Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: Counter[tuple[str, Cause]] = field(default_factory=Counter)
+
+    def keep(self, labs: Collection[str]) -> None:
+        """Others are gone: a user may make labs without an end, each of another name."""
+        for histograms in (self.queue, self.build):
+            for lab in [each for each in histograms if each and each not in labs]:
+                del histograms[lab]
+        for key in [each for each in self.ended if each[0] and each[0] not in labs]:
+            del self.ended[key]
+        for failed in [each for each in self.failures if each[0] and each[0] not in labs]:
+            del self.failures[failed]
 
     def note(self, lab: str, found: RecipeSet, event: Happened, now: float) -> None:
         """An event of a set in a lab."""
