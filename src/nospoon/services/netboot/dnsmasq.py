@@ -19,7 +19,7 @@ from nospoon.runtime.users import unprivileged_uid
 
 STOP_SECONDS = 5.0
 ONLY_ONE = "Only one server may answer on a bridge: stop the other, or write `netboot: none`."
-OPTION = "--conf-file="
+PROGRAM, OPTION = "dnsmasq", "--conf-file="
 _UNUSED = "127.255.255.254"
 """Of loopback's: whoever hinders a socket there has all addresses."""
 _TAKEN = ("Address already in use", "failed to bind")
@@ -31,7 +31,7 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     `group`: which it is of once it is no longer root, for only they may enter its directory;
     "" where it is nobody's but ours.
     """
-    argv = ["dnsmasq", f"{OPTION}{configuration}", *([f"--group={group}"] if group else [])]
+    argv = [PROGRAM, f"{OPTION}{configuration}", *([f"--group={group}"] if group else [])]
     done = await process.run(argv, check=False)
     if done.status != 0 and any(sign in done.stderr for sign in _TAKEN):
         raise obstacle() or Conflict(
@@ -108,10 +108,16 @@ def _is_here(process: Path) -> bool:
 
 
 def _is_own(pid: int) -> bool:
-    """Whether it runs as who starts one, or as the user that it becomes (proc(5), `Uid`)."""
+    """Whether it is a dnsmasq, and runs as who starts one, or as the user that it becomes (proc(5),
+    `Uid`): anyone may have sudo wait for a password as root, with any arguments.
+    """
+    process = Path(f"/proc/{pid}")
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = (process / "status").read_text().splitlines()
+        program = (process / "exe").readlink().name.partition(" ")[0]  # " (deleted)"
     except OSError:  # it ended
+        return False
+    if not program.startswith(PROGRAM):
         return False
     users = {int(each) for line in lines if line.startswith("Uid:") for each in line.split()[1:]}
     here = os.geteuid()
