@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from nospoon.errors import ProviderError
@@ -17,6 +17,7 @@ from nospoon.providers.ironic.drivers import Around
 from nospoon.providers.ironic.standing import StandingDriver
 from nospoon.runtime.tasks import Tasks
 
+R = TypeVar("R")
 TAG = OwnerTag("d", uuid4())
 
 
@@ -34,9 +35,11 @@ class Silent(Api):
         )
         self.nodes = [node("a"), node("b")]
 
-    async def listed(self, what: str, *, query: str = "") -> Sequence[Mapping[str, Any]]:
+    async def listed(
+        self, what: str, *, read: Callable[[records.Record], R | None], query: str = ""
+    ) -> list[R]:
         del what, query
-        return self.nodes
+        return [found for each in self.nodes if (found := read(each)) is not None]
 
     async def get(self, path: str) -> Mapping[str, Any]:
         if self.nodes[0]["uuid"] in path:
