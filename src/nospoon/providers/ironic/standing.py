@@ -105,10 +105,10 @@ class StandingDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         read = partial(self._read, cluster)
-        ours = await self._api.listed("nodes", read=read, query="&detail=true")
+        own = await self._api.listed("nodes", read=read, query="&detail=true")
         found = []
-        for at in range(0, len(ours), RECALLED):
-            some = ours[at : at + RECALLED]
+        for at in range(0, len(own), RECALLED):
+            some = own[at : at + RECALLED]
             there = [records.decoded(text) async for text, _, _ in paced(some)]
             recalled = await asyncio.gather(*(self._recalled(record) for record in there))
             async for record, (_, tag, wanted) in paced(zip(recalled, some, strict=True)):
@@ -123,11 +123,11 @@ class StandingDriver:
             return None
         if cluster not in (None, tag.cluster):
             return None
-        told = record.get("instance_info") or {}
+        deploys = record.get("instance_info") or {}
         names = set(records.noted_texts(record, "instance") or ())
         brief = {name: record[name] for name in READ if name in record}
         extra = {records.TAG: record["extra"][records.TAG]}
-        instance = {name: told[name] for name in names if name in told}
+        instance = {name: deploys[name] for name in names if name in deploys}
         return (
             records.encoded({**brief, "extra": extra, "instance_info": instance}),
             tag,
@@ -469,10 +469,10 @@ def last_failure(history: Sequence[Record]) -> str:
 
 def _brief(record: Record) -> tuple[UUID, Record]:
     """A node's id, and what `FIELDS` say of it."""
-    told = {name: record.get(name) for name in FIELDS.split(",")}
+    said = {name: record.get(name) for name in FIELDS.split(",")}
     return UUID(record["uuid"]), {
         name: value if value is None or isinstance(value, bool) else text_of(value)[:LONGEST_FIELD]
-        for name, value in told.items()
+        for name, value in said.items()
     }
 
 
