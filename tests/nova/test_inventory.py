@@ -18,6 +18,7 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Key, Kind, OwnerTag, Resource
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import words_of
+from nospoon.providers.nova.api import Read
 from nospoon.providers.nova.inventory import InventoryDriver
 from nospoon.testing.ironic import until
 from nospoon.testing.openstack import Cloud
@@ -76,7 +77,11 @@ class Canned:
     def __init__(self, there: Mapping[UUID, tuple[dict[str, Any], set[str]]]) -> None:
         self.there = there
 
-    async def call(self, method: str, path: str) -> Any:
+    async def call(self, method: str, path: str, *, read: Read | None = None) -> Any:
+        answer = self.answer(method, path)
+        return answer if read is None else read(answer)
+
+    def answer(self, method: str, path: str) -> Any:
         assert method == "GET"
         place = urlsplit(path)
         match place.path.split("/")[1:]:

@@ -34,8 +34,10 @@ from nospoon.providers.ironic import api, records
 from nospoon.providers.ironic.api import PAGE, Api
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.ironic.records import own_traits
+from nospoon.providers.nova import api as nova_api
 from nospoon.providers.nova import drivers as nova
 from nospoon.providers.nova.api import Api as NovaApi
+from nospoon.providers.nova.api import Read
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import clusters
 
@@ -224,11 +226,15 @@ class _EndlessNova(NovaApi):
     def __init__(self) -> None:
         self.pages = 0
 
-    async def call(self, method: str, path: str, body: object = None) -> Any:
+    async def call(
+        self, method: str, path: str, body: object = None, *, read: Read | None = None
+    ) -> Any:
         del method, path, body
         self.pages += 1
         assert self.pages <= nova.MOST_PAGES
-        return {"flavors": [{"id": "1"}], "flavors_links": [{"rel": "next"}]}
+        assert read is not None
+        flavor = {"id": "1", "extra_specs": {"nospoon:deployment": "other"}}
+        return read({"flavors": [flavor], "flavors_links": [{"rel": "next"}]})
 
 
 async def test_flavors_without_end_are_refused() -> None:
@@ -237,6 +243,33 @@ async def test_flavors_without_end_are_refused() -> None:
         await nova.FlavorDriver(endless, "kit").observe(None)
     assert endless.pages == nova.MOST_PAGES
     assert nova.FlavorDriver.kind is Kind.NOVA_FLAVOR
+
+
+async def test_answers_of_nova_and_placement_are_read_beside_the_event_loop(
+    ironic: Callable[[Page], Any],
+) -> None:
+    """A million traits were compared, and freed, on the event loop."""
+    threads, held = set[int](), list[object]()
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del kind, first
+        return {"traits": ["x" * (nova_api.LARGEST // 2), "y" * (nova_api.LARGEST // 2)]}
+
+    def read(answer: dict[str, list[str]]) -> int:
+        threads.add(threading.get_ident())
+        held.append(answer["traits"])
+        return len(answer["traits"])
+
+    with ironic(page) as url, ThreadPoolExecutor(1) as workers:
+        auth = {"auth_type": "none", "auth": {"endpoint": url}}
+        cloud = json.dumps({**auth, "placement_endpoint_override": url})
+        there = NovaApi(IronicPlace(cloud=cloud), Means(workers), service=nova_api.PLACEMENT)
+        assert await there.call("GET", "/traits", read=read) == 2
+        assert threads
+        assert threading.get_ident() not in threads
+        assert held == [[]]
+        with pytest.raises(ProviderError, match="bytes: expected 1048576 at most"):
+            await there.call("GET", "/traits")
 
 
 def _node(number: int, cluster: UUID, uid: int, deployment: str) -> dict[str, object]:

@@ -5,7 +5,9 @@ A flavor's id is ours: derived from the cluster's, so that a create whose answer
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TypedDict
 from uuid import UUID
 
@@ -16,11 +18,12 @@ from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.answers import text_of
 from nospoon.providers.nova.api import Api
 from nospoon.providers.understood import understood
-from nospoon.runtime.paced import paced
 
 TAG = "nospoon:"
 PAGE, MOST_PAGES, MARKER, MOST_LINKS = 1000, 20, 255, 8
 """Flavors of a page, pages, characters of a flavor's id, and links of a page."""
+LONGEST_NAME = 255
+"""Characters of a flavor's name."""
 MOST_SPECS, LONGEST_SPEC = 1000, 255
 """Extra specs of a flavor, and characters of one, of which Nova takes no more."""
 FlavorShown = TypedDict(
@@ -38,6 +41,24 @@ FlavorShown = TypedDict(
 """As Nova's API shows one."""
 
 
+class Flavors(TypedDict, total=False):
+    """A page of them."""
+
+    flavors: Sequence[FlavorShown]
+    flavors_links: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """`own`: flavors of nospoon in it. `marker`: of the next one, or "". `is_long`: it has more
+    than were asked for.
+    """
+
+    own: Sequence[Observed]
+    marker: str
+    is_long: bool = False
+
+
 @understood
 class FlavorDriver:
     """Flavors of one Nova. `force`: those that instances have are removed, too."""
@@ -49,36 +70,41 @@ class FlavorDriver:
         self._force = force
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        found = []
-        async for record in self._listed():
-            tag = tag_of(record)
-            if tag is None or tag.deployment != self._deployment:
-                continue
-            if cluster is None or tag.cluster == cluster:
-                key = Key(self.kind, PLACE, text_of(record["name"]))
-                found.append(Observed(key, shape_of(record), tag))
-        return found
-
-    async def _listed(self) -> AsyncIterator[FlavorShown]:
-        """All of them, public or not; Nova gives what its `max_limit` lets it, and says if there
-        are more. One page of them is kept at a time.
+        """Of all, public or not; Nova gives what its `max_limit` lets it, and says if there are
+        more.
         """
-        marker = ""
+        found, marker = list[Observed](), ""
         for _ in range(MOST_PAGES):
             path = f"/flavors/detail?is_public=None&limit={PAGE}{marker}"
-            answer = await self._api.call("GET", path)
-            page, links = answer["flavors"], answer.get("flavors_links", ())[:MOST_LINKS]
-            if len(page) > PAGE:
+            page: _Page = await self._api.call("GET", path, read=partial(self._page, cluster))
+            if page.is_long:
                 break
-            async for each in paced(page):
-                _require_few(each.get("extra_specs") or {})
-                yield each
-            if not page or all(each["rel"] != "next" for each in links):
-                return
-            marker = f"&marker={text_of(page[-1]['id'])[:MARKER]}"
+            found += page.own
+            if not page.marker:
+                return found
+            marker = f"&marker={page.marker}"
         raise ProviderError(
             f"Nova lists more than {MOST_PAGES} pages of flavors, or more than {PAGE} on one"
         )
+
+    def _page(self, cluster: UUID | None, answer: Flavors) -> _Page:
+        """In a call's thread."""
+        page, links = answer["flavors"], answer.get("flavors_links", ())[:MOST_LINKS]
+        if len(page) > PAGE:
+            return _Page((), "", is_long=True)
+        own = [each for record in page if (each := self._own(cluster, record)) is not None]
+        goes_on = page and any(each["rel"] == "next" for each in links)
+        return _Page(own, text_of(page[-1]["id"])[:MARKER] if goes_on else "")
+
+    def _own(self, cluster: UUID | None, record: FlavorShown) -> Observed | None:
+        _require_few(record.get("extra_specs") or {})
+        tag = tag_of(record)
+        if tag is None or tag.deployment != self._deployment:
+            return None
+        if cluster not in (None, tag.cluster):
+            return None
+        shape = shape_of(record)
+        return Observed(Key(self.kind, PLACE, shape.name), shape, tag)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _flavor(resource)
@@ -136,7 +162,8 @@ class FlavorDriver:
         servers = (await self._api.call("GET", path))["servers"]
         if servers and not self._force:
             raise Conflict(
-                f"flavor {shape.name} is in use in Nova: instance {servers[0]['id']} has it",
+                f"flavor {shape.name} is in use in Nova: instance {text_of(servers[0]['id'])} has "
+                "it",
                 hint="Delete the instance, or remove the cluster with `nospoon down --force`.",
             )
 
@@ -183,7 +210,7 @@ def shape_of(record: FlavorShown) -> NovaFlavor:
     specs = {n: v for n, v in record["extra_specs"].items() if not n.startswith(TAG)}
     return NovaFlavor(
         id=UUID(record["id"]),
-        name=record["name"],
+        name=text_of(record["name"])[:LONGEST_NAME],
         vcpus=int(record["vcpus"]),
         ram=int(record["ram"]),
         disk=int(record["disk"]),

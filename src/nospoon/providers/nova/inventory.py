@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypedDict
 from urllib.parse import quote
 from uuid import UUID
 
@@ -17,20 +18,28 @@ from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
 from nospoon.providers.looking import rest_after
+from nospoon.providers.nova.api import Read
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock as clocks
-from nospoon.runtime.paced import paced
 from nospoon.runtime.telling import tell
 
 TOLD = 5
 """Of how many nodes one look tells what they lack."""
 
 
+class Providers(TypedDict):
+    resource_providers: Sequence[Mapping[str, str]]
+
+
+class Traits(TypedDict):
+    traits: Sequence[str]
+
+
 class Placement(Protocol):
     """Its API. Raises `Gone` for what it has not, and as `nospoon.providers.nova.api` says."""
 
-    async def call(self, method: str, path: str) -> Any:
-        """What it answers, decoded; None for nothing."""
+    async def call(self, method: str, path: str, *, read: Read | None = None) -> Any:
+        """What it answers, decoded, or what `read` makes of it; None for nothing."""
 
 
 @understood
@@ -108,15 +117,18 @@ class InventoryDriver:
         traits = [f"{'' if what == 'required' else '!'}{name}" for name, what in shape.traits]
         query = f"resources={shape.resource_class}:1"
         query += f"&required={quote(','.join(traits), safe='!,')}" if traits else ""
-        told = await self._api.call("GET", f"/resource_providers?{query}")
-        return {UUID(each["uuid"]) async for each in paced(told["resource_providers"])}
+        read = partial(_among, {uuid for _, uuid in shape.nodes})
+        found: Collection[UUID] = await self._api.call(
+            "GET", f"/resource_providers?{query}", read=read
+        )
+        return found
 
     async def _knows(self, shape: NovaInventory) -> bool:
         """Whether the names mean anything: it refuses questions with others."""
         names = {name for name, _ in shape.traits}
         if names:
-            told = await self._api.call("GET", f"/traits?name=in:{','.join(sorted(names))}")
-            if names - set(told["traits"]):
+            path = f"/traits?name=in:{','.join(sorted(names))}"
+            if await self._api.call("GET", path, read=partial(_unknown, names)):
                 return False
         try:
             await self._api.call("GET", f"/resource_classes/{shape.resource_class}")
@@ -129,7 +141,9 @@ class InventoryDriver:
         path = f"/resource_providers/{node}"
         try:
             stock = (await self._api.call("GET", f"{path}/inventories"))["inventories"]
-            traits = set((await self._api.call("GET", f"{path}/traits"))["traits"])
+            names = {name for name, _ in shape.traits}
+            read = partial(_unknown, names)
+            traits = names - await self._api.call("GET", f"{path}/traits", read=read)
         except Gone:
             return "is not there"
         found = stock.get(shape.resource_class)
@@ -143,6 +157,20 @@ class InventoryDriver:
             if (name in traits) is not (what == "required"):
                 return f"{'lacks' if what == 'required' else 'has'} the trait {name}"
         return ""
+
+
+def _among(nodes: Collection[UUID], answer: Providers) -> set[UUID]:
+    """Those of these nodes that are among the providers of an answer."""
+    found = (UUID(each["uuid"]) for each in answer["resource_providers"])
+    return {each for each in found if each in nodes}
+
+
+def _unknown(names: Collection[str], answer: Traits) -> set[str]:
+    """Those of these names that are not among the traits of an answer."""
+    left = set(names)
+    for each in answer["traits"]:
+        left.discard(each)
+    return left
 
 
 def _inventory(resource: Resource) -> NovaInventory:
