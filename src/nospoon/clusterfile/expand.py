@@ -13,7 +13,7 @@ from typing import Any
 from nospoon.clusterfile.bmcs import NodeBmcSection
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.hardware import DiskSection, HardwareSection, NicSection, PortgroupSection
-from nospoon.clusterfile.hosts import place_named
+from nospoon.clusterfile.hosts import connections_of, place_named
 from nospoon.clusterfile.ironic import enrolment
 from nospoon.clusterfile.models import (
     MAX_CLOUD_INIT,
@@ -39,6 +39,7 @@ from nospoon.model.cluster import (
     Placement,
     Portgroup,
 )
+from nospoon.model.connections import ConnectionKind
 from nospoon.model.names import MAX_NAME, is_name, wanted_of
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import OWN_FORMAT
@@ -100,7 +101,7 @@ def expand(sections: Sections, *, default_network: str) -> Expansion:
         return result
     try:
         _expand(sections, result, default_network)
-        too_much = list(_too_many_parts(result.nodes))
+        too_much = list(_too_many_parts(result.nodes, has_ports=_has_cloud(sections)))
     except _TooMuchError:
         too_much = [DESCRIBED]
     if too_much:  # to look at the nodes would take as long as to plan them
@@ -135,12 +136,20 @@ def _expand(sections: Sections, result: Expansion, default_network: str) -> None
             result.groups.append(index)
 
 
-def _too_many_parts(nodes: Sequence[Node]) -> Iterator[Complaint]:
-    """Each disk is a volume, and so a step of a plan; connectors and targets exist in Ironic."""
+def _has_cloud(sections: Sections) -> bool:
+    kinds = map(connections_of, sections.hosts.values())
+    return any(ConnectionKind.OPENSTACK in each for each in kinds)
+
+
+def _too_many_parts(nodes: Sequence[Node], *, has_ports: bool) -> Iterator[Complaint]:
+    """Each disk is a volume, and so a step of a plan; connectors and targets exist in Ironic.
+    `has_ports`: a host makes a port of each VLAN of a trunk.
+    """
     in_ironic = [node.enrolment for node in nodes]
     for what, total in (
         ("disks", sum(len(node.disks) for node in nodes)),
         ("NICs", sum(len(node.nics) for node in nodes)),
+        ("VLANs in trunks", has_ports * sum(len(nic.trunk) for each in nodes for nic in each.nics)),
         ("volume connectors", sum(len(each.connectors) for each in in_ironic)),
         ("volume targets", sum(len(each.targets) for each in in_ironic)),
     ):
