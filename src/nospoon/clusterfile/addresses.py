@@ -10,7 +10,7 @@ from itertools import chain, combinations
 from nospoon.clusterfile.document import Path
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hosts import connections_of
-from nospoon.clusterfile.models import NetworkSection
+from nospoon.clusterfile.models import MAX_PARTS, NetworkSection
 from nospoon.clusterfile.sections import Sections
 from nospoon.model.cluster import BmcProtocol, Netboot, Switch
 from nospoon.model.connections import ConnectionKind
@@ -40,6 +40,7 @@ _LOOPBACKS: tuple[tuple[str, Network], ...] = (
 def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     """Every complaint about networks, address pools and port ranges."""
     tagged = _tagged(sections, expansion)
+    yield from _on_all_hosts(sections)
     for name, network in sections.networks.items():
         yield from _network(name, network, tagged)
     yield from _routers(sections)
@@ -47,6 +48,15 @@ def addresses(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     yield from _pool(sections)
     yield from _room_for_bmcs(sections, expansion)
     yield from _room_on_networks(sections, expansion)
+
+
+def _on_all_hosts(sections: Sections) -> Iterator[Complaint]:
+    """Each host has each network that is made, and each is a step of a plan."""
+    made = sum(not (each.physnet or each.bridge) for each in sections.networks.values())
+    count = made * len(sections.hosts)
+    if count > MAX_PARTS:
+        message = f"expected at most {MAX_PARTS} networks on all hosts together, got {count}"
+        yield Complaint(("networks",), message, "Make several clusters of it")
 
 
 def _tagged(sections: Sections, expansion: Expansion) -> set[int]:

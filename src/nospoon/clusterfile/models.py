@@ -55,8 +55,8 @@ MAX_CLUSTER, MAX_PATTERNS = 20_000, 100
 that adopt by a pattern, which is compared with every machine.
 """
 MAX_PARTS = 100_000
-"""Disks of all nodes of a cluster, NICs, and in clouds VLANs in trunks: with 24 disks for each, a
-plan of 20,000 nodes took a gigabyte of memory.
+"""Disks of all nodes of a cluster, NICs, in clouds VLANs in trunks, and networks on all hosts: with
+24 disks for each, a plan of 20,000 nodes took a gigabyte of memory.
 """
 MAX_DESCRIBED = 96 << 20
 """Characters of what all nodes of a cluster and all flavors of its labs are given for Ironic, with
