@@ -9,14 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 import pytest
 
+from nospoon.cli import ansible
 from nospoon.model.rest.plans import PlanDocument, ShownPlan
 from nospoon.model.rest.upkeep import Orphan, OrphanReport
 from nospoon.testing.ironic import until
@@ -203,3 +206,39 @@ def test_host_setup_ends_once_ansible_has_ended(tmp_path: Path, *, by_terminal: 
     assert running.returncode == 130
     assert "interrupted" in messages
     assert "run the same command again, or with --undo" in messages
+
+
+STUBBORN = """#!/bin/sh
+trap 'echo no' INT TERM
+echo begun >"$BEGUN"
+while :; do sleep 0.1; done
+"""
+
+
+def test_an_ansible_that_does_not_end_is_killed_and_all_that_it_said_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake, begun = tmp_path / "ansible-playbook", tmp_path / "begun"
+    fake.write_text(STUBBORN)
+    fake.chmod(0o755)
+    steps = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+    monkeypatch.setattr(ansible, "STEPS", [(0.5, each) for each in steps])
+    monkeypatch.setattr(ansible, "_tool", lambda _: str(fake))
+    monkeypatch.setenv("BEGUN", str(begun))
+
+    def interrupt() -> None:
+        while not begun.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    user = Thread(target=interrupt)
+    user.start()
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        ansible.play("setup", {"h": {}}, [])
+    user.join()
+    said = capsys.readouterr().err
+    assert said.count("no\n") == 2
+    assert "with --undo" in said
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0

@@ -5,6 +5,7 @@ Ansible is not a dependency: who has hosts to prepare has it, or installs it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -124,18 +126,20 @@ def play(
         listed = Path(place, "inventory.json")
         listed.write_text(json.dumps({"all": {"hosts": hosts}}))
         argv = [_tool("ansible-playbook"), "-i", str(listed), f"nospoon.host.{name}", *more]
-        ansible = subprocess.Popen(
-            argv, env=_environment(), cwd=_place(), stdout=subprocess.PIPE, text=True
-        )
-        assert ansible.stdout is not None, "it was asked for"
-        try:
+        with (
+            _interruptible() as interruption,
+            subprocess.Popen(
+                argv, env=_environment(), cwd=_place(), stdout=subprocess.PIPE, text=True
+            ) as ansible,
+        ):
+            interruption.ansible = ansible
+            assert ansible.stdout is not None, "it was asked for"
             rows = list(_recap(_shown(ansible.stdout)))
-        except KeyboardInterrupt:
-            _end(ansible)
+        if interruption.is_there:
             again = "What was begun may be half done: run the same command again, or with --undo."
             echo(again, err=True)
-            raise
-        if ansible.wait() and not rows:
+            raise KeyboardInterrupt
+        if ansible.returncode and not rows:
             raise UsageError(f"ansible-playbook ended with status {ansible.returncode}")
     return rows
 
@@ -148,17 +152,56 @@ def _place() -> str:
     return str(here) if is_own(here) else "/"
 
 
-def _end(ansible: subprocess.Popen[str]) -> None:
-    """Until it has ended. A terminal interrupts it too, and twice would be once too often."""
-    for seconds, number in ((2, signal.SIGINT), (20, signal.SIGTERM), (5, signal.SIGKILL)):
-        try:
-            said, _ = ansible.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            ansible.send_signal(number)
-        else:
-            echo_colours(said, nl=False, err=True)
-            return
-    ansible.wait()
+STEPS = ((2.0, signal.SIGINT), (20.0, signal.SIGTERM), (5.0, signal.SIGKILL))
+"""How many seconds it may take, and what it is sent then. A terminal interrupts it too, and twice
+would be once too often.
+"""
+LAST = 2.0
+"""Seconds within which its output ends when it was killed."""
+
+
+@dataclass
+class _Interruption:
+    """Ctrl-C, which ends Ansible and not the reading of what it says: as an exception it could come
+    when a line was read, and not shown yet.
+    """
+
+    ansible: subprocess.Popen[str] | None = None
+    is_there: bool = False
+    steps: Iterator[tuple[float, signal.Signals]] = field(default_factory=lambda: iter(STEPS))
+    sends: signal.Signals | None = None
+    """What is sent to it when it has not ended in time."""
+
+    def begin(self, *_: object) -> None:
+        if not self.is_there:
+            self.is_there = True
+            self._wait()
+
+    def go_on(self, *_: object) -> None:
+        if self.sends is None:
+            raise KeyboardInterrupt  # another process has its output
+        if self.ansible is not None:
+            self.ansible.send_signal(self.sends)
+        self._wait()
+
+    def _wait(self) -> None:
+        seconds, self.sends = next(self.steps, (LAST, None))
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[_Interruption]:
+    made = _Interruption()
+    acts = {signal.SIGINT: made.begin, signal.SIGALRM: made.go_on}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's, of what runs behind it
+        acts = {}
+    before = {number: signal.signal(number, act) for number, act in acts.items()}
+    try:
+        yield made
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _environment() -> dict[str, str]:
