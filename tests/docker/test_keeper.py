@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from nospoon.providers.docker.program import moby, running
+from nospoon.providers.docker.program import running
 from nospoon.providers.docker.program.engines import Container, Info, Limits
 from nospoon.providers.docker.program.moby import NEVER, DockerEngine
 from nospoon.providers.docker.program.processes import began, content, write
@@ -87,43 +86,6 @@ class MissedAnEnd(FullDisk):
         if len(self.done) > 1:
             return super().prepare(name, limits)
         raise EngineError("the engine has made no process of it")
-
-    def end(self, name: str) -> None:
-        super().end(name)
-        self.done.append("end")
-
-
-class Deaf(FullDisk):
-    """An engine whose console of so many runs is never heard, and that has no room for another."""
-
-    def __init__(self, runs: int) -> None:
-        super().__init__("/engine.sock")
-        self.runs, self.done = runs, list[str]()
-
-    def missed_end(self, name: str) -> bool:
-        del name
-        return False
-
-    def prepare(self, name: str, limits: Limits) -> int:
-        self.done.append("prepare")
-        if not self.runs:
-            return super().prepare(name, limits)
-        self.runs -= 1
-        self.state = "running"
-        return os.getpid()
-
-    def console(self, name: str) -> socket.socket:
-        del name
-        self.done.append("console")
-        return socket.socket(socket.AF_UNIX)
-
-    def is_heard(self, pid: int, console: socket.socket) -> bool:
-        assert pid == os.getpid()
-        with console:
-            return False
-
-    def begin(self, name: str, pid: int) -> None:
-        raise AssertionError((name, pid))
 
     def end(self, name: str) -> None:
         super().end(name)
@@ -214,40 +176,6 @@ def test_a_run_without_a_console_ends_before_the_guest_begins(tmp_path: Path) ->
     other.close()
     keep(engine, tmp_path, settings_of(tmp_path), console)
     assert engine.done[:3] == ["prepare", "end", "prepare"]
-
-
-def test_a_run_whose_console_is_not_heard_ends_before_the_guest_begins(tmp_path: Path) -> None:
-    engine, (console, other) = Deaf(1), socket.socketpair()
-    other.close()
-    keep(engine, tmp_path, settings_of(tmp_path), console)
-    assert engine.done[:4] == ["prepare", "console", "end", "prepare"]
-    assert "No space left on device" in (tmp_path / "log").read_text(), "the second one's"
-
-
-def test_a_guest_does_not_begin_where_no_console_is_heard(tmp_path: Path) -> None:
-    engine, (console, other) = Deaf(2), socket.socketpair()
-    other.close()
-    keep(engine, tmp_path, settings_of(tmp_path), console)
-    assert engine.done[:6] == ["prepare", "console", "end"] * 2
-    assert engine.state == "exited"
-    assert "to its console" in (tmp_path / "log").read_text()
-
-
-def test_a_console_is_heard_until_it_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moby, "HEARD", 0.2)
-    engine, (leads, terminal) = DockerEngine("/engine.sock"), os.openpty()
-    console, other = socket.socketpair()
-    with console, other, subprocess.Popen(["sleep", "60"], stdout=terminal) as process:
-        os.close(terminal)
-        assert not engine.is_heard(process.pid, console), "nothing leads it there"
-        other.sendall(os.read(leads, 10))
-        assert engine.is_heard(process.pid, console)
-        assert os.read(leads, 10) == b"\0"
-        other.close()
-        assert not engine.is_heard(process.pid, console), "it is closed"
-        os.close(leads)
-        assert not engine.is_heard(process.pid, console), "it is hung up"
-        process.kill()
 
 
 @pytest.mark.parametrize("events", [(), ("die",), ("start", "die", "start")])

@@ -5,7 +5,6 @@ container's namespaces before anything of its image runs.
 
 from __future__ import annotations
 
-import socket
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple, TypedDict
 
@@ -123,11 +122,6 @@ class Engine(Wire, ABC):
         """
         del name
         return False
-
-    def is_heard(self, pid: int, console: socket.socket) -> bool:
-        """Whether what the process of a container says reaches its console."""
-        del pid, console
-        return True
 
     def pid(self, name: str) -> int:
         """Raises `EngineError` where it has none."""

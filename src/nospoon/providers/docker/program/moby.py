@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from nospoon.providers.docker.program import waiting
 from nospoon.providers.docker.program.engines import ADDED, INIT, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 from nospoon.providers.docker.program.roots import written_of
-from nospoon.providers.docker.program.wire import PIECE, EngineError
+from nospoon.providers.docker.program.wire import EngineError
 
 REMAP = (
     'Write {"userns-remap": "default"} into /etc/docker/daemon.json there, and run `systemctl '
@@ -33,8 +32,6 @@ SHOWN = ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts")
 """Files of the engine's directory that it mounts over the container's own."""
 NEVER = "0001-01-01T"
 """Of a time that never was (Go's time.Time)."""
-HEARD = 10.0
-"""Seconds within which an engine on a busy host leads a byte to a console: it takes 20 ms there."""
 NEWUSER, NEWNS, DETACH = 0x10000000, 0x00020000, 2
 
 
@@ -106,23 +103,6 @@ class DockerEngine(Engine):
         query = {"until": f"{now:.6f}", "filters": json.dumps(wanted)}
         seen = self.call("GET", "/events", query=query).splitlines()
         return [json.loads(each)["Action"] for each in seen[-2:]] != ["start", "die"]
-
-    def is_heard(self, pid: int, console: socket.socket) -> bool:
-        """That of a run whose console is closed or hung up, for whatever reason, would be lost for
-        good: nothing else has what is said there. It is asked by a NUL, which no terminal shows.
-        """
-        try:
-            terminal = os.open(f"/proc/{pid}/fd/1", os.O_WRONLY | os.O_NOCTTY)
-            try:
-                os.write(terminal, b"\0")
-            finally:
-                os.close(terminal)
-            console.settimeout(HEARD)
-            said = console.recv(PIECE)
-            console.settimeout(None)
-        except OSError:
-            return False
-        return said != b""
 
     def begin(self, name: str, pid: int) -> None:
         del name

@@ -206,7 +206,7 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     limits = Limits(given["cpus"], given["memory"], given["pids"])
     if engine.missed_end(name):
         end_a_run(engine, name, limits)
-    pid, console = prepare(engine, name, limits)
+    pid = engine.prepare(name, limits)
     delegate(pid)
     for number, nic in enumerate(given["nics"]):
         plug(pid, number, nic)
@@ -214,6 +214,7 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
         attach_volumes(pid, directory, given)
     if (directory / "seed.json").exists():
         put_seed(pid, directory / "seed.json", given["put_seed"])
+    console = engine.console(name)
     engine.begin(name, pid)
     if not began(pid) and ended(engine, name) == NOT_EXECUTED:
         raise EngineError(f"its init ended at once, with {NOT_EXECUTED}: can {INIT} be executed?")
@@ -221,28 +222,10 @@ def bring_up(engine: Engine, directory: Path, given: Start) -> socket.socket:
     return console
 
 
-def prepare(engine: Engine, name: str, limits: Limits) -> tuple[int, socket.socket]:
-    """Process and console of a run in which nothing of its image has run. One whose console does
-    not work is ended, and the next one is to.
-    """
-    for _ in range(2):
-        pid = engine.prepare(name, limits)
-        console = engine.console(name)
-        if engine.is_heard(pid, console):
-            return pid, console
-        console.close()
-        end_prepared(engine, name)
-    raise EngineError("the engine leads nothing of what it says to its console")
-
-
 def end_a_run(engine: Engine, name: str, limits: Limits) -> None:
     """One in which nothing of its image runs. It may fail: the next one is to work."""
     with contextlib.suppress(EngineError):
         engine.prepare(name, limits)
-    end_prepared(engine, name)
-
-
-def end_prepared(engine: Engine, name: str) -> None:
     with contextlib.suppress(EngineError):
         engine.end(name)
     ended(engine, name)
