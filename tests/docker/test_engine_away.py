@@ -54,7 +54,7 @@ def dockerd() -> Iterator[DockerService]:
 
 @pytest.fixture(scope="module")
 def box(rack: Rack, dockerd: DockerService) -> Iterator[str]:
-    """A container that runs; of the second test, it was powered off before."""
+    """A container; that of the second test runs, or was powered off by the first."""
     name, bmc = rack.name(), rack.bmc().removeprefix("bmc: ").strip()
     rack.run("up", "--yes", rack.file(FILE.format(name=name, bmc=bmc, socket=dockerd.socket)))
     yield f"{name}/box"
@@ -103,6 +103,7 @@ def test_a_guest_that_ends_while_the_engine_is_away_has_a_console_when_it_is_on_
             shows=lambda: (times, console_of(rack, box), dockerd.events(), init()),
         )
 
+    rack.power(box, "off")
     before = console_of(rack, box).count(SAYS)
     rack.power(box, "on")
     for turn, sent in enumerate((signal.SIGPWR, signal.SIGKILL), before + 1):
