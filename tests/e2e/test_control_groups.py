@@ -41,10 +41,11 @@ TESTS = os.environ.get("NOSPOON_CGROUP2_TESTS") or (
 )
 PACKAGES = (
     "apparmor", "binutils", "busybox-static", "dnsmasq-base", "dnsmasq-utils", "docker.io", "gcc",
-    "git", "ipmitool", "iptables", "ipxe", "ipxe-qemu", "kmod", "libvirt-clients",
-    "libvirt-daemon-config-nwfilter", "libvirt-daemon-system", "lxc", "mtools", "nftables",
-    "openssh-client", "openssl", "openvswitch-switch", "ovmf", "podman", "procps",
-    "python3-venv", "qemu-system-x86", "qemu-utils", "runc", "snmp", "uidmap", "xorriso", "zstd",
+    "git", "grub-efi-amd64-signed", "ipmitool", "iptables", "ipxe", "ipxe-qemu", "kmod",
+    "libvirt-clients", "libvirt-daemon-config-nwfilter", "libvirt-daemon-system", "lxc", "mtools",
+    "nftables", "openssh-client", "openssl", "openvswitch-switch", "ovmf", "podman", "procps",
+    "python3-venv", "qemu-system-x86", "qemu-utils", "runc", "shim-signed", "snmp", "uidmap",
+    "xorriso", "zstd",
 )  # fmt: skip
 """Of Debian, which these tests use."""
 FILE = """\
