@@ -48,10 +48,12 @@ async def test_one_whose_child_holds_its_output_is_waited_for_no_longer(tmp_path
     async with asyncio.timeout(PATIENCE):
         while not child.exists():  # noqa: ASYNC110  (the program tells nobody else)
             await asyncio.sleep(0.01)
-    forward(600)
+    while not task.done():  # its time begins when it is awaited, which may be after its child's
+        forward(600)
+        await asyncio.sleep(0.01)
+    with pytest.raises(ProviderError, match="did not end within"):
+        await task
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(ProviderError, match="did not end within"):
-            await task
         while open_files() > before:  # noqa: ASYNC110  (asyncio closes its pipes in a later turn)
             await asyncio.sleep(0.01)
     os.kill(int(child.read_text()), signal.SIGKILL)

@@ -157,7 +157,8 @@ heard.bind(("", 4789))
 print("ready", flush=True)
 while True:
     said, (source, _) = heard.recvfrom(100)
-    print(source, int.from_bytes(said[4:7], "big"), flush=True)
+    if len(said) == 8:  # with a frame in it, it is the host's own, such as of IPv6 on its bridge
+        print(source, int.from_bytes(said[4:7], "big"), flush=True)
 """
 SAY = """
 import socket, struct, sys
