@@ -76,10 +76,13 @@ def _stream(which: object) -> dict[str, object]:
 
 
 def _status() -> list[str]:
-    """But for what is counted, as memory is (proc_pid_status(5))."""
+    """But for what is counted, as memory is, and signals that wait for any process of a user
+    (SigQ of proc_pid_status(5)).
+    """
     names = ("Name", "Threads", "Uid", "Gid", "Groups", "Seccomp", "NoNewPrivs")
     lines = Path("/proc/self/status").read_text().splitlines()
-    return [each for each in lines if each.startswith((*names, "Sig", "Shd", "Cap", "Cpus"))]
+    kept = (*names, "SigPnd", "SigBlk", "SigIgn", "SigCgt", "Shd", "Cap", "Cpus")
+    return [each for each in lines if each.startswith(kept)]
 
 
 if __name__ == "__main__":
