@@ -210,16 +210,21 @@ def test_host_setup_ends_once_ansible_has_ended(tmp_path: Path, *, by_terminal: 
 
 STUBBORN = """#!/bin/sh
 trap 'echo no' INT TERM
+HOLD
 echo begun >"$BEGUN"
 while :; do sleep 0.1; done
 """
 
 
+@pytest.mark.parametrize(
+    "held", ["", "sleep 20 &"], ids=["alone", "with a child that has its output"]
+)
 def test_an_ansible_that_does_not_end_is_killed_and_all_that_it_said_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], held: str
 ) -> None:
     fake, begun = tmp_path / "ansible-playbook", tmp_path / "begun"
-    fake.write_text(STUBBORN)
+    fake.write_text(STUBBORN.replace("HOLD", held))
+    monkeypatch.setattr(ansible, "LAST", 0.5)
     fake.chmod(0o755)
     steps = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
     monkeypatch.setattr(ansible, "STEPS", [(0.5, each) for each in steps])

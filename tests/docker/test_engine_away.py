@@ -54,7 +54,7 @@ def dockerd() -> Iterator[DockerService]:
 
 @pytest.fixture(scope="module")
 def box(rack: Rack, dockerd: DockerService) -> Iterator[str]:
-    """A container; that of the second test runs, or was powered off by the first."""
+    """A container, on or off: the tests may come in any order."""
     name, bmc = rack.name(), rack.bmc().removeprefix("bmc: ").strip()
     rack.run("up", "--yes", rack.file(FILE.format(name=name, bmc=bmc, socket=dockerd.socket)))
     yield f"{name}/box"
@@ -70,6 +70,7 @@ def test_a_power_command_is_refused_while_the_engine_is_away_and_works_when_it_i
     rack: Rack, dockerd: DockerService, box: str
 ) -> None:
     bmc = rack.bmcs(box.partition("/")[0])["box"]
+    rack.power(box, "on")
     dockerd.stop()
     until(lambda: power(rack, box) == "unknown")
     assert f"no engine answers at {dockerd.socket}" in rack.run("host", "list").stdout

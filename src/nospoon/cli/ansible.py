@@ -136,8 +136,6 @@ def play(
             assert ansible.stdout is not None, "it was asked for"
             rows = list(_recap(_shown(ansible.stdout)))
         if interruption.is_there:
-            again = "What was begun may be half done: run the same command again, or with --undo."
-            echo(again, err=True)
             raise KeyboardInterrupt
         if ansible.returncode and not rows:
             raise UsageError(f"ansible-playbook ended with status {ansible.returncode}")
@@ -158,6 +156,7 @@ would be once too often.
 """
 LAST = 2.0
 """Seconds within which its output ends when it was killed."""
+AGAIN = "What was begun may be half done: run the same command again, or with --undo."
 
 
 @dataclass
@@ -202,6 +201,8 @@ def _interruptible() -> Iterator[_Interruption]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+        if made.is_there:
+            echo(AGAIN, err=True)
 
 
 def _environment() -> dict[str, str]:
