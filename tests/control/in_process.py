@@ -41,25 +41,25 @@ class Asking:
 
     @property
     def planner(self) -> Planner:
-        return self.daemon.planner
+        return self.daemon.parts.planner
 
     @property
     def controller(self) -> Controller:
-        return self.daemon.controller
+        return self.daemon.control.controller
 
     @property
     def host(self) -> Surroundings:
         """The simulated host, whose bad days a test arranges."""
-        return self.daemon.simulations._connections[HOST].around
+        return self.daemon.parts.simulations._connections[HOST].around
 
     async def plan(self, text: str, uid: int = OWNER, **more: Any) -> Plan:
-        request = Request(self.daemon.admins.principal(uid), file="c.yaml", text=text, **more)
+        request = Request(self.daemon.parts.admins.principal(uid), file="c.yaml", text=text, **more)
         prepared = await self.planner.prepare(request, await self.planner.clusters.of(request))
         return prepared.plan
 
     async def up(self, text: str, uid: int = OWNER, **more: Any) -> OperationRow:
         """Once it has ended."""
-        request = Request(self.daemon.admins.principal(uid), file="c.yaml", text=text, **more)
+        request = Request(self.daemon.parts.admins.principal(uid), file="c.yaml", text=text, **more)
         _, operation = await self.controller.up(request)
         assert operation is not None, "there is something to do"
         return await self.ended(operation.id)
@@ -68,23 +68,24 @@ class Asking:
         self, cluster: str = "c", uid: int = OWNER, *, purge: bool = False
     ) -> OperationRow:
         operation = await self.controller.down(
-            self.daemon.admins.principal(uid), cluster, Removal(purge=purge)
+            self.daemon.parts.admins.principal(uid), cluster, Removal(purge=purge)
         )
         return await self.ended(operation.id)
 
     async def ended(self, operation: UUID) -> OperationRow:
-        async for _ in self.daemon.operations.follow(operation):
+        async for _ in self.daemon.control.operations.follow(operation):
             pass
-        return await self.daemon.operations.get(operation)
+        return await self.daemon.control.operations.get(operation)
 
     async def row(self, cluster: str = "c", uid: int = OWNER) -> ClusterRow | None:
-        return await self.daemon.database.read(stored.find, owner=uid, name=cluster)
+        return await self.daemon.parts.database.read(stored.find, owner=uid, name=cluster)
 
     async def nodes(self, cluster: str = "c", uid: int = OWNER) -> dict[str, NodeRow]:
         row = await self.row(cluster, uid)
         assert row is not None
         return {
-            each.name: each for each in await self.daemon.database.read(stored.nodes_of, row.id)
+            each.name: each
+            for each in await self.daemon.parts.database.read(stored.nodes_of, row.id)
         }
 
     def made(self) -> set[str]:

@@ -152,7 +152,7 @@ async def submit(asked: Asked, machines: Machines, number: int, user: int) -> No
 
 def made_on(asked: Asked, host: str) -> int:
     """How many machines a simulated host has."""
-    connection = asked.daemon.simulations._connections.get(host)
+    connection = asked.daemon.parts.simulations._connections.get(host)
     return len(connection.world.made[Kind.MACHINE]) if connection is not None else 0
 
 
@@ -161,7 +161,7 @@ def looked_at(asked: Asked, machines: Machines, size: Size) -> tuple[bool, bool]
     at every moment is looked at.
     """
     begun = known = True
-    board = asked.daemon.board
+    board = asked.daemon.control.board
     assert len(board.known) == len(size.limits) * len(size.owners)
     for known_lab in board.known.values():
         lab, most = known_lab.lab.name, size.limits[known_lab.lab.name]
@@ -180,7 +180,7 @@ def looked_at(asked: Asked, machines: Machines, size: Size) -> tuple[bool, bool]
 
 async def at_rest(asked: Asked, machines: Machines, size: Size) -> None:
     """The loop of labs has looked at the time, and what it began has ended."""
-    board, resting = asked.daemon.board, False
+    board, resting = asked.daemon.control.board, False
     board._wake.set()
     async with asyncio.timeout(PATIENCE):
         while not resting:
@@ -189,14 +189,14 @@ async def at_rest(asked: Asked, machines: Machines, size: Size) -> None:
                 continue
             begun, resting = looked_at(asked, machines, size)
             if begun and not resting and size.look == NEVER:
-                await asked.daemon.lab_watch.look()
+                await asked.daemon.control.watch.look()
             if resting:
                 async with board._turn:  # what the loop has begun by now is decided
                     _, resting = looked_at(asked, machines, size)
 
 
 async def report(asked: Asked, machines: Machines) -> None:
-    callbacks = asked.daemon.callbacks
+    callbacks = asked.daemon.parts.callbacks
     for _, secret, event in machines.due():
         await callbacks.report(secret, event, "it says so" if event == "install_fail" else "")
 
@@ -211,7 +211,7 @@ async def results(asked: Asked, machines: Machines) -> dict[str, Any]:
 
 def note(asked: Asked, machines: Machines, size: Size, submitted: int) -> None:
     """What the daemon takes so far, for who reads it."""
-    scheduler, used = asked.daemon.board.scheduler, resource.getrusage(resource.RUSAGE_SELF)
+    scheduler, used = asked.daemon.control.board.scheduler, resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     made = sum(made_on(asked, f"{lab}-{user}") for lab in size.limits for user in size.owners)
     sys.stderr.write(
@@ -240,7 +240,7 @@ async def test_an_hour_of_requests_loses_no_lease_and_leaves_nothing(
         for user in size.owners:
             assert (await asked.up(user, text.replace("USER", str(user)))).status < 300
         step = submitted = 0
-        while submitted < size.requests or asked.daemon.board.scheduler.sets:
+        while submitted < size.requests or asked.daemon.control.board.scheduler.sets:
             machines.now += size.step
             step += 1
             assert machines.now < BEGIN + 20 * HOUR, "no set waits for ever"
@@ -256,15 +256,15 @@ async def test_an_hour_of_requests_loses_no_lease_and_leaves_nothing(
             if step % 5 == 0:
                 note(asked, machines, size, submitted)
         found = await results(asked, machines)
-        left = await asked.daemon.database.read(stored.active)
+        left = await asked.daemon.parts.database.read(stored.active)
         clusters = [
             each["name"]
             for user in size.owners
             for each in (await asked.ask(user, "GET", "/v1/clusters")).json
         ]
-        worlds = [c.world for c in asked.daemon.simulations._connections.values()]
+        worlds = [c.world for c in asked.daemon.parts.simulations._connections.values()]
         made = [each for world in worlds for each in world.all()]
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         kept = (board.secrets, board._history, board._requests, board._weights, board._keys)
     assert len(found) == size.requests
     assert {each["state"] for each in found.values()} == {"ended"}

@@ -39,7 +39,7 @@ async def test_nothing_is_begun_where_nothing_is_to_be_done(tmp_path: Path) -> N
         plan, operation = await asking.controller.up(request(file_of("a")))
         assert plan.empty
         assert operation is None
-        assert len(await asking.daemon.operations.list(OWNER)) == 1
+        assert len(await asking.daemon.control.operations.list(OWNER)) == 1
 
 
 async def test_a_cluster_whose_file_is_not_read_hides_the_services_of_no_other(
@@ -87,10 +87,10 @@ async def test_one_operation_of_a_cluster_at_a_time(
         assert shown.operation == f"up {operation.id}"
         await asking.up(file_of("a"), uid=OTHER)  # another's cluster of that name is another one
         async with asyncio.TaskGroup() as group:
-            group.create_task(asking.daemon.operations.cancel(operation.id))
+            group.create_task(asking.daemon.control.operations.cancel(operation.id))
             await asyncio.sleep(0)
             let.set()  # a call that is under way is waited for
-        ended = await asking.daemon.operations.get(operation.id)
+        ended = await asking.daemon.control.operations.get(operation.id)
         assert ended.state is OperationState.CANCELLED
         assert (await asking.up(file_of("a"))).state is OperationState.DONE
 

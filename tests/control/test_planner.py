@@ -46,8 +46,8 @@ async def test_a_plan_makes_everything_and_changes_nothing(tmp_path: Path) -> No
             assert set(step.desired.needs) <= set(done)
         assert asking.made() == set()
         assert await asking.row() is None
-        assert len(asking.daemon.fleet) == 0
-        assert await asking.daemon.operations.list(None) == []
+        assert len(asking.daemon.parts.fleet) == 0
+        assert await asking.daemon.control.operations.list(None) == []
 
 
 async def test_a_cluster_that_is_not_there_keeps_its_id_from_plan_to_plan_for_its_user(
@@ -185,7 +185,7 @@ async def test_the_hosts_of_a_stored_cluster_are_those_it_may_have_things_on(
         row = await asking.row()
         assert row is not None
         assert [host.name for host in await asking.planner.clusters.hosts_of(row)] == ["s"]
-        await asking.daemon.database.call(stored.keep_hosts, row.id, [])
+        await asking.daemon.parts.database.call(stored.keep_hosts, row.id, [])
         asked = await asking.planner.clusters.hosts_of(row)  # as an earlier version left them
         assert [host.name for host in asked] == ["s"]
 
@@ -197,7 +197,7 @@ async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Pa
         assert row is not None
         known = await asking.planner.clusters.stored(row)
         assert [node.name for node in known.nodes] == ["n1"]
-        unread = replace(row, text=asking.daemon.cipher.encrypt("nodes: [7]").decode())
+        unread = replace(row, text=asking.daemon.parts.cipher.encrypt("nodes: [7]").decode())
         assert await asking.planner.clusters.stored(unread) == known
         with pytest.raises(SpecError):  # as an earlier version left it
             await asking.planner.clusters.stored(replace(unread, desired=b""))
@@ -221,7 +221,7 @@ async def test_nodes_take_what_they_were_made_with_whatever_the_file_says_by_now
         await asking.up(file_of("a", "b"))
         rows = list((await asking.nodes()).values())
         cluster = rows[0].cluster_id
-        observed = await asking.daemon.bmc_driver.observe(cluster)
+        observed = await asking.daemon.parts.bmc_driver.observe(cluster)
         made = Usage(1, rows[0].machine.memory, 1 << 30)
         assert standing(rows, observed) == {"a": made, "b": made}
         assert standing(rows, observed[:1]).keys() == {observed[0].key.name}

@@ -19,12 +19,14 @@ from nospoon.store.operations import OperationState
 
 async def value_of(asking: Asking, *nodes: str, uid: int = OWNER) -> Cluster:
     """As a lab makes one of what the store has."""
-    caller = asking.daemon.admins.principal(uid)
+    caller = asking.daemon.parts.admins.principal(uid)
     return await asking.planner.clusters.of(Request(caller, file="x", text=file_of(*nodes)))
 
 
 def asked(asking: Asking, cluster: Cluster, uid: int = OWNER) -> Request:
-    return Request(asking.daemon.admins.principal(uid), file="recipe set 1.1", cluster=cluster)
+    return Request(
+        asking.daemon.parts.admins.principal(uid), file="recipe set 1.1", cluster=cluster
+    )
 
 
 async def up(asking: Asking, cluster: Cluster) -> str:
@@ -42,7 +44,7 @@ async def test_it_is_brought_up_again_by_what_differs_and_removed(tmp_path: Path
         assert await up(asking, await value_of(asking, "n1", "n2")) == OperationState.DONE
         assert {"machine/n1", "machine/n2"} <= asking.made()
     async with a_control_plane(tmp_path) as asking:
-        caller = asking.daemon.admins.principal(OWNER)
+        caller = asking.daemon.parts.admins.principal(OWNER)
         shown = await asking.controller.status(caller, "c")
         assert {node.node: node.state for node in shown.nodes} == {"n1": "present", "n2": "present"}
         packed = await asking.controller.support_bundle(caller, "c")
@@ -83,7 +85,7 @@ async def test_what_an_earlier_version_stored_holds_where_its_file_is_refused(
         await up(asking, await value_of(asking, "n1"))
         row = await asking.row()
         assert row is not None
-        cipher = asking.daemon.cipher
+        cipher = asking.daemon.parts.cipher
         text = zlib.decompress(cipher.decrypt_bytes(row.desired))
         older = cipher.encrypt_bytes(zlib.compress(text.replace(b'"format": 3', b'"format": 2', 1)))
         refused = cipher.encrypt("cluster: c\nodd: 1\n").decode()

@@ -35,7 +35,7 @@ async def test_who_would_be_left_behind_is_remembered_before_anything_is_made(
         assert "machine/c" in asking.made()
         assert "machine/b" not in asking.made(), "what needs the disk is not begun"
         assert (await asking.nodes()).keys() == {"a", "b", "c"}
-        assert {each.node for each in asking.daemon.fleet.of(OWNER)} == {"a", "b", "c"}
+        assert {each.node for each in asking.daemon.parts.fleet.of(OWNER)} == {"a", "b", "c"}
         again = await asking.up(file_of("a", "b", "c"))
         assert again.state is OperationState.DONE
         assert again.message == "cluster c is up: 3 nodes"
@@ -72,14 +72,14 @@ async def test_a_call_is_journalled_before_it_is_made(
 
         async def create(driver: SimulatedDriver, resource: Resource, tag: OwnerTag) -> None:
             if resource.key.kind is Kind.VOLUME:
-                seen.append(await asking.daemon.database.read(journal.open_intents))
+                seen.append(await asking.daemon.parts.database.read(journal.open_intents))
             await make(driver, resource, tag)
 
         monkeypatch.setattr(SimulatedDriver, "create", create)
         await asking.up(file_of("a"))
         ((known,),) = seen
         assert str(known[1]) == "volume/a-0@s"
-        assert await asking.daemon.database.read(journal.open_intents) == []
+        assert await asking.daemon.parts.database.read(journal.open_intents) == []
 
 
 async def test_a_node_that_left_is_forgotten_and_its_port_is_free(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_node_that_left_is_forgotten_and_its_port_is_free(tmp_path: Path
         port = row.allocations.endpoints["b"].ipmi_port
         assert (await asking.up(file_of("a"))).state is OperationState.DONE
         assert (await asking.nodes()).keys() == {"a"}
-        assert {each.node for each in asking.daemon.fleet.of(OWNER)} == {"a"}
+        assert {each.node for each in asking.daemon.parts.fleet.of(OWNER)} == {"a"}
         row = await asking.row()
         assert row is not None
         assert row.allocations.endpoints.keys() == {"a"}
@@ -115,7 +115,7 @@ async def test_a_node_whose_removal_failed_is_known_and_keeps_its_port(tmp_path:
         row, now = await asking.row(), (await asking.nodes())["b"]
         assert row is not None
         assert row.allocations.endpoints["b"] == place
-        opened = [asking.daemon.cipher.decrypt(each.password) for each in (before, now)]
+        opened = [asking.daemon.parts.cipher.decrypt(each.password) for each in (before, now)]
         assert opened[0] == opened[1], "its account stays as well"
 
 
@@ -134,14 +134,14 @@ async def test_an_up_of_some_nodes_remembers_the_others_as_they_are(tmp_path: Pa
 async def test_down_leaves_nothing_here_or_there(tmp_path: Path) -> None:
     async with a_control_plane(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
-        (member, _) = asking.daemon.fleet.of(OWNER)
-        asking.daemon.records.directory.joinpath(f"{member.uuid}.log").write_text("hello")
+        (member, _) = asking.daemon.parts.fleet.of(OWNER)
+        asking.daemon.parts.records.directory.joinpath(f"{member.uuid}.log").write_text("hello")
         ended = await asking.down()
         assert (ended.state, ended.message) == (OperationState.DONE, "cluster c is down")
         assert asking.made() == set()
         assert await asking.row() is None
-        assert len(asking.daemon.fleet) == 0
-        assert asking.daemon.files.space.held(OWNER, "") == 0
+        assert len(asking.daemon.parts.fleet) == 0
+        assert asking.daemon.parts.files.space.held(OWNER, "") == 0
         again = await asking.down()
         assert (again.state, again.message) == (
             OperationState.DONE, "no cluster c: nothing to remove",
@@ -188,9 +188,9 @@ async def test_the_next_daemon_knows_all_nodes_as_they_were(tmp_path: Path) -> N
         await asking.up(file_of("a", "b"))
         await asking.up(file_of("a"), uid=OTHER)
         known = [await asking.nodes(), await asking.nodes(uid=OTHER)]
-        members = {(each.owner, each.path, each.uuid) for each in asking.daemon.fleet.all()}
+        members = {(each.owner, each.path, each.uuid) for each in asking.daemon.parts.fleet.all()}
     async with a_control_plane(tmp_path) as asking:
-        found = {(each.owner, each.path, each.uuid) for each in asking.daemon.fleet.all()}
+        found = {(each.owner, each.path, each.uuid) for each in asking.daemon.parts.fleet.all()}
         assert found == members
         assert len(found) == 3
         assert [await asking.nodes(), await asking.nodes(uid=OTHER)] == known
@@ -205,6 +205,6 @@ async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembe
         prepared = await asking.planner.prepare(request, await asking.planner.clusters.of(request))
         await asking.up(file_of("a"), uid=OTHER)  # the same first free port
         with pytest.raises(Stale):
-            await asking.daemon.memory.remember(prepared, request)
+            await asking.daemon.control.memory.remember(prepared, request)
         assert await asking.row() is None
-        assert asking.daemon.fleet.of(OWNER) == []
+        assert asking.daemon.parts.fleet.of(OWNER) == []

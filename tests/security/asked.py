@@ -174,5 +174,7 @@ async def a_daemon(
         made = Daemon(settings, listener, asyncio.Event(), lab_clock=lab_clock)
         daemon = await end.enter_async_context(made)
         # which ports other programs of this machine have is no matter of these tests
-        daemon.planner._check_sockets = lambda *_: ()
-        yield Asked(daemon, create_app(daemon.controller, members=daemon.members), directory)
+        daemon.parts.planner._check_sockets = lambda *_: ()
+        yield Asked(
+            daemon, create_app(daemon.control.controller, members=daemon.control.members), directory
+        )

@@ -215,15 +215,15 @@ async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path:
     grants.chmod(0o644)
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text)).status == 202
-        (row,) = await asked.daemon.database.call(stored.all_nodes)
-        await asked.daemon.database.call(stored.settle, row.uuid, Host("here"))
+        (row,) = await asked.daemon.parts.database.call(stored.all_nodes)
+        await asked.daemon.parts.database.call(stored.settle, row.uuid, Host("here"))
     async with a_daemon(tmp_path) as asked:
-        assert asked.daemon.hosts.on("") == {row.uuid}
+        assert asked.daemon.parts.hosts.on("") == {row.uuid}
         grants.write_text("machines: [other]\n")
-        await asked.daemon.work.use_grants()
-        assert asked.daemon.hosts.on("") == set()
+        await asked.daemon.control.work.use_grants()
+        assert asked.daemon.parts.hosts.on("") == set()
     async with a_daemon(tmp_path) as asked:
-        assert asked.daemon.hosts.on("") == set()
+        assert asked.daemon.parts.hosts.on("") == set()
 
 
 async def test_all_members_are_asked_for_at_once() -> None:

@@ -113,14 +113,14 @@ async def test_the_daemon_knows_the_ironic_that_a_cluster_names(tmp_path: Path) 
     async with a_daemon(tmp_path) as asked:
         daemon = asked.daemon
         await asked.up(OWNER, "cluster: c\nhosts: {h: {simulated: true}}\nnodes: [{name: n}]\n")
-        (member,) = daemon.fleet.of(OWNER)
-        assert await daemon.enrolment.endpoint_of(member) == ""
-        row = await daemon.database.call(partial(clusters.get, id=member.cluster_id))
+        (member,) = daemon.parts.fleet.of(OWNER)
+        assert await daemon.parts.enrolment.endpoint_of(member) == ""
+        row = await daemon.parts.database.call(partial(clusters.get, id=member.cluster_id))
         assert row is not None
-        sealed = daemon.enrolment.sealed(IronicPlace("http://127.0.0.1:6385"))
-        await daemon.database.call(partial(clusters.save, row=replace(row, enrolled=sealed)))
-        assert await daemon.enrolment.endpoint_of(member) == "http://127.0.0.1:6385"
-        assert await daemon.enrolment.endpoint_of(None) == ""
+        sealed = daemon.parts.enrolment.sealed(IronicPlace("http://127.0.0.1:6385"))
+        await daemon.parts.database.call(partial(clusters.save, row=replace(row, enrolled=sealed)))
+        assert await daemon.parts.enrolment.endpoint_of(member) == "http://127.0.0.1:6385"
+        assert await daemon.parts.enrolment.endpoint_of(None) == ""
 
 
 async def sent(beat: dict[str, Any], token: str, head: str, body: bytes) -> int:

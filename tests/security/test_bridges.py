@@ -98,14 +98,14 @@ async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None
     mine, theirs = UUID(int=3), UUID(int=4)
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text.format("a", mine))).status == 202
-        (member,) = asked.daemon.fleet.of(OWNER)
+        (member,) = asked.daemon.parts.fleet.of(OWNER)
         (nic,) = member.machine.nics
         assert nic.bridge == bridge_name(mine, "lan")
-        assert asked.daemon.fleet.bridges(but=theirs) == {nic.bridge}
-        assert asked.daemon.fleet.bridges(but=mine) == frozenset()
+        assert asked.daemon.parts.fleet.bridges(but=theirs) == {nic.bridge}
+        assert asked.daemon.parts.fleet.bridges(but=mine) == frozenset()
         taken = replace(nic, bridge=bridge_name(theirs, "lan"))  # as if the digests were equal
         machine = replace(member.machine, nics=(taken,))
-        asked.daemon.fleet.put(replace(member, machine=machine))
+        asked.daemon.parts.fleet.put(replace(member, machine=machine))
         body = {"file": "c.yaml", "text": text.format("b", theirs)}
         for refused in (
             await asked.ask(OTHER, "POST", "/v1/plan", body),
@@ -131,7 +131,7 @@ async def test_what_has_gone_has_no_bridge_and_no_pool(tmp_path: Path) -> None:
     text = f"cluster: a\nid: {mine}\nhosts: {{s: simulated}}\nnodes: [{{count: 2}}]\n"
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text)).status == 202
-        fleet = asked.daemon.fleet
+        fleet = asked.daemon.parts.fleet
         first, last = fleet.of(OWNER)
         bridge, pool = first.machine.nics[0].bridge, first.machine.pool
         fleet.put(first)  # again: it is counted once

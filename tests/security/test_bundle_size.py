@@ -52,7 +52,7 @@ def test_each_secret_is_spelled_out_once_however_many_texts_there_are() -> None:
 
 async def test_one_bundle_of_a_user_is_made_at_a_time(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
-        async with asked.daemon.controller.turns.of("bundle", str(OWNER)):
+        async with asked.daemon.control.controller.turns.of("bundle", str(OWNER)):
             waiting = asyncio.ensure_future(asked.ask(OWNER, "GET", "/v1/support-bundle"))  # noqa: TID251
             assert (await asked.ask(OTHER, "GET", "/v1/support-bundle")).status == 200
             assert not waiting.done()

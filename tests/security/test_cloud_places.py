@@ -28,7 +28,7 @@ async def test_a_cloud_at_the_daemons_own_boot_listener_is_refused(
     tmp_path: Path, host: str
 ) -> None:
     async with a_daemon(tmp_path) as asked:
-        url = f"http://{host}:{asked.daemon.boot_http.port}"
+        url = f"http://{host}:{asked.daemon.parts.boot_http.port}"
         auth = {"auth_url": f"{url}/v3", "username": "u", "password": "p", "project_name": "p"}
         for each in (
             {"endpoint": url},
@@ -43,7 +43,7 @@ async def test_a_service_that_a_catalog_or_version_document_names_is_judged_as_w
     tmp_path: Path,
 ) -> None:
     async with a_daemon(tmp_path) as asked:
-        there = f"http://127.0.0.1:{asked.daemon.boot_http.port}"
+        there = f"http://127.0.0.1:{asked.daemon.parts.boot_http.port}"
         cloud = {"auth_type": "none", "auth": {"endpoint": there}}
         empty = {"nodes": giving(b'{"nodes": []}'), "ports": giving(b'{"ports": []}')}
         with service(ironic(empty)) as url:

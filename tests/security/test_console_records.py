@@ -180,15 +180,15 @@ async def test_records_leave_the_disk_its_reserve_and_power_goes_on(tmp_path: Pa
     async with a_daemon(tmp_path) as asked:
         text = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
         await asked.up(OWNER, text)
-        (member,) = asked.daemon.fleet.of(OWNER)
-        record = asked.daemon.records.directory / f"{member.uuid}.log"
-        asked.daemon.files.space.free = lambda _: 0
+        (member,) = asked.daemon.parts.fleet.of(OWNER)
+        record = asked.daemon.parts.records.directory / f"{member.uuid}.log"
+        asked.daemon.parts.files.space.free = lambda _: 0
         for command in ("on", "off"):
             path = f"/v1/nodes/{member.uuid}/power"
             answer = await asked.ask(OWNER, "POST", path, {"command": command})
             assert answer.status == 200, answer.body
         assert not record.exists()
-        waits = asked.daemon.simulations._record_space.waiting
+        waits = asked.daemon.parts.simulations._record_space.waiting
         assert waits[OWNER] > 0
 
 

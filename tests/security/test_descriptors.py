@@ -38,14 +38,14 @@ async def test_a_bmc_without_a_descriptor_is_a_fault_of_that_bmc(tmp_path: Path)
     async with a_daemon(tmp_path) as asked:
         daemon = asked.daemon
         assert (await asked.up(OWNER, TEXT)).status == 202
-        (member, *_) = daemon.fleet.of(OWNER)
-        for each in daemon.fleet.of(OWNER):
-            await daemon.bmcs.remove(each.uuid)
+        (member, *_) = daemon.parts.fleet.of(OWNER)
+        for each in daemon.parts.fleet.of(OWNER):
+            await daemon.parts.bmcs.remove(each.uuid)
         with no_descriptors_left():
             failed = await daemon._restore_bmcs()
         assert len(failed) == 3
         assert all("too few descriptors are left" in why for why in failed.values())
-        observed = await daemon.drivers.of(member.host)[Kind.BMC].observe(None)
+        observed = await daemon.parts.drivers.of(member.host)[Kind.BMC].observe(None)
         assert {each.fault for each in observed} == {
             f"not served: {why}" for why in failed.values()
         }

@@ -290,13 +290,15 @@ async def test_the_bundle_of_a_member_has_no_log_of_others(
     async with a_daemon(tmp_path) as asked:
         own = (await asked.up(OWNER, CLUSTER.format(name="mine"))).json["operation"]["id"]
         other = (await asked.up(OTHER, CLUSTER.format(name="hidden"))).json["operation"]["id"]
-        asked.daemon.controller.found = "BMC of hidden is not served"
+        asked.daemon.control.controller.found = "BMC of hidden is not served"
         log = [
             {"operation": own},
             {"operation": other},
             {"event": "start-up found", "what": "hidden"},
         ]
-        asked.daemon.controller.log_file.write_text("".join(f"{json.dumps(e)}\n" for e in log))
+        asked.daemon.control.controller.log_file.write_text(
+            "".join(f"{json.dumps(e)}\n" for e in log)
+        )
         answer = await asked.ask(uid, "GET", "/v1/support-bundle")
     with tarfile.open(fileobj=io.BytesIO(answer.body)) as archive:
         texts = {

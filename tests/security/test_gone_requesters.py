@@ -44,17 +44,17 @@ async def test_a_set_ends_whose_requester_is_gone(
         assert answer.status == 201, answer.body
         (row,) = answer.json
         await shown(asked, row["set"], "running")
-        assert len(asked.daemon.fleet) == 1
+        assert len(asked.daemon.parts.fleet) == 1
         await asked.up(OWNER, LAB.format(users=""))
     del names[OTHER]
     async with a_daemon(tmp_path, NOSPOON_GROUP="") as asked:
         refused = await asked.ask(OTHER, "GET", f"/v1/requests/{row['set']}")
         assert refused.status == 403, "it is no member any more"
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         board._clock = lambda: clock.unix() + 2 * 3600
         board._wake.set()
         ended = await shown(asked, row["set"], "ended")
         assert ended["result"] == "expired"
-        assert not len(asked.daemon.fleet)
+        assert not len(asked.daemon.parts.fleet)
         left = await asked.ask(ROOT, "POST", "/v1/orphans", {})
         assert left.json["orphans"] == []

@@ -107,7 +107,7 @@ async def test_one_long_result_of_a_user_is_sent_at_a_time(
 ) -> None:
     async with a_daemon(tmp_path) as asked:
         id_ = await ended(asked)
-        kept, caller = asked.daemon.controller.operations, Principal(OWNER, admin=False)
+        kept, caller = asked.daemon.control.controller.operations, Principal(OWNER, admin=False)
         read: list[str] = []
 
         async def result_size(_: object) -> int:
@@ -120,7 +120,7 @@ async def test_one_long_result_of_a_user_is_sent_at_a_time(
         monkeypatch.setattr(kept, "result_size", result_size)
         monkeypatch.setattr(kept, "result_text", result_text)
         first, second = (
-            routes._with_result(asked.daemon.controller, caller, id_, {}) for _ in range(2)
+            routes._with_result(asked.daemon.control.controller, caller, id_, {}) for _ in range(2)
         )
         await anext(first)
         async with asyncio.TaskGroup() as tasks:

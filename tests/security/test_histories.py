@@ -99,7 +99,7 @@ async def test_a_result_is_sent_as_it_is_stored(
         )
 
     async with a_daemon(tmp_path) as asked:
-        await asked.daemon.database.call(end)
+        await asked.daemon.parts.database.call(end)
         monkeypatch.delattr(operations, "get")  # which decodes it
         shown = await asked.ask(OWNER, "GET", f"/v1/operations/{row.id}")
         followed = await asked.ask(OWNER, "GET", f"/v1/operations/{row.id}/events")

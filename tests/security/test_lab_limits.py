@@ -89,16 +89,16 @@ async def test_a_daemon_starts_with_a_record_that_cannot_be_read(tmp_path: Path)
         for _ in range(2):
             answer = await asked.ask(OWNER, "POST", "/v1/requests", {"text": ANY})
             assert answer.status == 201
-        cipher = asked.daemon.cipher
+        cipher = asked.daemon.parts.cipher
         broken = cipher.encrypt('{"id": null}')
 
         def spoil(connection: Any) -> None:
             waits = stored.recipe_sets.c.id == "2.1"
             connection.execute(stored.recipe_sets.update().where(waits).values(record=broken))
 
-        await asked.daemon.database.call(spoil)
+        await asked.daemon.parts.database.call(spoil)
     async with a_daemon(tmp_path) as asked:
-        assert list(asked.daemon.board.scheduler.sets) == ["1.1"]
+        assert list(asked.daemon.control.board.scheduler.sets) == ["1.1"]
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ async def test_what_labs_keep_of_mac_addresses_follows_their_files(tmp_path: Pat
     """Each `up` looked at the MAC addresses of all labs for each lab: 2.5 s for 480,000."""
     mac = "02:00:00:00:00:01"
     async with a_daemon(tmp_path) as asked:
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         await asked.up(OWNER, text({"dev": {"machines": {"m": machine(macs=[mac])}}}))
         assert board.labs.registered(mac) is not None
         await asked.up(OWNER, text({"dev": {"machines": {"m": machine()}}}))

@@ -72,7 +72,7 @@ async def test_the_loop_survives_every_error(
 ) -> None:
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, lab())
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         failed, again = asyncio.Event(), asyncio.Event()
 
         def expire(now: float) -> Sequence[Any]:
@@ -293,12 +293,12 @@ async def test_a_set_that_ended_has_no_kickstart_in_the_store(tmp_path: Path) ->
             asked, OWNER, text="<recipe><kickstart>pa55</kickstart><hostRequires/></recipe>"
         )
         await asked.ask(OWNER, "POST", f"/v1/requests/{waits['set']}/cancel")
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         from nospoon.store import labs as stored  # noqa: PLC0415
 
-        row = await asked.daemon.database.read(stored.find, waits["set"])
+        row = await asked.daemon.parts.database.read(stored.find, waits["set"])
         assert isinstance(row, SetRow)
-        assert "pa55" not in asked.daemon.cipher.decrypt(row.record)
+        assert "pa55" not in asked.daemon.parts.cipher.decrypt(row.record)
         assert not board.scheduler.sets.get(waits["set"])
 
 
@@ -340,7 +340,7 @@ async def test_sets_of_a_lab_that_is_gone_end(tmp_path: Path) -> None:
         await asked.up(OWNER, lab())
         (runs,) = await submitted(asked, OWNER)
         (waits,) = await submitted(asked, OWNER)
-        board = asked.daemon.board
+        board = asked.daemon.control.board
         board.labs.drop(next(iter(board.labs.clusters.values())))
         for each in (runs, waits):
             await asked.ask(OWNER, "GET", f"/v1/requests/{each['set']}/events")

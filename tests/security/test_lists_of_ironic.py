@@ -291,7 +291,7 @@ async def test_an_ironic_has_nothing_of_others_than_those_who_are_enrolled_there
             assert (await asked.up(uid, text.format(f"s{uid}"))).status in {200, 202}
         rows = {}
         for uid in (OWNER, OTHER):
-            found = await daemon.database.read(partial(clusters.find, owner=uid, name="c"))
+            found = await daemon.parts.database.read(partial(clusters.find, owner=uid, name="c"))
             assert found is not None
             rows[uid] = found
         mine, others, lost = rows[OWNER].id, rows[OTHER].id, UUID(int=99)
@@ -299,14 +299,16 @@ async def test_an_ironic_has_nothing_of_others_than_those_who_are_enrolled_there
         def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
             del first
             claims = ((mine, OWNER), (lost, OWNER), (others, OWNER), (others, OTHER), (mine, 0))
-            nodes = [_node(n, *each, daemon.database.deployment) for n, each in enumerate(claims)]
+            nodes = [
+                _node(n, *each, daemon.parts.database.deployment) for n, each in enumerate(claims)
+            ]
             return {kind: nodes if kind == "nodes" else []}
 
         with ironic(page) as url:
             place = IronicPlace(endpoint=url)
-            row = replace(rows[OWNER], enrolled=daemon.enrolment.sealed(place))
-            await daemon.database.call(partial(clusters.save, row=row))
-            survey = daemon.controller.survey
+            row = replace(rows[OWNER], enrolled=daemon.parts.enrolment.sealed(place))
+            await daemon.parts.database.call(partial(clusters.save, row=row))
+            survey = daemon.control.controller.survey
             (seen,) = [each for each in await survey.around(Scope()) if each.place == place]
             assert {each.key.name for each in seen.things} == {"n-0", "n-1"}
             told = await survey.look(Scope(ironics=(place,)))

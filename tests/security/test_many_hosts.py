@@ -183,7 +183,7 @@ async def test_idle_connections_are_closed_in_turns(
     counted = Paced(monkeypatch, hosts)
     async with a_daemon(tmp_path) as asked:
         for host in HOSTS:
-            asked.daemon.hosts.use(host)
-        await asked.daemon.hosts.close_idle(-1)
-        assert not asked.daemon.hosts._in_use
+            asked.daemon.parts.hosts.use(host)
+        await asked.daemon.parts.hosts.close_idle(-1)
+        assert not asked.daemon.parts.hosts._in_use
     assert counted.most["hosts"] == COUNT

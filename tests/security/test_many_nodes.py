@@ -116,7 +116,7 @@ async def test_what_many_machines_boot_is_written_down_once(
         written.append(len(machines))
 
     async with a_daemon(tmp_path) as asked:
-        monkeypatch.setattr(asked.daemon.netboot, "publish", publish)
+        monkeypatch.setattr(asked.daemon.parts.netboot, "publish", publish)
         for cmdline in ("one", "one", "two"):
             body = {"file": "x.yaml", "text": text % cmdline}
             answer = await asked.ask(OWNER, "POST", "/v1/clusters", body)

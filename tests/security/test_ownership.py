@@ -289,12 +289,12 @@ async def test_a_cluster_has_so_many_snapshots(tmp_path: Path) -> None:
     text = "cluster: c\nhosts: {h: simulated}\nnodes: [{name: n}]\n"
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, text)
-        (row,) = await asked.daemon.database.call(clusters.outlines)
+        (row,) = await asked.daemon.parts.database.call(clusters.outlines)
         for number in range(MOST):
             taken = snapshots.SnapshotRow(row.id, f"s{number}", SnapshotState.COMPLETE, 1.0, ())
-            await asked.daemon.database.call(snapshots.put, taken)
+            await asked.daemon.parts.database.call(snapshots.put, taken)
         refused = await asked.ask(OWNER, "POST", "/v1/clusters/c/snapshots", {"name": "more"})
         assert (refused.status, "as many as may be" in refused.body.decode()) == (409, True)
-        await asked.daemon.database.call(snapshots.remove, taken)
+        await asked.daemon.parts.database.call(snapshots.remove, taken)
         made = await asked.ask(OWNER, "POST", "/v1/clusters/c/snapshots", {"name": "more"})
         assert made.status == 202

@@ -32,7 +32,7 @@ async def test_a_plan_needs_no_thread_of_the_default_executor_that_others_hold(
     tmp_path: Path,
 ) -> None:
     async with a_daemon(tmp_path) as asked:
-        workers = asked.daemon.planner.workers
+        workers = asked.daemon.parts.planner.workers
         let = threading.Event()
         held = [
             asyncio.ensure_future(workers.run(OWNER, let.wait))  # noqa: TID251
@@ -108,7 +108,7 @@ async def test_a_pool_is_compared_with_routes_where_plans_are_made(
 async def test_files_of_upkeep_are_read_where_plans_are_made(tmp_path: Path, path: str) -> None:
     """An administrator's file waits for that one's turn in those threads, and holds up nobody."""
     async with a_daemon(tmp_path) as asked:
-        workers, let, uid = asked.daemon.planner.workers, threading.Event(), os.getuid()
+        workers, let, uid = asked.daemon.parts.planner.workers, threading.Event(), os.getuid()
         held = asyncio.ensure_future(workers.run(uid, let.wait))  # noqa: TID251
         await asyncio.sleep(0)
         mine = asyncio.ensure_future(asked.ask(uid, "POST", path, BODY))  # noqa: TID251

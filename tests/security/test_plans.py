@@ -26,7 +26,7 @@ def test_a_cluster_has_at_most_so_many_nodes(groups: list[int]) -> None:
 
 async def test_a_second_plan_of_a_user_waits_and_those_of_others_do_not(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
-        turn = asked.daemon.controller.turns.of("plan", str(OWNER))
+        turn = asked.daemon.control.controller.turns.of("plan", str(OWNER))
         async with turn:
             waiting = asyncio.ensure_future(asked.ask(OWNER, "POST", "/v1/plan", BODY))  # noqa: TID251
             for _ in range(3):  # longer than the other would take
@@ -50,7 +50,7 @@ async def test_looks_at_clusters_are_made_one_at_a_time_and_end_when_their_calle
     async with a_daemon(tmp_path) as asked:
         for uid in (OWNER, OTHER):
             await asked.up(uid, LEAST)
-        turn = asked.daemon.controller.turns.of("look", str(OWNER))
+        turn = asked.daemon.control.controller.turns.of("look", str(OWNER))
         async with turn:
             waiting = asyncio.ensure_future(asked.ask(OWNER, method, path, body))  # noqa: TID251
             for _ in range(3):  # longer than the other would take
@@ -64,7 +64,7 @@ async def test_looks_at_clusters_are_made_one_at_a_time_and_end_when_their_calle
 
 async def test_a_plan_whose_caller_left_is_cancelled(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
-        turn = asked.daemon.controller.turns.of("plan", str(OWNER))
+        turn = asked.daemon.control.controller.turns.of("plan", str(OWNER))
         async with turn:
             left = await asked.ask(OWNER, "POST", "/v1/plan", BODY, gone=True)
             assert left.json["error"]["type"] == "CallerGone"

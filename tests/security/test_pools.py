@@ -24,8 +24,8 @@ async def test_no_cluster_gets_the_pool_of_another_one(tmp_path: Path) -> None:
         refused = await asked.ask(OTHER, "POST", "/v1/plan", body)
         assert refused.status == 409
         assert "which another cluster has" in refused.json["error"]["message"]
-        (member,) = asked.daemon.fleet.of(OWNER)
-        driver = asked.daemon.drivers.of(member.host)[Kind.POOL]
+        (member,) = asked.daemon.parts.fleet.of(OWNER)
+        driver = asked.daemon.parts.drivers.of(member.host)[Kind.POOL]
         (pool,) = await driver.observe(MINE)
         thief = replace(pool.tag, cluster=THEIRS)
         with pytest.raises(NotOurs, match="of this cluster"):

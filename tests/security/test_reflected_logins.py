@@ -30,8 +30,8 @@ async def test_redfish_of_bmcs_is_never_connected_to(tmp_path: Path) -> None:
             ("127.0.0.1", port), ("::ffff:127.0.0.1", port), ("127.0.0.1", 8999),
             ("127.0.0.1", 8998),
         ):  # fmt: skip
-            for reach in (asked.daemon.reach, asked.daemon.files.reach):
+            for reach in (asked.daemon.parts.reach, asked.daemon.parts.files.reach):
                 await places_of(host, port + 1, reach)
                 with pytest.raises(Unfetchable, match="may not reach"):
                     await places_of(host, closed, reach)
-        assert await places_of(ELSEWHERE, 8999, asked.daemon.reach) == [ELSEWHERE]
+        assert await places_of(ELSEWHERE, 8999, asked.daemon.parts.reach) == [ELSEWHERE]

@@ -36,7 +36,7 @@ async def test_what_all_users_share_decodes_no_nodes_of_others(tmp_path: Path) -
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, THEIRS)).status == 202
         assert (await asked.up(OTHER, MINE)).status == 202
-        await asked.daemon.database.call(_make_unreadable)
+        await asked.daemon.parts.database.call(_make_unreadable)
         about = (await asked.ask(OTHER, "GET", "/v1/daemon")).json
         assert (about["clusters"], about["nodes"]) == (2, 3)
         (bmc,) = (await asked.ask(OTHER, "GET", "/v1/bmcs")).json

@@ -178,5 +178,5 @@ async def test_what_a_cloud_names_is_looked_up_in_its_own_threads() -> None:
 
 async def test_the_daemon_looks_up_what_clients_name_in_threads_of_its_own(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as here:
-        assert isinstance(here.daemon.reach.names, Lookups)
-        assert isinstance(here.daemon.files.reach.names, Lookups)
+        assert isinstance(here.daemon.parts.reach.names, Lookups)
+        assert isinstance(here.daemon.parts.files.reach.names, Lookups)

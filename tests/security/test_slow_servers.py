@@ -85,10 +85,12 @@ async def test_a_fetch_does_not_keep_the_file_and_a_user_has_so_many(tmp_path: P
     async with a_daemon(tmp_path) as asked:
         daemon, begun = asked.daemon, asyncio.Event()
         stuck = Stuck.at(tmp_path / "files")
-        daemon.controller.files = stuck
+        daemon.control.controller.files = stuck
         mark = "# a long file"
         text = FILE.format("c", "http://slow/") + mark
-        await daemon.controller.fetch(Request(Principal(OWNER), file="f", text=text, uploads={}))
+        await daemon.control.controller.fetch(
+            Request(Principal(OWNER), file="f", text=text, uploads={})
+        )
         gc.collect()
         held = [each for each in gc.get_objects() if isinstance(each, Request)]
         assert not [each for each in held if mark in each.text]
@@ -99,7 +101,7 @@ async def test_a_fetch_does_not_keep_the_file_and_a_user_has_so_many(tmp_path: P
             return Ended(OperationState.DONE, "")
 
         def start(uid: int) -> Awaitable[object]:
-            return daemon.operations.start(
+            return daemon.control.operations.start(
                 "up", cluster_id=uuid4(), cluster="c", owner=uid, work=wait
             )
 

@@ -51,7 +51,7 @@ async def finished(asked: Asked, uid: int, answer: Answer) -> None:
 
 def served(asked: Asked) -> set[str]:
     """What nodes boot, by the names of their clusters."""
-    return {each.cluster for each in asked.daemon.fleet.all() if each.profile is not None}
+    return {each.cluster for each in asked.daemon.parts.fleet.all() if each.profile is not None}
 
 
 @pytest.mark.parametrize("patience", [30.0, 0.0])

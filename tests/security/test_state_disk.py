@@ -46,13 +46,13 @@ def a_row(name: str, uid: int) -> ClusterRow:
 
 
 def used(asked: Asked, uid: int) -> int:
-    return asked.daemon.files.space.used(uid)
+    return asked.daemon.parts.files.space.used(uid)
 
 
 async def test_a_member_has_so_many_uploads_however_small_they_are(tmp_path: Path) -> None:
     """Each takes an inode of the disk, and was counted again for each that came."""
     async with a_daemon(tmp_path) as asked:
-        space = asked.daemon.files.space
+        space = asked.daemon.parts.files.space
         for number in range(MOST_FILES - 1):
             space.hold(OWNER, str(number), 1)
         assert await upload(asked, OWNER, b"the last") == 204
@@ -80,7 +80,7 @@ async def test_a_member_s_cluster_files_count_to_the_quota_until_they_are_down(
         assert first > 100_000
         assert (await asked.up(OWNER, simulated("b", 100_000))).status == 202
         assert used(asked, OWNER) > first + 100_000
-        asked.daemon.files.space.quota = 400_000
+        asked.daemon.parts.files.space.quota = 400_000
         assert (await asked.up(OWNER, simulated("a", 120_000))).status == 202  # instead of the old
         refused = await asked.up(OWNER, simulated("c", 200_000))
         assert (
@@ -173,7 +173,7 @@ async def test_nodes_of_a_member_are_counted_when_they_are_remembered(tmp_path: 
     """Two plans that were made at one moment know nothing of each other."""
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, of_nodes("a", "x", "y"))
-        database = asked.daemon.database
+        database = asked.daemon.parts.database
         nodes = await database.call(stored.all_nodes)
         row = a_row("b", OWNER)
         theirs = [replace(each, cluster_id=row.id) for each in nodes]
@@ -190,7 +190,7 @@ async def test_a_plan_says_that_a_member_has_as_many_clusters_as_he_may(tmp_path
             stored.save(connection, row)
 
     async with a_daemon(tmp_path) as asked:
-        await asked.daemon.database.call(fill)
+        await asked.daemon.parts.database.call(fill)
         body = {"file": "c.yaml", "text": simulated("more", 0)}
         refused = await asked.ask(OWNER, "POST", "/v1/plan", body)
         assert refused.status == 409
@@ -260,16 +260,16 @@ async def test_what_waits_for_room_is_bounded(tmp_path: Path) -> None:
 
 async def test_console_logs_of_gone_machines_leave_the_disk_its_reserve(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
-        records, space = asked.daemon.records, asked.daemon.files.space
+        records, space = asked.daemon.parts.records, asked.daemon.parts.files.space
         await asked.up(OWNER, simulated("a"))
         await asked.up(OWNER, simulated("b"))
-        kept = {member.cluster: member.uuid for member in asked.daemon.fleet.of(OWNER)}
+        kept = {member.cluster: member.uuid for member in asked.daemon.parts.fleet.of(OWNER)}
         begun = await asked.ask(OWNER, "POST", "/v1/clusters/a/down", {})
         await asked.finished(OWNER, begun.json["id"])
         assert set(records.machines()) == set(kept.values())
         space.free = lambda _: 0
         assert space.lacking() == space.reserve
-        await asyncio.to_thread(make_room, records, asked.daemon.consoles.capacity)
+        await asyncio.to_thread(make_room, records, asked.daemon.parts.consoles.capacity)
         assert records.machines() == [kept["b"]]
 
 
@@ -281,12 +281,12 @@ async def test_media_in_drives_of_clouds_count_to_the_quota_until_they_are_eject
         machine = await a_machine(asked, OWNER)
         before, upload = used(asked, OWNER), tmp_path / "disc"
         upload.write_bytes(b"x" * 300_000)
-        drives = asked.daemon.cloud_media
+        drives = asked.daemon.parts.cloud_media
         await drives.insert(machine, Medium(str(upload), "ab" * 32))
         upload.unlink()
         assert used(asked, OWNER) == before + 300_000
         assert used(asked, OTHER) == 0
-        asked.daemon.files.space.quota = 400_000
+        asked.daemon.parts.files.space.quota = 400_000
         refused = await asked.up(OWNER, simulated("b", 200_000))
         assert "of one user take" in refused.json["error"]["message"]
         await drives.eject(machine)
@@ -296,7 +296,7 @@ async def test_media_in_drives_of_clouds_count_to_the_quota_until_they_are_eject
 async def a_machine(asked: Asked, uid: int) -> UUID:
     """The one of this user, once it is made."""
     async with asyncio.timeout(30):
-        while not (members := asked.daemon.fleet.of(uid)):  # noqa: ASYNC110  (it has no event)
+        while not (members := asked.daemon.parts.fleet.of(uid)):  # noqa: ASYNC110  (it has no event)
             await asyncio.sleep(0.01)
     (member,) = members
     return member.uuid

@@ -34,7 +34,7 @@ async def both(asked: Asked, text: str) -> list[tuple[int, Any]]:
     """What each of two users is answered whose files are brought up at once. Neither is stored
     before the other one is to be stored, too, or is answered.
     """
-    memory, ready, waiting = asked.daemon.memory, asyncio.Event(), list[int]()
+    memory, ready, waiting = asked.daemon.control.memory, asyncio.Event(), list[int]()
     whole = memory._store
 
     async def late(*args: Any) -> None:
@@ -62,7 +62,7 @@ async def test_a_mac_address_is_of_the_lab_that_is_stored_first(tmp_path: Path) 
         (made, _), (refused, why) = await both(asked, LAB)
         assert (made, refused) == (202, 409)
         assert "has a machine with the MAC address" in why["error"]["message"]
-        assert len(asked.daemon.board.labs._of_mac["52:54:00:00:00:01"]) == 1
+        assert len(asked.daemon.control.board.labs._of_mac["52:54:00:00:00:01"]) == 1
 
 
 async def test_a_bridge_is_of_the_cluster_that_is_stored_first(

@@ -23,11 +23,11 @@ async def test_names_of_owners_are_looked_up_off_the_event_loop(tmp_path: Path) 
 
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, FILE)
-        controller = asked.daemon.controller
+        controller = asked.daemon.control.controller
         controller.orphans.name_of = controller.recovery.name_of = name_of
-        for member in asked.daemon.fleet.of(OWNER):
-            asked.daemon.fleet.drop(member.uuid)
-            await asked.daemon.database.call(stored.remove, member.cluster_id)
+        for member in asked.daemon.parts.fleet.of(OWNER):
+            asked.daemon.parts.fleet.drop(member.uuid)
+            await asked.daemon.parts.database.call(stored.remove, member.cluster_id)
         for path in ("/v1/orphans", "/v1/recover"):
             before = len(where)
             answer = await asked.ask(os.getuid(), "POST", path, {"file": "f", "text": FILE})

@@ -120,7 +120,7 @@ async def _serve(settings: Settings, listener: socket.socket, ready_fd: int | No
         if os.environ.get("NOSPOON_GROUP"):
             tasks.start(_check_group(settings.group), name="check group")
         loop.add_signal_handler(
-            signal.SIGHUP, lambda: tasks.start(daemon.work.use_grants(), name="read grants")
+            signal.SIGHUP, lambda: tasks.start(daemon.control.work.use_grants(), name="read grants")
         )
         await ending.wait()
         systemd.notify("STOPPING=1")
