@@ -6,15 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
+from tests.security.namespaces import Inside, ip
 
 from nospoon.model.resources import Tunnel
 from nospoon.providers.libvirt import tunnel_guard
 from nospoon.providers.libvirt.tunnels import Tunnels, device_of
-from nospoon.runtime import process
-from nospoon.runtime.process import Finished
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
 HOST, PEER, OTHER, GUEST = (f"ns{kind}{os.getpid():x}" for kind in "tpoe")
@@ -28,19 +27,6 @@ except ConnectionRefusedError:
 except OSError:
     print("not there")
 """
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Inside:
-    """Runs commands in the host's namespace."""
-
-    async def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
-    ) -> Finished:
-        return await process.run(["ip", "netns", "exec", HOST, *argv], check=check, stdin=stdin)
 
 
 FAMILIES = pytest.mark.parametrize("net", ["172.30.12.", "fd00:12::"])
@@ -95,7 +81,7 @@ def reached(name: str, seconds: float = 20) -> str:
 @pytest.mark.usefixtures("hosts")
 async def test_a_tunnel_takes_frames_of_its_peers_alone(net: str) -> None:
     """Anyone who reached a host, as guests of networks with NAT do, could be on the network."""
-    tunnels = Tunnels(Inside(), "nospoon test")
+    tunnels = Tunnels(Inside(HOST), "nospoon test")
     tunnel = Tunnel(VNI, f"{net}1", (f"{net}2",))
     for _ in range(2):  # harmless when repeated
         await tunnels.make(BRIDGE, 1400, tunnel)
@@ -106,7 +92,7 @@ async def test_a_tunnel_takes_frames_of_its_peers_alone(net: str) -> None:
     await tunnels.make(BRIDGE, 1400, Tunnel(VNI, f"{net}1", (f"{net}2", f"{net}3")))
     assert reached(OTHER) == "reached", "it is a peer now"
     await tunnels.remove(BRIDGE)
-    left = await Inside().run(["sh", "-c", "iptables-save; ip6tables-save"])
+    left = await Inside(HOST).run(["sh", "-c", "iptables-save; ip6tables-save"])
     assert tunnel_guard.chain(BRIDGE) not in left.stdout
 
 
@@ -124,7 +110,7 @@ line.sendto(struct.pack("!II", 0x08000000, {VNI} << 8) + frame, ("fd00:12::1", 4
 
 @pytest.mark.usefixtures("hosts")
 async def test_no_frame_comes_behind_an_extension_of_ipv6() -> None:
-    await Tunnels(Inside(), "nospoon test").make(
+    await Tunnels(Inside(HOST), "nospoon test").make(
         BRIDGE, 1400, Tunnel(VNI, "fd00:12::1", ("fd00:12::2",))
     )
     counts = []
@@ -197,20 +183,20 @@ async def test_a_guest_behind_nat_sends_no_frames_in_the_name_of_its_host() -> N
         assert peer.stdout.readline() == "ready\n"
         say(VNI)
         assert peer.stdout.readline() == f"172.30.12.1 {VNI}\n"
-        tunnels = Tunnels(Inside(), "nospoon test")
+        tunnels = Tunnels(Inside(HOST), "nospoon test")
         await tunnels.make(BRIDGE, 1400, Tunnel(VNI, "172.30.12.1", ("172.30.12.2",)))
         say(VNI, VNI + 1)
         assert peer.stdout.readline() == f"172.30.12.1 {VNI + 1}\n"
         peer.kill()
     await tunnels.remove(BRIDGE)
-    left = await Inside().run(["iptables-save"])
+    left = await Inside(HOST).run(["iptables-save"])
     assert tunnel_guard.chain(BRIDGE) not in left.stdout
 
 
 @FAMILIES
 @pytest.mark.usefixtures("hosts")
 async def test_tunnels_of_others_at_the_same_port_go_on(net: str) -> None:
-    tunnels = Tunnels(Inside(), "nospoon test")
+    tunnels = Tunnels(Inside(HOST), "nospoon test")
     where = ("local", f"{net}1", "remote", f"{net}3", "dstport", "4789", "id", str(VNI + 1))
     ip("-n", HOST, "link", "add", "foreign", "type", "vxlan", *where)
     ip("-n", HOST, "link", "set", "foreign", "master", BRIDGE, "up")

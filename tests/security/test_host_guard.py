@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from tests.security.namespaces import Inside, ip
 
 from nospoon.model.resources import Link
 from nospoon.providers.libvirt.host_guard import HostGuard, chain, rules
-from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces")
@@ -38,19 +38,6 @@ except OSError:
 HOST, GUEST, INNER = (f"ns{kind}{os.getpid():x}" for kind in "hgc")
 BRIDGE = "nsguard0"
 LINK = Link(BRIDGE, "172.30.9.1/24", host_ports=(OPEN,), address6="fd00:9::1/64")
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Inside:
-    """Runs commands in the host's namespace."""
-
-    async def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True
-    ) -> Finished:
-        return await process.run(["ip", "netns", "exec", HOST, *argv], check=check, stdin=stdin)
 
 
 @pytest.fixture
@@ -134,7 +121,7 @@ def asked(address: str, port: int, seconds: float = 20) -> str:
 
 @pytest.mark.usefixtures("host")
 async def test_guests_reach_what_is_opened_and_no_more() -> None:
-    guard = HostGuard(Inside(), "nospoon test")
+    guard = HostGuard(Inside(HOST), "nospoon test")
     assert asked("172.30.9.1", SHUT) == "reached"
     assert await guard.lacking([LINK]) == {BRIDGE}
     for _ in range(2):  # harmless when repeated
@@ -152,13 +139,13 @@ async def test_guests_reach_what_is_opened_and_no_more() -> None:
     await guard.remove(BRIDGE)
     await guard.remove(BRIDGE)
     assert asked("172.30.9.1", SHUT) == "reached"
-    left = await Inside().run(["iptables-save"])
+    left = await Inside(HOST).run(["iptables-save"])
     assert chain(BRIDGE) not in left.stdout
 
 
 @pytest.mark.usefixtures("container")
 async def test_guests_behind_nat_reach_what_containers_publish_at_no_address_of_the_host() -> None:
-    guard = HostGuard(Inside(), "nospoon test")
+    guard = HostGuard(Inside(HOST), "nospoon test")
     await guard.make(replace(LINK, nat=True))
     assert asked("172.30.10.2", SHUT) == "reached"
     assert asked("172.30.9.1", 10000 + SHUT, 2) == "refused"
@@ -166,7 +153,7 @@ async def test_guests_behind_nat_reach_what_containers_publish_at_no_address_of_
 
 @pytest.mark.usefixtures("container")
 async def test_guests_do_not_reach_what_containers_publish_on_the_host() -> None:
-    guard = HostGuard(Inside(), "nospoon test")
+    guard = HostGuard(Inside(HOST), "nospoon test")
     assert asked("172.30.9.1", 10000 + SHUT) == "reached"
     assert asked("172.30.10.2", SHUT) == "reached"
     for _ in range(2):
@@ -177,7 +164,7 @@ async def test_guests_do_not_reach_what_containers_publish_on_the_host() -> None
     assert asked("172.30.9.1", 10000 + OPEN) == "reached"
     await guard.remove(BRIDGE)
     assert asked("172.30.9.1", 10000 + SHUT) == "reached"
-    left = await Inside().run(["iptables-save"])
+    left = await Inside(HOST).run(["iptables-save"])
     assert chain(BRIDGE) not in left.stdout
 
 
@@ -272,7 +259,7 @@ async def test_a_guest_is_answered_as_itself_alone_and_redirects_nothing(
     """It made its host send what goes elsewhere by another machine of the host's own network, and
     answer whom it liked there.
     """
-    guard = HostGuard(Inside(), "nospoon test")
+    guard = HostGuard(Inside(HOST), "nospoon test")
     forge("198.51.100.1")
     assert [routed.readline() for _ in range(2)] == ["192.0.2.1\n", "172.30.9.2\n"]
     assert way_to("198.51.100.1") == ("192.0.2.99", True)
@@ -284,7 +271,7 @@ async def test_a_guest_is_answered_as_itself_alone_and_redirects_nothing(
     await guard.remove(BRIDGE)
     forge("198.51.100.3")
     assert routed.readline() == "192.0.2.1\n"
-    left = await Inside().run(["sh", "-c", "iptables-save; ip6tables-save"])
+    left = await Inside(HOST).run(["sh", "-c", "iptables-save; ip6tables-save"])
     assert BRIDGE not in left.stdout
 
 
@@ -292,6 +279,7 @@ class WithoutMangle(Inside):
     """Its kernel has no such table, and may load none."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__(HOST)
         self._path = f"{directory}:{os.environ['PATH']}"
         for name in ("iptables", "ip6tables"):
             real, restore = shutil.which(name), shutil.which(f"{name}-restore")
