@@ -61,12 +61,51 @@ async def test_a_port_that_answers_is_enough_without_a_path() -> None:
         (b"SSH-2.0-x\r\n", "answers something that is not HTTP"),
         (b"\0" * 1_000_000, "answers something that is not HTTP"),
         (b"", "answers something that is not HTTP"),
+        (b"\r\nHTTP/1.1 200 OK\r\n\r\n", "answers something that is not HTTP"),
     ],
 )
 async def test_a_path_has_to_answer_well(answer: bytes, why: str) -> None:
     async with answering(answer) as port:
         said = await seen("127.0.0.1", Health(port, "/v3"))
     assert said == (why and f"http://127.0.0.1:{port}/v3 {why}")
+
+
+async def test_of_a_flood_of_nulls_little_is_read() -> None:
+    taken = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+                taken += 1 << 16
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = int(server.sockets[0].getsockname()[1])
+        said = await seen("127.0.0.1", Health(port, "/"))
+    assert said == f"http://127.0.0.1:{port}/ answers something that is not HTTP"
+    assert taken < 64 << 20, "it ends as soon as enough is seen, not when its time is over"
+
+
+async def test_who_answers_a_line_and_stays_is_heard_at_once_and_nothing_is_left() -> None:
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-x\r\n")
+        assert await reader.read() == b""  # until the other end is closed by all who have it
+        writer.close()
+        over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = int(server.sockets[0].getsockname()[1])
+        said = await seen("127.0.0.1", Health(port, "/"))
+        async with asyncio.timeout(20):
+            await over.wait()
+    assert said == f"http://127.0.0.1:{port}/ answers something that is not HTTP"
 
 
 async def test_addresses_of_ipv6_are_looked_at_too() -> None:

@@ -41,7 +41,8 @@ exec 3<>"/dev/tcp/$1/$2" || exit 1
 [ -n "$3" ] || exit 0
 trap '' PIPE
 printf 'GET %s HTTP/1.0\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n' "$3" "$4" >&3
-IFS= read -r -n 64 line <&3
+IFS= read -r line < <(exec dd bs=1 count=64 <&3 2>/dev/null)
+kill $! 2>/dev/null
 case $line in
 "HTTP/1."?" "[23][0-9][0-9]*) exit 0 ;;
 "HTTP/1."*) echo "${line%$'\\r'}" ;;
@@ -49,7 +50,9 @@ case $line in
 esac
 exit 2
 """
-"""bash(1): whether a port answers. What the guest says gets into no command, and little is read."""
+"""bash(1): whether a port answers. What the guest says gets into no command, and little is read:
+bash's own `read -n` counts no NULs, and would read them all, one at a time.
+"""
 
 
 class HealthChecks:
