@@ -1,4 +1,6 @@
-"""One real OpenStack for the tests of this directory, which one worker runs."""
+"""One real OpenStack for the tests of this directory, which one worker runs. It ends with the last
+of them: an idle one takes a twentieth of a processor.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from nospoon.testing.cloud import OwnCloud, own_cloud
 from nospoon.testing.rack import Rack, private_rack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cloud() -> Iterator[OwnCloud]:
     with own_cloud() as made:
         yield made

@@ -76,7 +76,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_ironic() -> Iterator[Ironic]:
     """Made by the product's own command, from the environment that all tests share."""
     state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))

@@ -27,6 +27,7 @@ from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing.bench import free_port
 from nospoon.testing.free_nets import free_net
 from nospoon.testing.netboot import ToldAuthority
+from nospoon.testing.rack import CACHE
 from nospoon.testing.trees import remove_tree
 
 NAMES = (f"{os.getpid():x}{number:x}" for number in itertools.count())
@@ -124,9 +125,6 @@ def tag() -> OwnerTag:
 @pytest.fixture
 def service(bridge: Bridge) -> Resource:
     return Resource(Key(Kind.NETBOOT, "here", "provision"), bridge.shape())
-
-
-CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-tests"))
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,10 @@ from nospoon.testing.rack import CACHE, Rack
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cloud() -> Iterator[Cloud]:
     state = Path(tempfile.mkdtemp(prefix="nospoon-nova-"))
-    made = openstack.up(state, lock=HERE / "openstack.txt", cache=CACHE)
+    made = openstack.up(state, cache=CACHE)
     yield made
     openstack.down(made, cache=CACHE)
 
@@ -30,8 +30,7 @@ def cloud() -> Iterator[Cloud]:
 def compute(cloud: Cloud) -> Callable[[], AbstractContextManager[None]]:
     """Starts a nova-compute for as long as the context lasts."""
     script = HERE / "nova_compute.py"
-    lock = HERE / "openstack.txt"
-    return partial(openstack.compute, cloud, lock=lock, cache=CACHE, script=script)
+    return partial(openstack.compute, cloud, cache=CACHE, script=script)
 
 
 @pytest.fixture

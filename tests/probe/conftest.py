@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 
 import pytest
 
 from nospoon.model.cluster import Arch
 from nospoon.probe.build import Probe, build
-
-CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", Path.home() / ".cache/nospoon-tests"))
+from nospoon.testing.rack import CACHE
 
 
 @pytest.fixture(scope="session")

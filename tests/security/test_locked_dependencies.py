@@ -15,7 +15,7 @@ LOCKS = (
     *sorted((TOP / "requirements").glob("*.txt")),
     *(TOP / "src/nospoon/dev" / name for name in ("agent.txt", "ironic.txt")),
     TOP / "tests/ironic/ironic-snmp.txt",
-    TOP / "tests/nova/openstack.txt",
+    TOP / "src/nospoon/dev/cloud/cloud.txt",
 )
 PINNED = re.compile(r"[\w.-]+==[\w.]+( ; [^\\]+)?( --hash=sha256:[0-9a-f]{64})+")
 

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from nospoon.dev import environment, ironic
+from nospoon.dev.cloud.cloud import LOCK_FILE, NAME
 from nospoon.dev.configuration import Wanted
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process
@@ -102,10 +103,12 @@ def _call(method: str, url: str, body: object, headers: dict[str, str]) -> tuple
     return (json.loads(text) if text else None), answer.headers
 
 
-def up(state: Path, *, lock: Path, cache: Path) -> Cloud:
-    """A cloud with all that it has in `state`, from an environment of the cache. See `down`."""
+def up(state: Path, *, cache: Path) -> Cloud:
+    """A cloud with all that it has in `state`, from the environment that `nospoon dev cloud` has in
+    the cache. See `down`.
+    """
     made = Cloud(state, {name: free_port(socket.SOCK_STREAM) for name in (*WSGI, "baremetal")})
-    bin_ = asyncio.run(environment.ensure(cache, "openstack", lock)) / "bin"
+    bin_ = asyncio.run(environment.ensure(cache, NAME, LOCK_FILE)) / "bin"
     try:
         _prepare(made, bin_)
         for name, application in WSGI.items():
@@ -132,9 +135,9 @@ def down(made: Cloud, *, cache: Path) -> None:
 
 
 @contextmanager
-def compute(made: Cloud, *, lock: Path, cache: Path, script: Path) -> Iterator[None]:
+def compute(made: Cloud, *, cache: Path, script: Path) -> Iterator[None]:
     """nova-compute with Ironic's driver: `script` is what starts it."""
-    bin_ = environment.place(cache, "openstack", lock) / "bin"
+    bin_ = environment.place(cache, NAME, LOCK_FILE) / "bin"
     own = {"compute_driver": "ironic.IronicDriver", "host": "test", "update_resources_interval": 2}
     login = {**made.auth, "auth_type": "password", "region_name": REGION}
     more = made.state / "compute.conf"

@@ -33,7 +33,8 @@ BLOCKS, PORTS, FIRST = 44, 500, 10_000
 """Blocks of ports from 10,000 on, below those of outgoing connections (32,768 and more, ip(7))."""
 
 BIN = Path(sys.executable).parent
-CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", "/var/cache/nospoon"))
+OWN_CACHE = "/var/cache/nospoon" if os.geteuid() == 0 else Path.home() / ".cache/nospoon-tests"
+CACHE = Path(os.environ.get("NOSPOON_TEST_CACHE", OWN_CACHE))
 """The probe and the KVM verdict are shared by all tests: they are made once a machine."""
 PATIENCE = float(os.environ.get("NOSPOON_TEST_PATIENCE") or 1)
 """How many times as long as elsewhere is waited: on an emulated machine."""
