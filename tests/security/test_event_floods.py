@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from structlog.testing import capture_logs
 from tests.redfish.test_delivery import Destination
-from tests.redfish.test_events import said, stream
+from tests.redfish.test_events import SUBSCRIPTIONS, said, stream
 
 from nospoon.bmc.events import EventSettings, RetryPolicy, Subscription
+from nospoon.bmc.users import OWNER
 from nospoon.errors import Obstacle, ProviderError, Unfetchable
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.tasks import Tasks
+from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.redfish.events import delivery, subscribing
 from nospoon.services.bmcs.redfish.events.delivery import (
     ALL_BYTES,
@@ -27,14 +32,15 @@ from nospoon.services.bmcs.redfish.events.delivery import (
     Deliveries,
     _Stock,
 )
+from nospoon.services.bmcs.redfish.events.events import MOST
 from nospoon.services.bmcs.redfish.events.subscribing import MOST_ENTRIES
 from nospoon.services.bmcs.redfish.http import submitted
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.messages.jobs import Jobs
 from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
-from nospoon.testing.bench import bench
-from nospoon.testing.redfish import client
+from nospoon.testing.bench import Bench, bench, config, free_port
+from nospoon.testing.redfish import Client, client
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
 
@@ -249,3 +255,47 @@ async def test_tasks_that_a_client_makes_fail_write_few_lines() -> None:
             begun = [jobs.start(uuid4(), "Insert", work()) for _ in range(10 * LINES)]
             await asyncio.wait([each.task for each in begun if each.task is not None])
     assert len(logs) <= LINES
+
+
+@pytest.fixture
+async def anywhere() -> AsyncIterator[tuple[Bench, BmcConfig]]:
+    """A BMC that answers at all addresses of this machine, and is not served yet."""
+    async with bench(0) as b:
+        one = config(0, redfish_port=free_port(socket.SOCK_STREAM))
+        yield b, replace(one, bmc=replace(one.bmc, address="0.0.0.0"))
+
+
+def at(address: str, bmc: BmcConfig) -> Client:
+    return client(replace(bmc, bmc=replace(bmc.bmc, address=address)))
+
+
+async def test_an_account_has_so_many_subscriptions_at_all_addresses_of_its_bmc_together(
+    anywhere: tuple[Bench, BmcConfig],
+) -> None:
+    """A local user reaches 16 million of them, and each event is compared with all."""
+    b, bmc = anywhere
+    await b.service.put(bmc)
+    for number in range(MOST):
+        made = await at(f"127.0.0.{number + 1}", bmc).ask("POST", SUBSCRIPTIONS, BODY)
+        assert made.status == 201
+    refused = await at("127.0.1.1", bmc).ask("POST", SUBSCRIPTIONS, BODY)
+    assert (refused.status, refused.message) == (503, "EventSubscriptionLimitExceeded")
+    shown = await at("127.0.1.2", bmc).get(SUBSCRIPTIONS)
+    assert shown.json["Members@odata.count"] == MOST
+
+
+async def test_subscriptions_that_were_kept_for_each_address_become_those_of_all(
+    anywhere: tuple[Bench, BmcConfig],
+) -> None:
+    b, bmc = anywhere
+    account = b.service.listeners.accounts.numbered(bmc, ())[OWNER].hex()
+    for number in range(2 * MOST):
+        kept = Subscription(f"{number}", BODY["Destination"])
+        place = f"127.0.0.{number + 1} {bmc.bmc.redfish_port}"
+        await b.store.save_events(EventSettings(place, account, subscriptions=(kept,)))
+    await b.service.restore_events()
+    await b.service.put(bmc)
+    shown = await at("127.0.0.9", bmc).get(SUBSCRIPTIONS)
+    assert shown.json["Members@odata.count"] == MOST
+    kept_at = {each.place for each in await b.store.events() if each.subscriptions}
+    assert kept_at == {f"0.0.0.0 {bmc.bmc.redfish_port}"}

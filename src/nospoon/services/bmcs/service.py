@@ -46,6 +46,7 @@ from nospoon.errors import (
     ProviderError,
     UsageError,
 )
+from nospoon.model.addresses import ANY, ANY_IPV4
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources import Bmc, Machine
@@ -194,6 +195,9 @@ class BmcService:
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
         await self.events.follow(partial(is_at, was), accounts, self._accounts_of(served))
+        if config.bmc.address in {ANY_IPV4, ANY}:
+            place = config.bmc.address, config.bmc.redfish_port
+            await self.events.gather(place, partial(is_at, config.bmc))
         last = self._machines.last(config.bmc.uuid)
         if known is None and last is not None and last.power is not PowerState.UNKNOWN:
             self.feed(served, MachineReported(_seen(last)))

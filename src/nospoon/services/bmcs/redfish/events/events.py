@@ -1,7 +1,8 @@
 """Who is told of what: event services of all endpoints, their subscriptions and streams.
 
 An event service belongs to an account at an endpoint, and tells of the systems that the account may
-use and the endpoint serves: a BMC with an address of its own tells of itself alone. It stays with
+use and the endpoint serves: a BMC with an address of its own tells of itself alone. An endpoint of
+all addresses has one for all of them, as any local user reaches millions. It stays with
 the user whose name or password changes, waits while the user is disabled, and ends when the last
 BMC there knows the user no more. Without subscriptions and streams nothing is made of what happens.
 """
@@ -181,14 +182,22 @@ class Events:
             if heir is None:
                 await self.change(key, lambda settings: EventSettings(*settings.key))
             else:
-                await self._move(key, heir.hex())
+                await self._move(key, (key[0], heir.hex()))
+
+    async def gather(self, place: tuple[str, int], here: Here) -> None:
+        """BMCs answer at all addresses of this place, which earlier versions kept apart: services
+        of each of those addresses become one.
+        """
+        name = _name(place)
+        for key in [key for key in self._settings if key[0] != name and here(_place(key[0]))]:
+            await self._move(key, (name, key[1]))
 
     def _knows(self, account: bytes, place: tuple[str, int]) -> bool:
         """Whether a BMC there knows the account, also where it may not log in now."""
         resting = self._accounts.resting(account)
         return self._may_use(account, place) or any(self._is_at(each, place) for each in resting)
 
-    async def _move(self, key: tuple[str, str], account: str) -> None:
+    async def _move(self, key: tuple[str, str], to: tuple[str, str]) -> None:
         """Subscriptions keep their ids, and what is on its way to them. An account that has some
         gets as many more as it may have: clients choose which accounts become one.
         """
@@ -196,7 +205,7 @@ class Events:
             nothing, before = EventSettings(*key), self._settings.get(key)
             if before is None:
                 return
-            own = self._settings.get((key[0], account), replace(before, account=account))
+            own = self._settings.get(to, replace(before, place=to[0], account=to[1]))
             others = tuple(each for each in before.subscriptions if each not in own.subscriptions)
             after = replace(own, subscriptions=(*own.subscriptions, *others)[:MOST])
             await self._store.save_events(after)

@@ -68,11 +68,11 @@ def _may(exchange: Exchange, privilege: int) -> None:
 
 
 def _settings(exchange: Exchange) -> EventSettings:
-    return exchange.service.events.at(exchange.request.scope["server"], exchange.account)
+    return exchange.service.events.at(exchange.place, exchange.account)
 
 
 def _streams(exchange: Exchange) -> dict[str, Stream]:
-    here = exchange.request.scope["server"], exchange.account
+    here = exchange.place, exchange.account
     known = exchange.service.events.streams.items()
     return {id_: each for id_, each in known if (each.place, each.account) == here}
 
@@ -256,8 +256,7 @@ async def _submit(exchange: Exchange) -> Response:
     """SubmitTestEvent: whatever the client says happened, and no more than it says (DSP0268)."""
     _may(exchange, OPERATOR)
     what, told = submitted.event(await exchange.given())
-    here = exchange.request.scope["server"]
-    exchange.service.events.tell(what, here, exchange.account, told)
+    exchange.service.events.tell(what, exchange.place, exchange.account, told)
     return Response(status_code=204, headers=ODATA)
 
 
@@ -266,7 +265,7 @@ async def _test(exchange: Exchange) -> Response:
     _may(exchange, OPERATOR)
     TEST.read(await exchange.given())
     what = Happening(events.TEST, f"{ROOT}/{SERVICE}", SERVICE, clock.unix())
-    exchange.service.events.tell(what, exchange.request.scope["server"], exchange.account)
+    exchange.service.events.tell(what, exchange.place, exchange.account)
     return Response(status_code=204, headers=ODATA)
 
 
@@ -285,7 +284,7 @@ async def _sse(exchange: Exchange) -> Response:
         raise _limit_exceeded()
     client = exchange.request.client
     stream = Stream(
-        exchange.request.scope["server"],
+        exchange.place,
         exchange.account,
         wants,
         client=_destination_of(client.host, client.port) if client is not None else "",
