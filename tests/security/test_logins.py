@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_bytes
 
 import bcrypt
+import pytest
 from structlog.testing import capture_logs
 
 from nospoon.bmc.pdu import apc
@@ -36,6 +37,7 @@ from nospoon.protocols.snmp.pdu import Binding, Message, Pdu, Type, Version, wri
 from nospoon.protocols.snmp.usm import User
 from nospoon.runtime.fair_worker import MOST_OF_SOURCE
 from nospoon.runtime.udp import Peer
+from nospoon.services.bmcs.redfish.app import App
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.testing.bench import bench, config, free_port
 from nospoon.testing.console import Console
@@ -308,3 +310,28 @@ async def test_checks_of_hashes_of_one_owner_hold_up_a_login_at_anothers_by_one_
             first.set()
             later.set()
         assert order[:2] == [0, 200]
+
+
+@pytest.mark.parametrize("there", ["127.9.9.9", "::ffff:127.0.0.1"])
+def test_all_of_loopback_is_one_source(there: str) -> None:
+    """Any user of this machine has each of its addresses."""
+    failures = Failures()
+    for number in range(FREE + 1):
+        failures.failed("bmc", f"127.0.0.{number + 1}", "admin", now=0.0)
+    assert failures.wait("bmc", there, "admin", now=0.0) > 0
+    assert failures.wait("bmc", "::1", "admin", now=0.0) == 0.0
+    assert failures.wait("bmc", HERE, "admin", now=0.0) == 0.0
+
+
+async def test_failed_logins_at_all_addresses_of_a_bmc_count_together() -> None:
+    async with bench(0) as b:
+        one = config(0, redfish_port=free_port(socket.SOCK_STREAM))
+        anywhere = replace(one, bmc=replace(one.bmc, address="0.0.0.0"))
+        await b.service.put(anywhere)
+        app = App(b.service.redfish, b.service.listeners.accounts)
+        wrong, port = Login("admin", "wrong-password"), one.bmc.redfish_port
+        with capture_logs() as logs:
+            for number in range(FREE - 1):
+                there = Redfish(app, (f"192.0.2.{number + 1}", port), wrong, client=HERE)
+                assert (await there.ask("GET", f"{ROOT}/Systems")).status == 401
+        assert [each["times"] for each in logs] == list(range(1, FREE))

@@ -7,12 +7,17 @@ import socket
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from nospoon.bmc.messages import Answer, SettingsRequested, Verdict
 from nospoon.bmc.runtime import Runtime
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.effects import WAITING
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.service import BmcService
-from nospoon.testing.bench import MemoryMachines, MemoryStore, config, free_port
+from nospoon.testing.bench import MemoryMachines, MemoryStore, bench, config, free_port
+from nospoon.testing.redfish_app import Redfish
 
 
 class SlowStore(MemoryStore):
@@ -56,3 +61,19 @@ async def test_further_requests_are_refused_and_others_are_not() -> None:
         assert answers[-1].verdict is Verdict.DONE
         assert (await ask(0, "again")).verdict is Verdict.DONE
         await service.close()
+
+
+@pytest.mark.parametrize("many", ["2001:db8::{}", "127.0.0.{}"])
+async def test_who_has_many_addresses_has_one_turn(many: str) -> None:
+    """A site's /64, and loopback for users of this machine."""
+    async with bench(1) as b:
+        b.service.redfish.slices = Slices(seconds=0.0)  # each request has a turn of its own
+        stranger, answered = Redfish.of(b).without_login(), list[str]()
+
+        async def ask(client: str) -> None:
+            assert (await replace(stranger, client=client).ask("GET", f"{ROOT}/Systems")).status
+            answered.append(client)
+
+        flood = [many.format(number) for number in range(1, 41)]
+        await asyncio.gather(*map(ask, [*flood, "192.0.2.9"]))
+        assert answered.index("192.0.2.9") <= 2

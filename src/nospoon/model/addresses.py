@@ -6,6 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 ANY_IPV4, ANY = "0.0.0.0", "::"  # noqa: S104  (compared, not bound)
+LOOPBACK = "127.0.0.1"
 
 
 def same_place(one: str, other: str) -> bool:
@@ -31,3 +32,15 @@ def peer_key(address: str) -> str:
             return str(found.ipv4_mapped)
         return str(IPv6Network((int(found) >> 64 << 64, 64)))
     return str(found)
+
+
+@lru_cache(1024)
+def source_key(address: str) -> str:
+    """Whose turn it is, and who guesses at passwords: `peer_key`, but all of loopback is one: each
+    user of this machine has each of its 16 million addresses (RFC 1122 §3.2.1.3).
+    """
+    key = peer_key(address)
+    try:
+        return LOOPBACK if ip_address(key).is_loopback else key
+    except ValueError:  # a network, which loopback has none of in IPv6
+        return key

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from nospoon.model.addresses import peer_key
+from nospoon.model.addresses import source_key
 
 FREE, FREE_OF_SOURCE = 5, 50
 """Failures of one account, and of all accounts of a source, before attempts wait."""
@@ -114,7 +114,7 @@ class Failures:
 
 
 def _keys(place: object, source: str, account: str) -> tuple[Key, Key]:
-    peer = peer_key(source)
+    peer = source_key(source)
     return (place, peer, f"={account[:LONGEST_NAME]}"), (place, peer, "")
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from uuid import UUID
 
-from nospoon.model.addresses import peer_key
+from nospoon.model.addresses import source_key
 from nospoon.protocols.failures import FREE_OF_SOURCE, Failures
 
 WRONG = 4096
@@ -40,7 +40,7 @@ class Guesses:
 
     def failed(self, place: Place, source: str, name: str, pair: bytes, *, now: float) -> None:
         """A login failed. `pair`: a digest of its name and password."""
-        key = place, peer_key(source), pair
+        key = place, source_key(source), pair
         if key not in self._wrong:
             self._by_logins.failed(place, source, name, now=now)
         self._wrong[key] = None

@@ -35,7 +35,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.errors import NospoonError
-from nospoon.model.addresses import peer_key
+from nospoon.model.addresses import source_key
 from nospoon.model.boot import BOOT_URL, BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, image, script
@@ -103,7 +103,7 @@ def _in_turns(app: ASGIApp) -> ASGIApp:
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        work = slices.begin(peer_key(client[0]) if client else scope.get(THROUGH))
+        work = slices.begin(source_key(client[0]) if client else scope.get(THROUGH))
         if not work.share():
             await work.rest()
         await app(scope, receive, send)

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
+from nospoon.model.addresses import source_key
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
@@ -146,7 +147,7 @@ class Exchange:
 
     async def kept(self, what: str, make: Callable[[], Awaitable[tuple[int, T]]]) -> T:
         """What follows from who may see which BMCs, for this account and address."""
-        key = self.account, self.request.scope["server"], what
+        key = self.account, self.place, what
         return await self.service.listings.get(key, self._version, make)
 
     def _version(self) -> tuple[int, int]:
@@ -189,7 +190,7 @@ class Exchange:
         Raises `ClientDisconnect` as `rest` does.
         """
         client = self.request.scope.get("client")
-        self._slice = self.service.slices.begin(client[0] if client else None)
+        self._slice = self.service.slices.begin(source_key(client[0]) if client else None)
         if not self._slice.share():
             await self.rest()
 

@@ -16,7 +16,7 @@ from ipaddress import AddressValueError, IPv4Address
 from socket import gethostname
 
 from nospoon.errors import Conflict
-from nospoon.model.addresses import peer_key
+from nospoon.model.addresses import source_key
 from nospoon.runtime import clock
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.messages import errors
@@ -32,10 +32,10 @@ async def account_of(exchange: Exchange, username: str, password: str) -> bytes:
     Attempts that wait, wait in a queue: many at once are no quicker than one after the other.
     """
     failures, guesses = exchange.accounts.failures, exchange.accounts.guesses
-    place, source = exchange.request.scope["server"], _source(exchange)
+    place, source = exchange.place, _source(exchange)
     now = clock.monotonic()
     waiting = (failures.queue(place, source, username, now=now),
-               guesses.queue(exchange.place, source, username, now=now))  # fmt: skip
+               guesses.queue(place, source, username, now=now))  # fmt: skip
     await _wait(*waiting)
     account = exchange.accounts.find(exchange.place, username, password)
     if account is not None and await _is_guess(exchange, account, username):
@@ -137,7 +137,7 @@ async def _with_hashes(
             try:
                 fits = await accounts.checked.worker.run(
                     partial(_fits, credentials[1], text),
-                    group=owner, source=peer_key(_source(exchange)), key=(each, pair(owner)),
+                    group=owner, source=source_key(_source(exchange)), key=(each, pair(owner)),
                 )  # fmt: skip
             except Conflict:
                 if not found:
