@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,9 @@ from nospoon.services.bmcs.redfish.events import subscribing
 from nospoon.services.bmcs.redfish.http import submitted
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.resources import accounts, certificate_service
+from nospoon.testing.bench import bench
 from nospoon.testing.redfish import client, system_of
+from nospoon.testing.redfish_app import ROOT, Redfish
 
 from .test_accounts import BOB
 from .test_volumes import rack
@@ -183,3 +186,22 @@ async def test_no_value_of_any_property_breaks_the_service() -> None:
             for value in ODD
         )
         assert await asyncio.to_thread(_ask_all, b.first, asked) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("component", ["BMC", "-BIOS"])
+async def test_firmware_of_no_system_is_not_found(component: str) -> None:
+    async with bench(1) as b:
+        path = f"{ROOT}/UpdateService/FirmwareInventory/{component}"
+        assert (await Redfish.of(b).ask("GET", path)).status == 404
+
+
+async def test_a_link_of_a_client_to_a_stream_is_not_followed() -> None:
+    async with bench(1) as b:
+        events, redfish = f"{ROOT}/EventService", Redfish.of(b)
+        origins = [{"@odata.id": f"{events}/SSE"}]
+        wanted = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
+        made = await redfish.ask(
+            "POST", f"{events}/Subscriptions", {**wanted, "OriginResources": origins}
+        )
+        shown = await redfish.ask("GET", made.headers["location"] + "?$expand=*")
+        assert (shown.status, shown.json["OriginResources"]) == (200, origins)

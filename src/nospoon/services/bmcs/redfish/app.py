@@ -252,8 +252,8 @@ def _kept_headers(response: Response) -> dict[str, str]:
 async def _fetch(exchange: Exchange, fetched: list[int], path: str) -> dict[str, object] | None:
     """Another resource's body, for the same caller. `fetched`: counts its bytes."""
     found = find(path)
-    if found is None or "GET" not in found[0].methods:
-        return None
+    if found is None or "GET" not in found[0].methods or found[0].endless:
+        return None  # a client chooses links, too: origins of a subscription
     resource, params = found
     scope = {**exchange.request.scope, "path": path, "query_string": b"", "headers": [],
              "path_params": params}  # fmt: skip

@@ -80,7 +80,7 @@ class Exchange:
 
     def served(self, system: str | None = None) -> Served:
         """The BMC that the path names, or that of this system, when this caller may see it."""
-        given = system or self.request.path_params["id"]
+        given = self.request.path_params["id"] if system is None else system
         try:
             uuid = UUID(given)
         except ValueError:
