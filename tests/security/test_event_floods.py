@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import pytest
@@ -41,6 +41,7 @@ from nospoon.services.bmcs.redfish.messages.jobs import Jobs
 from nospoon.services.bmcs.redfish.resources.event_service import MOST_COMPARISONS, MOST_FILTERED
 from nospoon.testing.bench import Bench, bench, config, free_port
 from nospoon.testing.redfish import Client, client
+from nospoon.testing.redfish_app import Redfish
 
 BODY: dict[str, Any] = {"Destination": "http://192.0.2.1/", "Protocol": "Redfish"}
 
@@ -299,3 +300,30 @@ async def test_subscriptions_that_were_kept_for_each_address_become_those_of_all
     assert shown.json["Members@odata.count"] == MOST
     kept_at = {each.place for each in await b.store.events() if each.subscriptions}
     assert kept_at == {f"0.0.0.0 {bmc.bmc.redfish_port}"}
+
+
+class Asked(asyncio.Lock):
+    """One that says when it is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def acquire(self) -> Literal[True]:
+        if self.locked():
+            self.asked.set()
+        return await super().acquire()
+
+
+async def test_who_subscribes_while_its_bmc_loses_power_has_no_more_subscriptions() -> None:
+    """Such requests wait for those before them, and their client may have the outlet, too."""
+    async with bench(1) as b, asyncio.TaskGroup() as group:
+        redfish = Redfish.of(b)
+        for _ in range(MOST):
+            assert (await redfish.ask("POST", SUBSCRIPTIONS, BODY)).status == 201
+        writing = b.service.events._writing = Asked()
+        async with writing:
+            waiting = group.create_task(redfish.ask("POST", SUBSCRIPTIONS, BODY))
+            await writing.asked.wait()
+            b.service.registry.hide_redfish(b.first.bmc)
+        assert (await waiting).status == 503

@@ -153,7 +153,7 @@ async def _subscribe(exchange: Exchange) -> Response:
     made = subscribing.subscription(uuid4().hex, await exchange.body())
 
     def add(settings: EventSettings) -> EventSettings:
-        _check_room(exchange)
+        _check_room(exchange, settings)
         return replace(settings, subscriptions=(*settings.subscriptions, made))
 
     await _changed(exchange, add)
@@ -161,8 +161,8 @@ async def _subscribe(exchange: Exchange) -> Response:
     return respond(_destination(made), status=201, headers=headers)
 
 
-def _check_room(exchange: Exchange) -> None:
-    if len(_settings(exchange).subscriptions) + len(_streams(exchange)) >= MOST:
+def _check_room(exchange: Exchange, settings: EventSettings) -> None:
+    if len(settings.subscriptions) + len(_streams(exchange)) >= MOST:
         raise _limit_exceeded()
 
 
@@ -278,7 +278,7 @@ async def _sse(exchange: Exchange) -> Response:
         return Response(headers=headers, media_type=kind)
     text = exchange.request.query_params.get("$filter")
     wants = _wanting(query.filter_of(text, _FILTERABLE)) if text is not None else _everything
-    _check_room(exchange)
+    _check_room(exchange, _settings(exchange))
     filtered = sum(each.wants is not _everything for each in _streams(exchange).values())
     if text is not None and filtered >= MOST_FILTERED:
         raise _limit_exceeded()
