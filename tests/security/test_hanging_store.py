@@ -6,14 +6,20 @@ import asyncio
 from pathlib import Path
 from threading import Event
 from typing import cast
+from uuid import UUID
 
 import pytest
 from sqlalchemy import Connection
 from structlog.testing import capture_logs
 
-from nospoon.daemon import lease
+from nospoon.bmc.log import Kind, Log
+from nospoon.daemon import bmc_state, lease
+from nospoon.daemon.bmc_state import StoredRuntime
 from nospoon.daemon.lease import Lease
+from nospoon.runtime.tasks import Tasks
 from nospoon.store import database
+from nospoon.store.bmc_log import Appended
+from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 
@@ -63,3 +69,27 @@ async def test_a_lease_is_not_given_back_to_a_store_that_hangs(
         async with asyncio.timeout(30):
             await own.give_back()
     assert [each["event"] for each in logs] == ["the lease is not given back"]
+
+
+class Silent:
+    """It never answers."""
+
+    async def call(self, *given: object) -> None:
+        del given
+        await asyncio.Event().wait()
+
+
+async def test_log_entries_that_wait_for_a_store_that_hangs_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients add some thousand a second, each of which is answered at once."""
+    monkeypatch.setattr(bmc_state, "MOST_WAITING", 8)
+    cipher, entries = Cipher.from_file(tmp_path / "key"), Log()
+    async with Tasks("test") as tasks:
+        store = StoredRuntime(cast("Database", Silent()), cipher, tasks)
+        for _ in range(100):
+            store.append(UUID(int=1), entries.add(Kind.ADDED, 1.0, raw=bytes(16)))
+            await asyncio.sleep(0)
+        waiting = [each.record for each in store._changes if isinstance(each, Appended)]
+        assert waiting == list(entries.records[-len(waiting) :])
+        assert 8 <= len(waiting) <= 16

@@ -44,6 +44,8 @@ class StoredRuntime:
 
     def _write_soon(self, change: bmc_log.Change) -> None:
         self._changes.append(change)
+        if len(self._changes) > 2 * MOST_WAITING:  # the store hangs
+            self._changes = self._changes[-MOST_WAITING:]
         if self._writing is None:
             self._writing = self._tasks.start(self._write(), name="write logs")
 
