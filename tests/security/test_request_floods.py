@@ -77,3 +77,20 @@ async def test_who_has_many_addresses_has_one_turn(many: str) -> None:
         flood = [many.format(number) for number in range(1, 41)]
         await asyncio.gather(*map(ask, [*flood, "192.0.2.9"]))
         assert answered.index("192.0.2.9") <= 2
+
+
+async def test_a_session_waits_for_no_strangers_at_its_address() -> None:
+    async with bench(1) as b:
+        redfish = Redfish.of(b)
+        pair = {"UserName": b.first.bmc.username, "Password": b.first.password}
+        made = await redfish.ask("POST", f"{ROOT}/SessionService/Sessions", pair)
+        b.service.redfish.slices = Slices(seconds=0.0)  # each request has a turn of its own
+        stranger, answered = redfish.without_login(), list[int]()
+
+        async def ask(**headers: str) -> None:
+            answered.append((await stranger.ask("GET", f"{ROOT}/Systems", **headers)).status)
+
+        known = ask(x_auth_token=made.headers["x-auth-token"])
+        await asyncio.gather(*(ask(x_auth_token="guess") for _ in range(40)), known)
+        assert sorted(answered) == [200, *[401] * 40]
+        assert answered.index(200) <= 20

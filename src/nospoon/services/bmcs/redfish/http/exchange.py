@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from nospoon.bmc.faults import HTTP, HTTP_LATE, Kind
 from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.model.addresses import source_key
+from nospoon.runtime import clock
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.slices import Slice
@@ -189,10 +190,21 @@ class Exchange:
 
         Raises `ClientDisconnect` as `rest` does.
         """
-        client = self.request.scope.get("client")
-        self._slice = self.service.slices.begin(source_key(client[0]) if client else None)
+        self._slice = self.service.slices.begin(self._whose_turn())
         if not self._slice.share():
             await self.rest()
+
+    def _whose_turn(self) -> Hashable:
+        """The account of a session, which clients without a login at the same address do not delay;
+        else where the request comes from.
+        """
+        token = self.request.headers.get("x-auth-token")
+        if token is not None:
+            session = self.accounts.session(token, place=self.place, now=clock.monotonic())
+            if session is not None:
+                return session.account
+        client = self.request.scope.get("client")
+        return source_key(client[0]) if client else None
 
     async def rest(self) -> None:
         """Between parts of long work: others get their turn on the loop.
