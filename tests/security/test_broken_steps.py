@@ -67,8 +67,8 @@ async def test_steps_go_on_after_one_that_raises() -> None:
 async def test_handshakes_go_on_after_one_that_raises() -> None:
     handshakes, went_on = Handshakes(now=Clock()), asyncio.Event()
     async with logged() as seen, asyncio.timeout(20):
-        handshakes.put(_raise)
-        handshakes.put(went_on.set)
+        handshakes.put("peer", _raise)
+        handshakes.put("peer", went_on.set)
         await went_on.wait()
     assert [type(each) for each in seen] == [Broken]
 

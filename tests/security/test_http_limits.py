@@ -627,11 +627,21 @@ async def test_handshakes_of_one_moment_are_spread_over_turns_of_the_loop() -> N
 
     handshakes, seen = Handshakes(now=lambda: time[0]), list[int]()
     for number in range(6):
-        handshakes.put(partial(shake, number))
+        handshakes.put("peer", partial(shake, number))
     while not seen or seen[-1] < 6:
         await asyncio.sleep(0)
         seen.append(len(told))
     assert (seen, told) == ([2, 4, 6], [0, 1, 2, 3, 4, 5])
+
+
+async def test_sources_take_turns_to_shake_hands() -> None:
+    handshakes, told = Handshakes(), list[str]()
+    for name in ("a1", "a2", "a3", "b1"):
+        handshakes.put(name[0], partial(told.append, name))
+    async with asyncio.timeout(20):
+        while len(told) < 4:  # noqa: ASYNC110  (no event)
+            await asyncio.sleep(0)
+    assert told == ["a1", "b1", "a2", "a3"]
 
 
 async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path) -> None:

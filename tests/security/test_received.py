@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.security.test_http_limits import Served, ended, served, status
 from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.limited_http import LimitedHttp
-from nospoon.runtime.received import PIECE, SECONDS, Received
+from nospoon.runtime.received import PIECE, SECONDS, Received, Step
 from nospoon.runtime.tls import self_signed
 
 HEAD = b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -150,3 +150,38 @@ async def test_records_of_tls_do_not_stop_the_loop(
 
 def test_one_step_of_tls_takes_little() -> None:
     assert Tls.max_size <= PIECE
+
+
+class Sources(Received):
+    """Whose turns there were. All that comes waits for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = set[Hashable]()
+
+    def may_begin(self) -> bool:
+        return False
+
+    def put(self, source: Hashable, step: Step) -> None:
+        self.seen.add(source)
+        super().put(source, step)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_users_of_this_machine_have_one_turn_whichever_loopback_address_they_take(
+    tmp_path: Path, *, tls: bool
+) -> None:
+    key, certificate = self_signed("127.0.0.1", name="x")
+    file = tmp_path / "pem"
+    file.write_bytes(key + certificate)
+    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER} if tls else {}
+    trusting = ssl.create_default_context(cadata=certificate.decode()) if tls else None
+    async with served(LIMITS, **secured) as server:
+        received = server.connections.received = Sources()
+        for number in (2, 3):
+            place = f"127.0.0.{number}", 0
+            reader, writer = await server.connect(local_addr=place, ssl=trusting)
+            writer.write(b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert status(await ended(reader)) == 200
+            writer.close()
+        assert received.seen == {"127.0.0.1"}

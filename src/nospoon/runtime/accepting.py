@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from traceback import clear_frames
 
-from nospoon.model.addresses import peer_key
+from nospoon.model.addresses import peer_key, source_key
 from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
@@ -163,7 +163,7 @@ class Acceptor:
         tls = Tls(
             self._connections.handshakes,
             self._connections.received,
-            peer,
+            source_key(peer),
             self._loop,
             protocol,
             context,

@@ -32,30 +32,35 @@ _OPEN = sslproto.SSLProtocolState.WRAPPED
 
 
 class Handshakes:
-    """Steps of handshakes, in the order in which their bytes came."""
+    """Steps of handshakes: sources take turns, each in the order in which its bytes came."""
 
     def __init__(self, *, now: clock.Clock = clock.monotonic) -> None:
         self._now = now
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Hashable, deque[Callable[[], None]]] = {}
+        self._has_turn = False
 
-    def put(self, step: Callable[[], None]) -> None:
+    def put(self, source: Hashable, step: Callable[[], None]) -> None:
         """To be called in a later turn."""
-        self._waiting.append(step)
-        if len(self._waiting) == 1:
+        self._waiting.setdefault(source, deque()).append(step)
+        if not self._has_turn:
+            self._has_turn = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
         end = self._now() + SECONDS
         try:
             while self._waiting:
-                try:
-                    self._waiting[0]()
-                finally:
-                    self._waiting.popleft()
+                source = next(iter(self._waiting))
+                queue = self._waiting.pop(source)
+                step = queue.popleft()
+                if queue:
+                    self._waiting[source] = queue  # behind all others
+                step()
                 if self._now() >= end:
                     break
         finally:  # as of what is received
-            if self._waiting:
+            self._has_turn = bool(self._waiting)
+            if self._has_turn:
                 asyncio.get_running_loop().call_soon(self._turn)
 
 
@@ -90,7 +95,7 @@ class Tls(AsAsyncio):  # type: ignore[misc]  # a base without a type
     def _do_handshake(self) -> None:
         if not self._waits:
             self._wait()
-            self._handshakes.put(self._shake)
+            self._handshakes.put(self._source, self._shake)
 
     def _shake(self) -> None:
         if self._goes_on(_SHAKING):

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from nospoon.model.addresses import source_key
 from nospoon.runtime.clock import unix
 from nospoon.runtime.handshakes import forget
 from nospoon.runtime.http_limits import LIMITS, Connection, HttpLimits
@@ -211,7 +212,7 @@ class LimitedHttp(HttpToolsProtocol):
                 self._take_piece()
             else:
                 self._waits = True
-                self.place.of.received.put(self.place.peer, self._go_on)
+                self.place.of.received.put(source_key(self.place.peer), self._go_on)
         if self._waits:
             self.transport.pause_reading()
 
@@ -463,7 +464,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             return
         self.transport.pause_reading()  # also again: who takes a message resumes it
         if not waits and self.place is not None:
-            self.place.of.received.put(self.place.peer, self._take_later)
+            self.place.of.received.put(source_key(self.place.peer), self._take_later)
 
     def _take_later(self) -> bool:
         if self._unread:
