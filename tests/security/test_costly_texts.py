@@ -91,7 +91,7 @@ WAYS: dict[str, Call] = {
     ),
     "id of an image": lambda value: adopted._image({"id": value, adopted.FIRMWARE: value}),
     "marker of a page": lambda value: api._page(
-        "things", lambda _: None, {"things": [{"id": value}], "next": 1}
+        "things", lambda _: None, lambda _: 0, {"things": [{"id": value}], "next": 1}
     ),
     "tag of a node": lambda value: records.tag_of(tagged(value)),
     "notes of a node": lambda value: records.noted_texts(

@@ -15,17 +15,25 @@ import pytest
 from tests.security.test_many_nodes import Paced
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Kind, OwnerTag
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.resources import Kind, Machine, MachineDisk, MachineNic, OwnerTag
+from nospoon.plan.identity import node_uuid
 from nospoon.providers.openstack import (
     adopted,
+    api,
     connection,
     floating_ips,
+    quotas,
     roots,
     routers,
     trunks,
 )
+from nospoon.providers.openstack.around import PAIRS
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.providers.openstack.tags import Tagged, described, of_description
+from nospoon.providers.openstack.images import FIRMWARE, URL
+from nospoon.providers.openstack.roster import metadata
+from nospoon.providers.openstack.tags import Tagged, described, of_description, properties
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -62,6 +70,22 @@ def image(number: int, *, users: int) -> dict[str, Any]:
         cluster = number * users + each
         made[f"{roots.OF}{UUID(int=cluster).hex}"] = note(cluster, "image")
     return made
+
+
+def server(number: int, *, disks: int = 0, vlans: int = 0) -> dict[str, Any]:
+    """One whose metadata says that nospoon made it so."""
+    tag, name = OwnerTag("kit", UUID(int=7), name="c"), f"s{number}"
+    nic = MachineNic("02:00:00:00:00:01", "n0", "virtio", trunk=(1,) * vlans)
+    shape = Machine(
+        uuid=node_uuid(tag.cluster, name), cpus=1, memory=1, arch=Arch.X86_64,
+        firmware=Firmware.BIOS, tpm=False, pool="", nics=(nic,) if vlans else (),
+        disks=(MachineDisk("", "", ""),) * disks, boot_order=(BootDevice.DISK,),
+    )  # fmt: skip
+    return {
+        "id": str(UUID(int=number)), "name": name, "status": "SHUTOFF", "image": {"id": "i"},
+        "metadata": metadata(name, shape, tag), "updated": "2026-01-01T00:00:00Z", "flavor": {},
+        "OS-EXT-STS:task_state": None,
+    }  # fmt: skip
 
 
 async def test_long_lists_of_a_cloud_give_others_turns(
@@ -141,3 +165,68 @@ async def test_trunks_have_no_more_ports_than_a_cloud_has(
             assert await there.drivers[Kind.TRUNK].observe(None) == []
     with pytest.raises(ProviderError, match="lists trunks with more than 10 ports"):
         await there.drivers[Kind.TRUNK].observe(None)
+
+
+@pytest.mark.parametrize("parts", [{"disks": 40}, {"vlans": 38}])
+async def test_servers_of_a_cloud_have_no_more_parts_than_a_cluster(
+    cloud: FakeCloud,
+    there: OpenStackConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: dict[str, int],
+) -> None:
+    """Eight clouds with millions of disks in their tags each took gigabytes of memory with one
+    plan, and a quarter of a second of the event loop when that was freed.
+    """
+    monkeypatch.setattr(api, "MOST_PARTS", 100)
+    cloud.servers = {str(n): server(n, **parts) for n in range(2)}
+    driver = there.drivers[Kind.MACHINE]
+    assert len(await driver.observe(None)) == 2
+    cloud.servers["2"] = server(2, **parts)
+    with pytest.raises(ProviderError, match=r"lists /servers/detail with more than 100 parts"):
+        await driver.observe(None)
+    with pytest.raises(ProviderError, match=r"lists /servers/detail with more than 100 parts"):
+        await there.adoptable()
+
+
+async def test_ports_of_a_cloud_have_no_more_addresses_than_a_cluster(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "MOST_PARTS", 10)
+    pairs = [{"ip_address": f"192.0.2.{n}"} for n in range(5)]
+    for n in range(3):
+        cloud.ports[f"p{n}"] = {
+            "id": f"p{n}", "network_id": "n0", "mac_address": "02:00:00:00:00:01", PAIRS: pairs,
+        }  # fmt: skip
+        if n < 2:
+            assert await there.drivers[Kind.PORT].observe(None) == []
+    with pytest.raises(ProviderError, match="lists /ports with more than 10 parts"):
+        await there.drivers[Kind.PORT].observe(None)
+
+
+async def test_boot_images_of_a_cloud_have_no_properties_without_number(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "MOST_PARTS", 250)
+    tag = properties(Tagged(OwnerTag("kit", UUID(int=7), name="c"), "uefi"))
+    more = {f"nospoon_x{n}": "y" for n in range(1000)}
+    for n in range(3):
+        cloud.images[f"i{n}"] = {
+            "id": f"i{n}", "status": "active", URL: "u", FIRMWARE: "uefi", **tag, **more,
+        }  # fmt: skip
+    with pytest.raises(ProviderError, match="lists /images with more than 250 parts"):
+        await there.drivers[Kind.BOOT_IMAGE].observe(None)
+    del cloud.images["i2"]
+    cloud.images["i1"] = {key: cloud.images["i1"][key] for key in ("id", "status", URL, *tag)}
+    cloud.images["i1"][FIRMWARE] = "bios"
+    assert len(await there.drivers[Kind.BOOT_IMAGE].observe(None)) == 2
+
+
+async def test_what_a_cloud_has_is_counted_in_turns(
+    cloud: FakeCloud, there: OpenStackConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 servers and ports took the event loop for 60 ms."""
+    counted = Paced(monkeypatch, quotas)
+    cloud.servers = {str(n): server(n) for n in range(COUNT)}
+    cloud.limits = {"maxTotalInstances": 1000}
+    await there.survey("", ())
+    assert counted.most["quotas"] == COUNT

@@ -491,6 +491,13 @@ class Machine:
     shelved: bool = False
 
     @property
+    def parts(self) -> int:
+        """How many a cloud may have written here, whose tags are anyone's."""
+        of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)
+        own = (self.disks, self.nics, self.boot_order, self.unlinked)
+        return sum(map(len, own)) + of_nics
+
+    @property
     def serial_number(self) -> str:
         """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
         others or of a cloud, which has what that gave it.

@@ -16,7 +16,7 @@ from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources import Machine, MachineNic, OwnerTag, Resource
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, port
+from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import FIRMWARES
 from nospoon.providers.openstack.roster import (
     CLAIM,
@@ -69,7 +69,9 @@ class OwnersServers:
         return tuple(sorted(known, key=lambda each: (each.name, each.machine.uuid.int)))
 
     async def _list(self) -> list[_Listed]:
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=self._listed)
+        listed = self._around.api.listed(
+            Service.NOVA, "/servers/detail", read=self._listed, parts=_parts
+        )
         found = [each async for each in listed]
         self._ids = {each.shape.uuid: each.id for each in found}
         return found
@@ -165,10 +167,14 @@ class OwnersServers:
             await self._around.api.call(Service.NOVA, "DELETE", path)
 
 
+def _parts(listed: _Listed) -> int:
+    return listed.shape.parts + (listed.server.shape.parts if listed.server is not None else 0)
+
+
 async def nics(around: Around) -> Mapping[UUID, Sequence[MachineNic]]:
     """Server -> its NICs as Neutron has them, by MAC: Nova names those with addresses alone."""
     found: dict[UUID, list[MachineNic]] = {}
-    async for each in around.api.listed(Service.NEUTRON, "/ports", read=port):
+    async for each in around.ports():
         with contextlib.suppress(ValueError):  # of no server
             nic = MachineNic(each.mac, each.network, NIC)
             found.setdefault(UUID(each.device), []).append(nic)

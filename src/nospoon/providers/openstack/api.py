@@ -56,6 +56,8 @@ PAGE, MOST_PAGES, MOST_LISTED = 1000, 50, 20_000
 """Things of one collection: asked for at a time, pages of them, and all that are taken."""
 LARGEST_LIST = 128 << 20
 """Bytes of all its pages: 20,000 servers are some 100 million."""
+MOST_PARTS = 100_000
+"""Disks, NICs, VLANs and addresses of all things of a list: a cluster has no more of each."""
 MOST_ROLES, LONGEST_ROLE = 100, 255
 LARGEST = 1 << 20
 """Bytes of an answer that is kept as it is; of others only what was read stays."""
@@ -83,12 +85,13 @@ CALLED = {
 @dataclass(frozen=True, slots=True)
 class _Page(Generic[R]):
     """`count`: of things in it; `values`: of those that count. `marker`: of the next one, or "".
-    `size`: bytes of its answer.
+    `parts`: of its values; `size`: bytes of its answer.
     """
 
     count: int
     values: list[R]
     marker: str
+    parts: int = 0
     size: int = 0
 
 
@@ -96,15 +99,24 @@ def _as_it_is(value: object) -> object:
     return value
 
 
-def _page(name: str, read: Callable[[A], R | None], answer: Any) -> _Page[R]:
+def _whole(value: object) -> int:  # noqa: ARG001  (any)
+    return 0
+
+
+def _page(
+    name: str, read: Callable[[A], R | None], parts: Callable[[R], int], answer: Any
+) -> _Page[R]:
     things = answer[name]
     if len(things) > PAGE:
         raise ProviderError(f"a page of {name} has {len(things)} of them: {PAGE} were asked for")
     links = answer.get(f"{name}_links") or ()
     goes_on = "next" in answer or any(each["rel"] == "next" for each in links)
-    values = [value for each in things if (value := read(each)) is not None]
+    values, count = list[R](), 0
+    for each in things:
+        if (value := read(each)) is not None and (count := count + parts(value)) <= MOST_PARTS:
+            values.append(value)
     marker = text_of(things[-1]["id"])[:MARKER] if goes_on and things else ""
-    return _Page(len(things), values, marker)
+    return _Page(len(things), values, marker, count)
 
 
 class Api:
@@ -176,19 +188,30 @@ class Api:
         query: Mapping[str, object] | None = None,
         *,
         read: Callable[[A], R | None],
+        parts: Callable[[R], int] = _whole,
     ) -> AsyncIterator[R]:
         """What `read` makes of each thing of a collection, None left out, page by page: it should
-        keep little. Raises `ProviderError` for one without an end.
+        keep little, and `parts` counts of what it keeps much. Raises `ProviderError` for one
+        without an end.
         """
         name = path.strip("/").partition("/")[0]
-        marker, found, size = "", 0, 0
+        marker, found, size, held = "", 0, 0, 0
         for _ in range(MOST_PAGES):
             parameters = {"limit": PAGE, **(query or {}), **({"marker": marker} if marker else {})}
             page = await self.call(
-                service, "GET", f"{path}?{urlencode(parameters)}", read=partial(_page, name, read)
+                service,
+                "GET",
+                f"{path}?{urlencode(parameters)}",
+                read=partial(_page, name, read, parts),
             )
             found += page.count
             size += page.size
+            held += page.parts
+            if held > MOST_PARTS:
+                raise ProviderError(
+                    f"{CALLED[service]} of cloud {self.name} lists {path} with more than "
+                    f"{MOST_PARTS} parts"
+                )
             async for each in paced(page.values):
                 yield each
             if not page.marker:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -171,6 +171,11 @@ class Around:
             hint="See `openstack network list`.",
         )
 
+    def ports(self, **query: str) -> AsyncIterator[NeutronPort]:
+        """Those of the project with these values."""
+        listed = self.api.listed
+        return listed(Service.NEUTRON, "/ports", query, read=port, parts=_addresses)
+
     async def routers(self) -> list[NeutronRouter]:
         """All of the project. None in a cloud that has no routers."""
         listed = self.api.listed(Service.NEUTRON, "/routers", read=_router)
@@ -233,6 +238,10 @@ def port(record: Mapping[str, object]) -> NeutronPort:
         tagged=of_description(record.get("description")),
         address=_of_first_address(record, "ip_address"),
     )
+
+
+def _addresses(of: NeutronPort) -> int:
+    return len(of.virtual_ips)
 
 
 def _of_first_address(record: Mapping[str, object], name: str) -> str:

@@ -13,7 +13,7 @@ from uuid import UUID
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.resources import FloatingIp, Key, Kind, Observed, OwnerTag, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.ports import BY_ID, vlan_noted
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
 from nospoon.providers.understood import understood
@@ -167,8 +167,7 @@ class FloatingIpDriver:
         return None
 
     async def _ports(self, **query: str) -> list[NeutronPort]:
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        return [each async for each in listed]
+        return [each async for each in self._around.ports(**query)]
 
     async def _port_of(self, shape: FloatingIp, tag: OwnerTag) -> str:
         """The id of the cluster's port with this MAC."""

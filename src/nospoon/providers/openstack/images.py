@@ -158,7 +158,7 @@ class BootImageDriver:
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:
             query[f"{PREFIX}cluster"] = str(cluster)
-        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_listed)
+        listed = self._around.api.listed(Service.GLANCE, "/images", query, read=_listed, parts=len)
         return [
             (record, tagged)
             async for record in listed

@@ -11,7 +11,7 @@ from uuid import UUID
 from nospoon.errors import Conflict, Gone
 from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort, port
+from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.understood import understood
 
@@ -31,7 +31,7 @@ class PortDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         names = {each.id: each.name for each in await self._around.networks()}
         found = []
-        async for record in self._around.api.listed(Service.NEUTRON, "/ports", read=port):
+        async for record in self._around.ports():
             tagged = record.tagged
             if tagged is None or not self._around.is_own(tagged, cluster):
                 continue
@@ -128,8 +128,7 @@ class PortDriver:
         gives addresses in an order of its own, and ports had those of the cloud's choice before.
         """
         query = {"network_id": network.id}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        async for each in listed:
+        async for each in self._around.ports(**query):
             own = self._around.is_own(each.tagged, tag.cluster)
             if own and each.mac != shape.mac and shape.address == each.address != "":
                 for addresses in ([], [{"subnet_id": each.subnet}]):  # it would keep the same one
@@ -140,8 +139,7 @@ class PortDriver:
 
     async def _with(self, shape: Port, network: str) -> list[NeutronPort]:
         query = {"mac_address": shape.mac, "network_id": network}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        return [each async for each in listed]
+        return [each async for each in self._around.ports(**query)]
 
 
 def _noted(shape: Port, *, by_id: bool = False) -> str:

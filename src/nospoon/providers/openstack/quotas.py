@@ -24,6 +24,7 @@ from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
 from nospoon.providers.openstack.roster import GIB, MIB, Roster, Server
 from nospoon.providers.openstack.tags import of_description, short
+from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
 A = TypeVar("A")
@@ -94,16 +95,19 @@ class Quotas:
         """
         made = [each for each in await Roster(self._around).servers() if not each.shape.adopted]
         nova = await self._around.api.call(Service.NOVA, "GET", "/limits", read=_limits)
-        found = dict(_shares(nova, NOVAS, made))
+        found = await _shares(nova, NOVAS, made)
         if self._around.cloud.has_volumes:
             cinder = await self._shown(Service.CINDER, "/limits", _limits)
-            found |= _shares(cinder, CINDERS, made)
+            found |= await _shares(cinder, CINDERS, made)
         project = await self._around.api.project()
         path = f"/quotas/{project}/details.json"
         limited = await self._shown(Service.NEUTRON, path, _details)
         things = await self._things(limited, project)
         for name, share in limited.items():
-            own = Counter(each.of for each in things[name] if each.of is not None)
+            own = Counter[UUID]()
+            async for each in paced(things[name]):
+                if each.of is not None:
+                    own[each.of] += 1
             found[name] = Share(share.most, share.used, own)
         floating = things.get(QuotaName.FLOATING_IPS, ())
         return Quota(found, frozenset(each.allocated for each in floating if each.allocated))
@@ -157,14 +161,14 @@ class Quotas:
         )
 
 
-def _shares(
+async def _shares(
     limits: Limits, limited: Mapping[QuotaName, _Limited], servers: Sequence[Server]
-) -> Mapping[QuotaName, Share]:
+) -> dict[QuotaName, Share]:
     found = {}
     for name, each in limited.items():
         if (most := number_of(limits.get(each.most, UNLIMITED))) != UNLIMITED:
             own = Counter[UUID]()
-            for server in servers:
+            async for server in paced(servers):
                 own[server.tagged.tag.cluster] += each.of(server)
             used = number_of(limits.get(each.used, 0))
             found[name] = Share(most * each.unit, used * each.unit, own)

@@ -24,7 +24,7 @@ from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.resources import RELAY, Kind, Observed, OwnerTag, Relay, Resource
 from nospoon.providers.answers import MAX_TOLD, text_of
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.roster import GONE, LONGEST_NAME, LONGEST_TIME, RELAYS
 from nospoon.providers.openstack.shown import Ref, ServerShown
@@ -261,8 +261,7 @@ class RelayDriver:
         return next(iter(await self._ports(mac_address=mac)), None)
 
     async def _ports(self, **query: str) -> list[NeutronPort]:
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        return [each async for each in listed]
+        return [each async for each in self._around.ports(**query)]
 
     async def _act(self, id_: str, action: Mapping[str, object]) -> None:
         try:

@@ -117,7 +117,9 @@ class Roster:
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
         """All of nospoon, in one call for each thousand of the project's."""
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", read=self._read)
+        listed = self._around.api.listed(
+            Service.NOVA, "/servers/detail", read=self._read, parts=_parts
+        )
         found = [each async for each in listed if self._around.is_own(each.tagged, None)]
         self._ids = {each.machine: each.id for each in found}
         return [each for each in found if cluster in (None, each.tagged.tag.cluster)]
@@ -128,7 +130,9 @@ class Roster:
         """
         is_all = not since
         query = {} if is_all else {"changes-since": since}
-        listed = self._around.api.listed(Service.NOVA, "/servers/detail", query, read=self._look)
+        listed = self._around.api.listed(
+            Service.NOVA, "/servers/detail", query, read=self._look, parts=lambda at: _parts(at[0])
+        )
         found, gone = list[Server](), set[UUID]()
         async for server, went, updated in listed:
             since = max(since, updated)
@@ -165,6 +169,10 @@ class Roster:
         """A node's server, or the id of one that went, and when its record changed."""
         went = UUID(record["id"]) if text_of(record["status"]) in GONE else None
         return self._read(record), went, text_of(record["updated"])[:LONGEST_TIME]
+
+
+def _parts(server: Server | None) -> int:
+    return 0 if server is None else server.shape.parts
 
 
 def read(record: ServerShown, machine_of: MachineOf) -> Server | None:

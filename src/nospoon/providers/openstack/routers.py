@@ -17,7 +17,6 @@ from nospoon.providers.openstack.around import (
     NeutronNetwork,
     NeutronPort,
     NeutronRouter,
-    port,
 )
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.networks import range_noted
@@ -142,8 +141,7 @@ class RouterDriver:
 
     async def _ports(self, router: str) -> list[NeutronPort]:
         query = {"device_id": router}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        return [each async for each in listed]
+        return [each async for each in self._around.ports(**query)]
 
     async def _own(self, key: Key, tag: OwnerTag) -> NeutronRouter | None:
         for each in await self._around.routers():

@@ -25,7 +25,7 @@ from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
 from nospoon.providers.openstack.api import Service, is_full
-from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.consoles import serial_console
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.made_of import MadeOf
@@ -228,8 +228,7 @@ class ServerDriver:
 
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> NeutronPort:
         query = {"mac_address": mac}
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        async for record in listed:
+        async for record in self._around.ports(**query):
             own = self._around.is_own(record.tagged, tag.cluster)
             if own and vlan_noted(record) is None:
                 return record

@@ -17,7 +17,7 @@ from uuid import UUID
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.resources import Carried, Key, Kind, Observed, OwnerTag, Resource, Trunk
 from nospoon.providers.openstack.api import MOST_LISTED, Service
-from nospoon.providers.openstack.around import Around, NeutronPort, port
+from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.ports import file_name, vlan_noted
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
@@ -203,8 +203,7 @@ class TrunkDriver:
         return found
 
     async def _ports(self, **query: str) -> list[NeutronPort]:
-        listed = self._around.api.listed(Service.NEUTRON, "/ports", query, read=port)
-        return [each async for each in listed]
+        return [each async for each in self._around.ports(**query)]
 
     async def _own(self, key: Key, tag: OwnerTag) -> _Trunk | None:
         for each in await self._all():
