@@ -36,9 +36,14 @@ class Silent(Api):
         self.nodes = [node("a"), node("b")]
 
     async def listed(
-        self, what: str, *, read: Callable[[records.Record], R | None], query: str = ""
+        self,
+        what: str,
+        *,
+        read: Callable[[records.Record], R | None],
+        query: str = "",
+        parts: Callable[[R], int] = lambda _: 0,
     ) -> list[R]:
-        del what, query
+        del what, query, parts
         return [found for each in self.nodes if (found := read(each)) is not None]
 
     async def get(self, path: str) -> Mapping[str, Any]:

@@ -97,6 +97,7 @@ WAYS: dict[str, Call] = {
     "notes of a node": lambda value: records.noted_texts(
         {"extra": {records.TAG: {"ours": [value]}}}, "ours"
     ),
+    "traits of a node": lambda value: "".join(records.own_traits({"traits": [value]})),
     "state of a node": lambda value: drivers.fault_of(in_state(provision_state=value)),
     "maintenance of a node": lambda value: drivers.fault_of(
         in_state(maintenance=True, maintenance_reason=value)

@@ -28,9 +28,9 @@ from tests.security.test_cloud_answers import service
 from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import ProviderError
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind, OwnerTag, Secrets
+from nospoon.model.resources import Kind, Observed, OwnerTag, Secrets
 from nospoon.providers.cloud_calls import Clouds, Means
-from nospoon.providers.ironic import api, records
+from nospoon.providers.ironic import api, records, standing
 from nospoon.providers.ironic.api import PAGE, Api
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.ironic.records import own_traits
@@ -176,6 +176,77 @@ async def test_of_a_list_no_page_is_held_but_the_one_that_is_read(
         there = Api(IronicPlace(endpoint=url), Means(threads))
         assert await there.listed("nodes", read=read) == [2, 4]
     assert held == [[]] * 4
+
+
+@pytest.mark.parametrize("what", ["ours", "traits", "instance", "roots"])
+async def test_records_have_no_more_settings_than_nodes_of_files(
+    ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Four million of them took half a gigabyte, and two seconds of the event loop."""
+    names = [f"extra/a{n}" for n in range(40)] if what == "ours" else [f"a{n}" for n in range(40)]
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        tag = {
+            "deployment": "kit", "cluster": uuid(7), "generation": 1, "token": "t", "name": "c",
+            "key": "n", "state": "active", "uid": 1, "traits": [], what: names,
+        }  # fmt: skip
+        filled = {f"a{n}": n for n in range(40)}
+        found = [
+            {
+                "uuid": uuid(n), "extra": {"nospoon": tag, **filled}, "instance_info": filled,
+                "traits": names, "provision_state": "active",
+            }
+            for n in range(count)
+        ]  # fmt: skip
+        return {kind: found if kind == "nodes" else []}
+
+    monkeypatch.setattr(api, "MOST_PARTS", 100)
+    kind = Kind.IRONIC_NODE if what in {"ours", "traits"} else Kind.IRONIC_STANDING
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", no_secrets, tasks, Clouds())
+        with ironic(page) as url:
+            driver = ironics.drivers(IronicPlace(endpoint=url), 1)[kind]
+            count = 2
+            assert len(await driver.observe(None)) == 2
+            count = 3
+            with pytest.raises(ProviderError, match="a list of /nodes with at most 100 settings"):
+                await driver.observe(None)
+
+
+async def test_what_a_tag_has_besides_is_not_kept(
+    ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte of each of 64 nodes was decoded on the event loop, and held at once."""
+    seen = set[int]()
+    whole = standing.StandingDriver._observed
+
+    def observed(
+        of: standing.StandingDriver, record: records.Record, tag: OwnerTag, wanted: str
+    ) -> Observed:
+        seen.add(threading.get_ident())
+        return whole(of, record, tag, wanted)
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del first
+        tag = {
+            "deployment": "kit", "cluster": uuid(7), "generation": 1, "token": "t", "name": "c",
+            "key": "n", "state": "active", "uid": 1, "more": [[]] * 1000,
+        }  # fmt: skip
+        record = {"uuid": uuid(1), "provision_state": "deploy failed", "extra": {"nospoon": tag}}
+        error = {"severity": "ERROR", "event_type": "x", "event": "why" * 100_000}
+        return {kind: [record], "history": [error]}
+
+    monkeypatch.setattr(standing.StandingDriver, "_observed", observed)
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", no_secrets, tasks, Clouds())
+        with ironic(page) as url:
+            driver = ironics.drivers(IronicPlace(endpoint=url), 1)[Kind.IRONIC_STANDING]
+            (found,) = await driver.observe(None)
+    assert seen
+    assert threading.get_ident() not in seen
+    assert found.fault.startswith("deploy failed: whywhy")
+    assert len(found.fault) < 1100, "the history of each of 20,000 nodes may have 4 MiB"
 
 
 async def test_odd_records_are_an_error_of_the_ironic(ironic: Callable[[Page], Any]) -> None:

@@ -62,6 +62,8 @@ MAX_LISTED_VALUES = 8_000_000
 MAX_PAGES = 2000
 MOST_RECORDS = 200_000
 """Of a list: ten ports of each of 20,000 nodes."""
+MOST_PARTS = 600_000
+"""Settings, traits and volumes that are kept of all records of a list: 30 of each of 20,000."""
 LONGEST_RECORD, LONGEST_ANSWER = 1 << 20, 4 << 20
 """Bytes of JSON of one record of a list; of an answer about one thing, as a node's history."""
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
@@ -72,11 +74,24 @@ Read = Callable[[object], object]
 
 @dataclass(frozen=True, slots=True)
 class _Page(Generic[R]):
-    """`count`: of records in it; `values`: of those that count. `marker`: of the next, or ""."""
+    """`count`: of records in it; `values`: of those that count. `marker`: of the next, or "".
+    `parts`: of its values.
+    """
 
     count: int
     values: list[R]
     marker: str
+    parts: int
+
+
+def _free(found: list[R]) -> None:
+    """Piece by piece: all of it at once would be the event loop's time, too."""
+    while found:
+        found.pop()
+
+
+def _whole(value: object) -> int:  # noqa: ARG001  (any)
+    return 0
 
 
 class Api:
@@ -98,26 +113,38 @@ class Api:
         self._reading = Lock()  # an answer takes many times its size until it is read
 
     async def listed(
-        self, what: str, *, read: Callable[[Record], R | None], query: str = ""
+        self,
+        what: str,
+        *,
+        read: Callable[[Record], R | None],
+        query: str = "",
+        parts: Callable[[R], int] = _whole,
     ) -> list[R]:
         """What `read` makes of each record of one kind (`nodes`, `ports`, `volume/targets` …), None
         left out, page by page; from the beginning again where the last one of a page went before
         the next was asked for. It is called in a thread and should keep little, and no lists or
-        objects of a record: of the 8 million values of a list half a gigabyte would be.
+        objects of a record: of the 8 million values of a list half a gigabyte would be. `parts`
+        counts of what it keeps much.
         """
         for _ in range(LIST_TRIES):
             try:
-                return await self._listed(what, read, query)
+                return await self._listed(what, read, query, parts)
             except Gone as error:
                 gone = error
         raise gone
 
-    async def _listed(self, what: str, read: Callable[[Record], R | None], query: str) -> list[R]:
+    async def _listed(
+        self,
+        what: str,
+        read: Callable[[Record], R | None],
+        query: str,
+        parts: Callable[[R], int],
+    ) -> list[R]:
         found: list[R] = []
-        marker, count, size, values = "", 0, 0, 0
+        marker, count, size, values, held = "", 0, 0, 0, 0
         for _ in range(MAX_PAGES):
             path = f"/{what}?limit={PAGE}{query}{marker}"
-            answered = await self._answer("GET", path, None, partial(self._page, what, read))
+            answered = await self._answer("GET", path, None, partial(self._page, what, read, parts))
             size, values = size + answered.size, values + answered.values
             if size > MAX_LISTED or values > MAX_LISTED_VALUES:
                 break
@@ -126,6 +153,14 @@ class Api:
                 raise self._somebody_else(path, page)
             found += page.values
             count += page.count
+            held += page.parts
+            if held > MOST_PARTS:
+                page.values.clear()
+                await asyncio.to_thread(_free, found)
+                raise ProviderError(
+                    f"Ironic at {self.place}: expected a list of /{what} with at most {MOST_PARTS} "
+                    "settings, got more"
+                )
             if count > MOST_RECORDS:
                 break
             if not page.marker:
@@ -136,7 +171,13 @@ class Api:
             f"{MAX_LISTED_VALUES} values, {MAX_PAGES} pages and {MOST_RECORDS} records, got more"
         )
 
-    def _page(self, what: str, read: Callable[[Record], R | None], answer: object) -> _Page[R]:
+    def _page(
+        self,
+        what: str,
+        read: Callable[[Record], R | None],
+        parts: Callable[[R], int],
+        answer: object,
+    ) -> _Page[R]:
         """Of an answer with records. Raises `HostUnreachable` for one without, `ProviderError` for
         a page of more than was asked for, or with a record that is longer than Ironic's.
         """
@@ -154,9 +195,13 @@ class Api:
                 f"Ironic at {self.place}: expected records of /{what} of at most {LONGEST_RECORD} "
                 "bytes, got more"
             )
-        values = [value for each in page if (value := read(each)) is not None]
+        values, held = list[R](), 0
+        for each in page:
+            if (value := read(each)) is not None and (held := held + parts(value)) <= MOST_PARTS:
+                values.append(value)
         goes_on = page and answer.get("next")
-        return _Page(len(page), values, text_of(page[-1]["uuid"])[:MARKER] if goes_on else "")
+        marker = text_of(page[-1]["uuid"])[:MARKER] if goes_on else ""
+        return _Page(len(page), values, marker, held)
 
     async def get(self, path: str) -> Record:
         answered = await self._answer("GET", path, None)

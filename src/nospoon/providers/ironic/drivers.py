@@ -41,6 +41,8 @@ FAILED = " failed"
 """How the states end in which a node stays when something failed."""
 
 
+LONGEST_WHY = 1000
+"""Characters of what Ironic says of a failure: it may list 20,000 nodes, each with a megabyte."""
 OWNER = "owner"
 PORTS_FREE = frozenset({"enroll", "inspecting", "inspect wait", "manageable"})
 """States of a node in which Ironic lets its ports change."""
@@ -91,7 +93,9 @@ class _Records:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         read = partial(self._read, cluster)
-        return await self._api.listed(self.collection.path, read=read, query="&detail=true")
+        return await self._api.listed(
+            self.collection.path, read=read, query="&detail=true", parts=_parts
+        )
 
     def _read(self, cluster: UUID | None, record: Record) -> Observed | None:
         """None for what is not of this deployment, or of another cluster."""
@@ -353,11 +357,17 @@ def fault_of(record: Record) -> str:
     """Why a node, though there, does not do what it is for, "" where it does."""
     if record.get("maintenance"):
         why = text_of(record.get("maintenance_reason") or "no reason given")
-        return f"in maintenance: {why}"
-    if text_of(record.get("provision_state", "")).endswith(FAILED):
+        return f"in maintenance: {why[:LONGEST_WHY]}"
+    if (state := text_of(record.get("provision_state", ""))).endswith(FAILED):
         why = text_of(record.get("last_error") or "no reason given")
-        return f"{text_of(record['provision_state'])}: {why}"
+        return f"{state[:LONGEST_WHY]}: {why[:LONGEST_WHY]}"
     return ""
+
+
+def _parts(seen: Observed) -> int:
+    """Settings and traits that are kept of it."""
+    shape = _of_a_record(seen.shape)
+    return len(shape.settings) + len(getattr(shape, "traits", ()))
 
 
 def _of_a_record(shape: Shape) -> InIronic:

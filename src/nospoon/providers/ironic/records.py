@@ -118,7 +118,8 @@ def node_shape(record: Record) -> IronicNode:
 
 def own_traits(record: Record) -> tuple[str, ...]:
     """A node's traits that we gave it; of one that notes none, all of them."""
-    there, ours = (record.get("traits") or ())[:MOST_NOTED], noted_texts(record, "traits")
+    there = [text_of(each) for each in (record.get("traits") or ())[:MOST_NOTED]]
+    ours = noted_texts(record, "traits")
     return tuple(sorted(there if ours is None else set(there) & set(ours)))
 
 

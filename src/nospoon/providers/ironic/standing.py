@@ -47,11 +47,6 @@ RECALLED = 64
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
-READ = (
-    *FIELDS.split(","),
-    "allocation_uuid", "instance_uuid", "protected", "protected_reason",
-)  # fmt: skip
-"""What is read of a node beside what nospoon noted and deploys."""
 LONGEST_FIELD = 16 << 10
 """Characters of one of `FIELDS`: the last error is the longest."""
 STALE = f"/extra/{records.TAG}/stale"
@@ -105,40 +100,31 @@ class StandingDriver:
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         read = partial(self._read, cluster)
-        own = await self._api.listed("nodes", read=read, query="&detail=true")
-        found = []
-        for at in range(0, len(own), RECALLED):
-            some = own[at : at + RECALLED]
-            there = [records.decoded(text) async for text, _, _ in paced(some)]
-            recalled = await asyncio.gather(*(self._recalled(record) for record in there))
-            async for record, (_, tag, wanted) in paced(zip(recalled, some, strict=True)):
-                found.append(self._observed(record, tag, wanted))
-        return found
+        found = await self._api.listed("nodes", read=read, query="&detail=true", parts=_parts)
+        silent = [at for at, (_, record) in enumerate(found) if record]
+        for first in range(0, len(silent), RECALLED):
+            some = silent[first : first + RECALLED]
+            recalled = await asyncio.gather(*(self._recalled(found[at][1]) for at in some))
+            for at, record in zip(some, recalled, strict=True):
+                found[at] = replace(found[at][0], fault=fault_of(record)), {}
+        return [seen async for seen, _ in paced(found)]
 
-    def _read(self, cluster: UUID | None, record: Record) -> tuple[bytes, OwnerTag, str] | None:
-        """What is read of a node's record, as JSON, whose it is, and where it is to be."""
+    def _read(self, cluster: UUID | None, record: Record) -> tuple[Observed, Record] | None:
+        """What is seen of a node; and, where it failed and does not say why, who it is."""
         tag = records.tag_of(record)
         wanted = records.noted(record, "state")
         if tag is None or wanted is None or tag.deployment != self._around.deployment:
             return None
         if cluster not in (None, tag.cluster):
             return None
-        deploys = record.get("instance_info") or {}
-        names = set(records.noted_texts(record, "instance") or ())
-        brief = {name: record[name] for name in READ if name in record}
-        extra = {records.TAG: record["extra"][records.TAG]}
-        instance = {name: deploys[name] for name in names if name in deploys}
-        return (
-            records.encoded({**brief, "extra": extra, "instance_info": instance}),
-            tag,
-            text_of(wanted),
-        )
+        seen = self._observed(record, tag, text_of(wanted))
+        return seen, _said_of(record) if _is_silent(record) else {}
 
     async def _recalled(self, record: Record) -> Record:
         """A node that failed, with the reason: once Ironic has seen its power again, only the
         node's history has that.
         """
-        if record.get("last_error") or not text_of(record["provision_state"]).endswith(FAILED):
+        if not _is_silent(record):
             return record
         try:
             told = await self._api.get(f"/nodes/{text_of(record['uuid'])}/history?detail=true")
@@ -463,14 +449,31 @@ def last_failure(history: Sequence[Record]) -> str:
     """
     for event in reversed(history):
         if event["severity"] == "ERROR" and event["event_type"] != "monitoring":
-            return text_of(event["event"])
+            return text_of(event["event"])[:LONGEST_FIELD]
     return ""
+
+
+def _parts(read: tuple[Observed, Record]) -> int:
+    """Settings and volumes that are kept of it."""
+    shape = read[0].shape
+    assert isinstance(shape, IronicStanding), "keys of this kind have shapes of it"
+    return len(shape.settings) + len(shape.roots or ())
+
+
+def _is_silent(record: Record) -> bool:
+    """Whether it failed, and does not say why."""
+    failed = text_of(record["provision_state"]).endswith(FAILED)
+    return failed and not record.get("last_error")
 
 
 def _brief(record: Record) -> tuple[UUID, Record]:
     """A node's id, and what `FIELDS` say of it."""
+    return UUID(record["uuid"]), _said_of(record)
+
+
+def _said_of(record: Record) -> Record:
     said = {name: record.get(name) for name in FIELDS.split(",")}
-    return UUID(record["uuid"]), {
+    return {
         name: value if value is None or isinstance(value, bool) else text_of(value)[:LONGEST_FIELD]
         for name, value in said.items()
     }
