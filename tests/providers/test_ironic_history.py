@@ -46,11 +46,14 @@ class Silent(Api):
         del what, query, parts
         return [found for each in self.nodes if (found := read(each)) is not None]
 
-    async def get(self, path: str) -> Mapping[str, Any]:
+    async def get(
+        self, path: str, *, read: Callable[[records.Record], records.Record] | None = None
+    ) -> Mapping[str, Any]:
         if self.nodes[0]["uuid"] in path:
             raise ProviderError("Ironic is out of order")
         failed = {"severity": "ERROR", "event_type": "cleaning", "event": "the disk broke"}
-        return {"history": [failed]}
+        assert read is not None
+        return read({"history": [failed]})
 
 
 async def unused(uuid: UUID) -> Secrets:

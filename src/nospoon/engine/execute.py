@@ -47,6 +47,12 @@ class Pace(Enum):
     WAITS = auto()
 
 
+LONGEST_MESSAGE = 2000
+"""Characters of a message: what a cloud or Ironic says may have megabytes, for each of 20,000
+nodes, and is kept.
+"""
+MOST_NOTES = 50
+"""Of one move: an Ironic may change a node's state every second for an hour."""
 Lane = tuple[str, Pace]
 """A host's moves of one pace: none waits for the turn of a slower one."""
 
@@ -165,6 +171,7 @@ class _Run:
         try:
             entry = await self.journal.intend(key, move.half, self.tag.token)
             why, passes = await self._carried_out(move)
+            why = why[:LONGEST_MESSAGE]
             await self.journal.conclude(entry, why)
         except NospoonError as error:  # of the journal: the next plan starts from what is there
             why, passes = str(error), False
@@ -234,7 +241,13 @@ class _Run:
 
     async def _answer(self, move: Move) -> Exception | None:
         """What the driver raised, of what drivers may raise; it is a task of its own."""
-        listen(lambda text: self._tell(Phase.NOTE, move, text))
+        left = iter(range(MOST_NOTES))
+
+        def note(text: str) -> None:
+            if next(left, None) is not None:
+                self._tell(Phase.NOTE, move, text)
+
+        listen(note)
         try:
             await self._act(move)
         except (NospoonError, OSError) as error:
@@ -274,6 +287,7 @@ class _Run:
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
         what, node = str(move.key), move.step.node
+        message = message[:LONGEST_MESSAGE]
         self.emit(Progress(phase, message, what, node, over, self.outcome.total))
 
 

@@ -48,6 +48,8 @@ AGAIN = 5.0
 """Seconds until an end that could not be stored is stored again."""
 MOST_RUNNING = 32
 """Operations of one user that are under way."""
+LONGEST_END = 64 << 10
+"""Characters of an error that ends an operation."""
 KEPT = 1.0
 """Seconds after which events are stored, at the latest."""
 AT_ONCE = 200
@@ -186,7 +188,7 @@ class Operations:
         try:
             ended = await work(running)
         except NospoonError as error:
-            ended = Ended(OperationState.FAILED, str(error))
+            ended = Ended(OperationState.FAILED, str(error)[:LONGEST_END])
         except asyncio.CancelledError:
             ended = Ended(OperationState.CANCELLED, CANCELLED.get(running.row.kind, AS_IT_IS))
         except Exception as error:

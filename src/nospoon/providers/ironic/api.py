@@ -65,7 +65,9 @@ MOST_RECORDS = 200_000
 MOST_PARTS = 600_000
 """Settings, traits and volumes that are kept of all records of a list: 30 of each of 20,000."""
 LONGEST_RECORD, LONGEST_ANSWER = 1 << 20, 4 << 20
-"""Bytes of JSON of one record of a list; of an answer about one thing, as a node's history."""
+"""Bytes of JSON of one record; of an answer of which little is kept, as a node's history."""
+MOST_VALUES = 65_536
+"""Of one record that is kept as it is: hundreds may be, each for an hour."""
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 REFUSED = 400
 R = TypeVar("R")
@@ -203,12 +205,15 @@ class Api:
         marker = text_of(page[-1]["uuid"])[:MARKER] if goes_on else ""
         return _Page(len(page), values, marker, held)
 
-    async def get(self, path: str) -> Record:
-        answered = await self._answer("GET", path, None)
-        if answered.size > LONGEST_ANSWER:
-            raise ProviderError(
-                f"Ironic's GET {path}: expected at most {LONGEST_ANSWER} bytes, got {answered.size}"
-            )
+    async def get(self, path: str, *, read: Callable[[Record], Record] | None = None) -> Record:
+        """`read`: what is kept of it, in a thread."""
+        call, most = f"Ironic's GET {path}", LONGEST_RECORD if read is None else LONGEST_ANSWER
+        kept = None if read is None else lambda answer: read(self._object(path, answer))
+        answered = await self._answer("GET", path, None, kept)
+        if answered.size > most:
+            raise ProviderError(f"{call}: expected at most {most} bytes, got {answered.size}")
+        if read is None and answered.values > MOST_VALUES:
+            raise ProviderError(f"{call}: expected at most {MOST_VALUES} values, got more")
         return self._object(path, self._judged(answered, "GET", path))
 
     def _object(self, path: str, answer: object) -> Record:

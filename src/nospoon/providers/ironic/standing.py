@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-import structlog
-
 from nospoon.errors import Conflict, Gone, NospoonError, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
@@ -33,11 +31,12 @@ from nospoon.providers.ironic.records import Operation, Record
 from nospoon.providers.looking import LEAST, rest_after
 from nospoon.providers.understood import ODD, odd, understood
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 LONGEST = 3600.0
 """Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
 CROWDED = 3.0
@@ -47,7 +46,16 @@ RECALLED = 64
 FIELDS = (
     "uuid,provision_state,last_error,maintenance,maintenance_reason,inspection_finished_at,fault"
 )
-LONGEST_FIELD = 16 << 10
+READ = (
+    *FIELDS.split(","),
+    "allocation_uuid", "instance_uuid", "protected", "protected_reason",
+)  # fmt: skip
+"""What is read of a node beside what nospoon noted and deploys."""
+LONGEST_NAME = 255
+"""Characters of the name of what is deployed."""
+OTHER = {"": "something else"}
+"""Stands for a value that is not the wanted one."""
+LONGEST_FIELD = 2000
 """Characters of one of `FIELDS`: the last error is the longest."""
 STALE = f"/extra/{records.TAG}/stale"
 _FAILURES = ("clean failed", "inspect failed", "adopt failed")
@@ -127,13 +135,14 @@ class StandingDriver:
         if not _is_silent(record):
             return record
         try:
-            told = await self._api.get(f"/nodes/{text_of(record['uuid'])}/history?detail=true")
+            path = f"/nodes/{text_of(record['uuid'])}/history?detail=true"
+            said = await self._api.get(path, read=_why)
         except Gone:  # the node meanwhile, or there was no history yet: it came with 1.78
             return record
         except ProviderError as error:  # that it failed is known, and to be told
             log.warning("no history", node=record["uuid"], why=str(error))
             return record
-        return {**record, "last_error": last_failure(told["history"])}
+        return {**record, **said}
 
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
         key = Key(self.kind, PLACE, text_of(records.noted(record, "key")))
@@ -151,7 +160,7 @@ class StandingDriver:
         """Bring the node there, and return when it is."""
         del tag
         shape, name = _standing(resource.shape), resource.key.name
-        record = await self._at_rest(shape.node, name=name)
+        record = await self._at_rest(shape.node, shape.settings, name=name)
         target, own = Standing(shape.state), is_ours(record)
         why = "" if own else use_of(record)
         if why and (target is Standing.ACTIVE or not reached(record, target)):
@@ -162,7 +171,7 @@ class StandingDriver:
             await self._api.delete(f"/nodes/{shape.node}/maintenance")
         if own and target is not Standing.ACTIVE:
             await self._undeploy(shape.node, name=name)
-            record = await self._api.get(f"/nodes/{shape.node}")
+            record = await self._node(shape.node, shape.settings)
         there = own and target is Standing.ACTIVE and reached(record, target)
         stale = there and _differs(record, shape)
         if stale:
@@ -188,7 +197,7 @@ class StandingDriver:
         """
         node, name = _standing(observed.shape).node, observed.key.name
         try:
-            record = await self._api.get(f"/nodes/{node}")
+            record = await self._node(node)
         except Gone:
             return
         if _standing(observed.shape).state == BLANK:
@@ -240,17 +249,20 @@ class StandingDriver:
                 await self._put(node, "abort")
                 asked = True  # a step that cannot be broken off is heard out
             except (Conflict, ProviderError):
-                now = await self._api.get(f"/nodes/{node}")
+                now = await self._node(node)
                 if now["provision_state"] in _ABORTABLE:  # it did not go on by itself meanwhile
                     raise
 
-    async def _at_rest(self, node: UUID, *, name: str) -> Record:
-        """The whole node; one that the conductor works on may not be changed."""
-        record: Record = await self._api.get(f"/nodes/{node}")
+    async def _at_rest(self, node: UUID, wanted: Settings = (), *, name: str) -> Record:
+        """What is kept of the node; one that the conductor works on may not be changed."""
+        record = await self._node(node, wanted)
         if record["provision_state"] in MOVING:
             await self._settled(node, name=name, until=clock.monotonic() + LONGEST)
-            record = await self._api.get(f"/nodes/{node}")
+            record = await self._node(node, wanted)
         return record
+
+    async def _node(self, node: UUID, wanted: Settings = ()) -> Record:
+        return await self._api.get(f"/nodes/{node}", read=partial(_kept, wanted))
 
     async def _undeploy(self, node: UUID, *, name: str) -> Record:
         end = clock.monotonic() + LONGEST
@@ -258,14 +270,14 @@ class StandingDriver:
             record = await self._settled(node, name=name, until=end, moving=MOVING - _UNDEPLOYABLE)
             if record["provision_state"] not in IN_USE:
                 return record
-            whole = await self._api.get(f"/nodes/{node}")
+            whole = await self._node(node)
             if not is_ours(whole):  # who claims a node is quick
                 raise _in_use(name, use_of(whole), "It is left unchanged.")
             try:
                 await self._put(node, "deleted")
                 break
             except (Conflict, ProviderError):
-                now = await self._api.get(f"/nodes/{node}")
+                now = await self._node(node)
                 if now["provision_state"] == whole["provision_state"]:
                     raise  # it did not go on by itself meanwhile
         record = await self._settled(node, name=name, until=end)
@@ -460,6 +472,36 @@ def _parts(read: tuple[Observed, Record]) -> int:
     return len(shape.settings) + len(shape.roots or ())
 
 
+def _why(answer: Record) -> Record:
+    return {"last_error": last_failure(answer["history"])}
+
+
+def _kept(wanted: Settings, record: Record) -> Record:
+    """What is read of a node that is brought somewhere: hundreds are, each for an hour. Of what is
+    deployed there, nothing is kept that differs from what is wanted, but that it does.
+    """
+    noted, deploys = partial(records.noted, record), record.get("instance_info") or {}
+    known, roots = (
+        [each[:LONGEST_NAME] for each in records.noted_texts(record, what) or ()]
+        for what in ("instance", "roots")
+    )
+    own = values(wanted)
+    names = {*own, *known}
+    there = settings({name: deploys[name] for name in names if name in deploys})
+    return {
+        **_said_of(record, READ),
+        "extra": {
+            records.TAG: {
+                "state": text_of(noted("state") or ""),
+                "stale": bool(noted("stale")),
+                "instance": known,
+                "roots": roots if noted("roots") is not None else None,
+            }
+        },
+        "instance_info": {each.name: own[each.name] if each in wanted else OTHER for each in there},
+    }
+
+
 def _is_silent(record: Record) -> bool:
     """Whether it failed, and does not say why."""
     failed = text_of(record["provision_state"]).endswith(FAILED)
@@ -471,8 +513,8 @@ def _brief(record: Record) -> tuple[UUID, Record]:
     return UUID(record["uuid"]), _said_of(record)
 
 
-def _said_of(record: Record) -> Record:
-    said = {name: record.get(name) for name in FIELDS.split(",")}
+def _said_of(record: Record, names: Sequence[str] = FIELDS.split(",")) -> Record:
+    said = {name: record.get(name) for name in names}
     return {
         name: value if value is None or isinstance(value, bool) else text_of(value)[:LONGEST_FIELD]
         for name, value in said.items()
