@@ -26,9 +26,11 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 from tests.security.test_cloud_answers import service
 
 from nospoon.control.maintenance.survey import Scope
-from nospoon.errors import ProviderError
-from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind, Observed, OwnerTag, Secrets
+from nospoon.errors import Conflict, ProviderError
+from nospoon.model.ironic import IronicPlace, IronicStanding
+from nospoon.model.nova import NovaFlavor
+from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Secrets
+from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.cloud_calls import Clouds, Means
 from nospoon.providers.ironic import api, records, standing
 from nospoon.providers.ironic.api import PAGE, Api
@@ -46,6 +48,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The 'service_type' parameter"),
 ]
 VERSION = "X-OpenStack-Ironic-API-Maximum-Version"
+LONG = "x" * 300_000
 Page = Callable[[str, bool], dict[str, object]]
 """Kind of records, and whether it is the first page -> the page."""
 
@@ -249,6 +252,65 @@ async def test_what_a_tag_has_besides_is_not_kept(
     assert len(found.fault) < 1100, "the history of each of 20,000 nodes may have 4 MiB"
 
 
+async def test_of_a_node_that_is_brought_somewhere_little_is_kept(
+    ironic: Callable[[Page], Any],
+) -> None:
+    """Hundreds are at a time, for an hour each: their records had 4 MiB each."""
+    kept = list[records.Record]()
+    differ = standing._differs
+
+    def looked(record: records.Record, shape: IronicStanding) -> bool:
+        kept.append(record)
+        return differ(record, shape)
+
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del kind, first
+        noted = {
+            "state": "active", "stale": LONG, "instance": ["a", "b", LONG], "roots": [LONG],
+            "key": LONG,
+        }  # fmt: skip
+        return {
+            "uuid": uuid(1), "provision_state": "active", "protected": True, "name": LONG,
+            "protected_reason": LONG, "properties": {"x": LONG}, "extra": {"nospoon": noted},
+            "instance_info": {"a": {"b": 1}, "b": LONG, LONG: 1},
+        }  # fmt: skip
+
+    wanted = settings({"a": {"b": 1}, "b": "short"})
+    resource = Resource(
+        Key(Kind.IRONIC_STANDING, "ironic", "n"), IronicStanding(UUID(int=1), "active", wanted)
+    )
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", no_secrets, tasks, Clouds())
+        with ironic(page) as url, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(standing, "_differs", looked)
+            driver = ironics.drivers(IronicPlace(endpoint=url), 1)[Kind.IRONIC_STANDING]
+            with pytest.raises(Conflict, match="node n is protected in Ironic: x") as refused:
+                await driver.create(resource, OwnerTag("kit", UUID(int=7)))
+    assert len(str(refused.value)) < 3000
+    (record, *_) = kept
+    assert len(json.dumps(record)) < 10_000
+    assert record["instance_info"] == {"a": {"b": 1}, "b": standing.OTHER}
+    (one, other) = standing.deployed({**record, "extra": {"nospoon": {"instance": ["a", "b"]}}})
+    assert (one == wanted[0], other == wanted[1]) == (True, False)
+
+
+async def test_a_record_that_is_kept_has_few_values(
+    ironic: Callable[[Page], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(kind: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del kind, first
+        return {"uuid": uuid(1), "extra": [[]] * count}
+
+    monkeypatch.setattr(api, "MOST_VALUES", 100)
+    with ironic(page) as url, ThreadPoolExecutor(1) as threads:
+        there = Api(IronicPlace(endpoint=url), Means(threads))
+        count = 45
+        assert (await there.get(f"/nodes/{uuid(1)}"))["uuid"] == uuid(1)
+        count = 60
+        with pytest.raises(ProviderError, match="expected at most 100 values"):
+            await there.get(f"/nodes/{uuid(1)}")
+
+
 async def test_odd_records_are_an_error_of_the_ironic(ironic: Callable[[Page], Any]) -> None:
     """Administrators look at all Ironics together for orphans: one of them is no error of that."""
 
@@ -314,6 +376,49 @@ async def test_flavors_without_end_are_refused() -> None:
         await nova.FlavorDriver(endless, "kit").observe(None)
     assert endless.pages == nova.MOST_PAGES
     assert nova.FlavorDriver.kind is Kind.NOVA_FLAVOR
+
+
+class _WideNova(NovaApi):
+    """Flavors of nospoon, each with many extra specs, on several pages."""
+
+    def __init__(self, pages: int, **specs: object) -> None:
+        self.left, self.specs = pages, specs
+
+    async def call(
+        self, method: str, path: str, body: object = None, *, read: Read | None = None
+    ) -> Any:
+        del method, path, body
+        self.left -= 1
+        assert read is not None
+        tag = {f"nospoon:{name}": "1" for name in nova.SAID}
+        tag |= {"nospoon:deployment": "kit", "nospoon:cluster": uuid(7)}
+        flavor = {
+            "id": uuid(self.left), "name": "f", "vcpus": 10**399, "ram": 1, "disk": 1,
+            "os-flavor-access:is_public": True, "extra_specs": {**tag, **self.specs},
+        }  # fmt: skip
+        links = [{"rel": "next"}] if self.left else []
+        return read({"flavors": [flavor], "flavors_links": links})
+
+
+async def test_flavors_have_no_more_specs_than_files_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 flavors with a thousand each took two gigabytes with one plan."""
+    monkeypatch.setattr(nova, "MOST_KEPT", 100)
+    specs = {f"a{n}": f"{n}" for n in range(40)}
+    found = await nova.FlavorDriver(_WideNova(2, **specs), "kit").observe(None)
+    assert [each.shape.vcpus for each in found if isinstance(each.shape, NovaFlavor)] == [
+        1 << 40
+    ] * 2
+    with pytest.raises(ProviderError, match="flavors of Nova have more than 100 extra specs"):
+        await nova.FlavorDriver(_WideNova(3, **specs), "kit").observe(None)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"generation": "9" * 200}, {"token": "a\x00"}, {"name": "a\nb"}, {"uid": "-1"}],
+)
+async def test_a_tag_of_a_flavor_that_no_store_takes_is_none(odd: dict[str, object]) -> None:
+    specs = {f"nospoon:{name}": value for name, value in odd.items()}
+    assert await nova.FlavorDriver(_WideNova(1, **specs), "kit").observe(None) == []
 
 
 async def test_answers_of_nova_and_placement_are_read_beside_the_event_loop(

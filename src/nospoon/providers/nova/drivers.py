@@ -15,17 +15,20 @@ from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
-from nospoon.providers.answers import text_of
+from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.nova.api import Api
 from nospoon.providers.understood import understood
 
 TAG = "nospoon:"
+SAID = ("deployment", "cluster", "generation", "token", "name", "uid")
 PAGE, MOST_PAGES, MARKER, MOST_LINKS = 1000, 20, 255, 8
 """Flavors of a page, pages, characters of a flavor's id, and links of a page."""
 LONGEST_NAME = 255
 """Characters of a flavor's name."""
 MOST_SPECS, LONGEST_SPEC = 1000, 255
 """Extra specs of a flavor, and characters of one, of which Nova takes no more."""
+MOST_KEPT = 100_000
+"""Extra specs of all flavors of nospoon: 20,000 with a thousand each would take gigabytes."""
 FlavorShown = TypedDict(
     "FlavorShown",
     {
@@ -51,12 +54,13 @@ class Flavors(TypedDict, total=False):
 @dataclass(frozen=True, slots=True)
 class _Page:
     """`own`: flavors of nospoon in it. `marker`: of the next one, or "". `is_long`: it has more
-    than were asked for.
+    than were asked for. `specs`: of its own.
     """
 
     own: Sequence[Observed]
     marker: str
     is_long: bool = False
+    specs: int = 0
 
 
 @understood
@@ -73,13 +77,16 @@ class FlavorDriver:
         """Of all, public or not; Nova gives what its `max_limit` lets it, and says if there are
         more.
         """
-        found, marker = list[Observed](), ""
+        found, marker, specs = list[Observed](), "", 0
         for _ in range(MOST_PAGES):
             path = f"/flavors/detail?is_public=None&limit={PAGE}{marker}"
             page: _Page = await self._api.call("GET", path, read=partial(self._page, cluster))
             if page.is_long:
                 break
             found += page.own
+            specs += page.specs
+            if specs > MOST_KEPT:
+                raise ProviderError(f"flavors of Nova have more than {MOST_KEPT} extra specs")
             if not page.marker:
                 return found
             marker = f"&marker={page.marker}"
@@ -92,9 +99,14 @@ class FlavorDriver:
         page, links = answer["flavors"], answer.get("flavors_links", ())[:MOST_LINKS]
         if len(page) > PAGE:
             return _Page((), "", is_long=True)
-        own = [each for record in page if (each := self._own(cluster, record)) is not None]
+        own, specs = list[Observed](), 0
+        for record in page:
+            if (each := self._own(cluster, record)) is not None:
+                specs += len(record["extra_specs"])
+                own += [each] if specs <= MOST_KEPT else []
         goes_on = page and any(each["rel"] == "next" for each in links)
-        return _Page(own, text_of(page[-1]["id"])[:MARKER] if goes_on else "")
+        marker = text_of(page[-1]["id"])[:MARKER] if goes_on else ""
+        return _Page(own, marker, specs=specs)
 
     def _own(self, cluster: UUID | None, record: FlavorShown) -> Observed | None:
         _require_few(record.get("extra_specs") or {})
@@ -180,16 +192,18 @@ def tag_of(record: FlavorShown) -> OwnerTag | None:
     """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
     specs = record.get("extra_specs") or {}
     try:
-        return OwnerTag(
-            deployment=specs[f"{TAG}deployment"],
-            cluster=UUID(specs[f"{TAG}cluster"]),
-            generation=int(specs[f"{TAG}generation"]),
-            token=specs[f"{TAG}token"],
-            name=specs[f"{TAG}name"],
-            uid=int(specs[f"{TAG}uid"]) if specs[f"{TAG}uid"] else None,
+        said = {name: text_of(specs[f"{TAG}{name}"]) for name in SAID}
+        tag = OwnerTag(
+            deployment=said["deployment"],
+            cluster=UUID(said["cluster"]),
+            generation=int(said["generation"]),
+            token=said["token"],
+            name=said["name"],
+            uid=int(said["uid"]) if said["uid"] else None,
         )
     except (KeyError, ValueError):
         return None
+    return tag if tag.is_plausible(text_of(record["name"])) else None
 
 
 def tag_specs(tag: OwnerTag) -> dict[str, str]:
@@ -207,13 +221,13 @@ def tag_specs(tag: OwnerTag) -> dict[str, str]:
 
 def shape_of(record: FlavorShown) -> NovaFlavor:
     """Of a flavor with our tag: its id is a UUID."""
-    specs = {n: v for n, v in record["extra_specs"].items() if not n.startswith(TAG)}
+    specs = {n: text_of(v) for n, v in record["extra_specs"].items() if not n.startswith(TAG)}
     return NovaFlavor(
         id=UUID(record["id"]),
         name=text_of(record["name"])[:LONGEST_NAME],
-        vcpus=int(record["vcpus"]),
-        ram=int(record["ram"]),
-        disk=int(record["disk"]),
+        vcpus=number_of(record["vcpus"]),
+        ram=number_of(record["ram"]),
+        disk=number_of(record["disk"]),
         public=bool(record["os-flavor-access:is_public"]),
         settings=settings(specs),
     )

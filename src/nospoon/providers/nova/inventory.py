@@ -27,6 +27,10 @@ TOLD = 5
 """Of how many nodes one look tells what they lack."""
 
 
+LONGEST_CLASS = 255
+"""Characters of a resource class."""
+
+
 class Providers(TypedDict):
     resource_providers: Sequence[Mapping[str, str]]
 
@@ -148,9 +152,8 @@ class InventoryDriver:
             return "is not there"
         found = stock.get(shape.resource_class)
         if found is None:
-            return (
-                f"has no {shape.resource_class}, but {', '.join(sorted(stock)[:TOLD]) or 'nothing'}"
-            )
+            others = ", ".join(each[:LONGEST_CLASS] for each in sorted(stock)[:TOLD])
+            return f"has no {shape.resource_class}, but {others or 'nothing'}"
         if found["total"] <= found["reserved"]:
             return "is reserved: Ironic has something else to do with it"
         for name, what in shape.traits:
