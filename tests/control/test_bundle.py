@@ -94,6 +94,25 @@ def test_long_texts_are_masked_whole() -> None:
     assert known == f"{before}{MASK}{before}"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('password: "se\\\\\\"cret", b', f'password: "{MASK}", b'),
+        ("secret: 'it''s', b", f'secret: "{MASK}", b'),
+        ("token:    plain, b", f'token:    "{MASK}", b'),
+        ("http://bob:hunter2@h/", f"http://{MASK}@h/"),
+    ],
+)
+def test_what_lies_across_two_pieces_is_masked_whole(said: str, shown: str) -> None:
+    for before in range(PIECE - len(said) - 2, PIECE + 2):
+        line = "x" * before
+        assert _masked(f"{line} {said}", []) == f"{line} {shown}"
+    long = "s" * 3 * PIECE
+    assert _masked(f'password: "{long}", b: http://{long}@h/', []) == (
+        f'password: "{MASK}", b: http://{MASK}@h/'
+    )
+
+
 def test_a_cluster_is_written_node_by_node_as_far_as_there_is_room() -> None:
     cluster = load("cluster: c\nhosts: {h: simulated}\nnodes: [{count: 50}]\n", file="f")
     head, *nodes = json.loads(cluster_as_json(cluster, 1 << 20))

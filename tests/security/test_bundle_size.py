@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import tarfile
 from pathlib import Path
 from uuid import uuid4
@@ -12,7 +13,15 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.load import load
-from nospoon.control.maintenance.bundle import MASK, MAX_LEFT_OUT, MAX_TEXTS, Bundle, Texts
+from nospoon.control.maintenance import bundle
+from nospoon.control.maintenance.bundle import (
+    MASK,
+    MAX_LEFT_OUT,
+    MAX_TEXTS,
+    PIECE,
+    Bundle,
+    Texts,
+)
 from nospoon.errors import SpecError
 from nospoon.services.consoles.records import Records
 
@@ -48,6 +57,37 @@ def test_each_secret_is_spelled_out_once_however_many_texts_there_are() -> None:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         texts = [archive.extractfile(each) for each in archive]
         assert {each.read() for each in texts if each is not None} == {f"it is {MASK}\n".encode()}
+
+
+class Timed:
+    """A pattern that knows how much it was ever given to search."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern, self.most = pattern, 0
+
+    def _look(self, how: str, text: str, start: int, end: int) -> re.Match[str] | None:
+        self.most = max(self.most, end - start)
+        found: re.Match[str] | None = getattr(self.pattern, how)(text, start, end)
+        return found
+
+    def search(self, text: str, start: int = 0, end: int = 1 << 40) -> re.Match[str] | None:
+        return self._look("search", text, start, end)
+
+    def match(self, text: str, start: int = 0, end: int = 1 << 40) -> re.Match[str] | None:
+        return self._look("match", text, start, end)
+
+
+def test_a_long_line_is_searched_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster file of one line of 16 MiB stopped all threads for ten seconds."""
+    timed = [Timed(bundle._KEY), Timed(bundle._ACCOUNT)]
+    values = {quote: Timed(pattern) for quote, pattern in bundle._VALUES.items()}
+    for name, now in (("_KEY", timed[0]), ("_ACCOUNT", timed[1]), ("_VALUES", values)):
+        monkeypatch.setattr(bundle, name, now)
+    long = "x" * (PIECE * 3)
+    text = f"password: \"{long}\", secret: '{long}', token: {long}, a: http://{long}@h"
+    shown = bundle.masked(text, bundle.Secrets.of([]))
+    assert shown == f'password: "{MASK}", secret: "{MASK}", token: "{MASK}", a: http://{MASK}@h'
+    assert {each.most for each in (*timed, *values.values())} == {PIECE}
 
 
 async def test_one_bundle_of_a_user_is_made_at_a_time(tmp_path: Path) -> None:

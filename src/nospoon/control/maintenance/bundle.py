@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -29,14 +29,21 @@ MAX_TEXTS = 64 << 20
 MAX_LEFT_OUT = 10_000
 """Such lines."""
 PIECE = 1 << 14
-"""Characters that are searched for named passwords in one go: some milliseconds."""
-_PASSWORD = re.compile(
-    r"""(?i)(?P<key>(?:pass(?:word|code)|secret|token|\bk_g)\b['"]?\s*:\s*)"""
-    r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|[^\s,}\]"'][^,}\]\n]*)"""
+"""Characters that are searched in one go: some milliseconds, in which no other thread runs."""
+LONGEST_KEY = 256
+"""Characters of what leads to a password: a key, a colon, and the space around it."""
+_KEY = re.compile(
+    r"""(?i)(?:pass(?:word|code)|secret|token|\bk_g)\b['"]?\s{0,100}:\s{0,100}(?=[^\s,}\]])"""
 )
-"""A key of a password in YAML or JSON, and its value: in double quotes, in single ones, plain."""
-_ACCOUNT = re.compile(r"(?P<before>://)[^/\s?#\"]+@")
-"""Name and password of a URL (RFC 3986 §3.2.1), up to the last @ before its path."""
+"""A key of a password in YAML or JSON."""
+_VALUES = {
+    '"': re.compile(r'(?:[^"\\\n]|\\.)++'),
+    "'": re.compile(r"(?:[^'\n]|'')++"),
+    "": re.compile(r"[^,}\]\n]++"),
+}
+"""What may be in its value, by its quotes."""
+_ACCOUNT = re.compile(r"[^/\s?#\"]++")
+"""What may be before the path of a URL (RFC 3986 §3.2.1), up to whose last @ is an account."""
 TOOLS = (
     ("libvirtd", "--version"),
     ("qemu-system-x86_64", "--version"),
@@ -68,9 +75,9 @@ def masked(text: str, secrets: Secrets) -> str:
     `password:`, and without the accounts of URLs. JSON stays JSON.
 
     It takes time in proportion to the text, however many secrets there are, and lets other threads
-    have their turn: `re` does not while it searches, so that it gets pieces.
+    have their turn: `re` does not while it searches, and a text may be one long line.
     """
-    return "".join(map(_mask_named, _pieces(_without(text, secrets))))
+    return _mask_accounts(_mask_named(_without(text, secrets)))
 
 
 def _without(text: str, secrets: Secrets) -> str:
@@ -79,7 +86,7 @@ def _without(text: str, secrets: Secrets) -> str:
         return text
     lengths, heads, spellings = secrets.lengths, secrets.heads, secrets.spellings
     head = lengths[-1]
-    kept, done = [], 0
+    kept, done = io.StringIO(), 0
     for start in range(len(text) - head + 1):
         if text[start : start + head] not in heads:
             continue
@@ -87,27 +94,49 @@ def _without(text: str, secrets: Secrets) -> str:
         if start + length <= done or not length:
             continue
         if start >= done:
-            kept += [text[done:start], MASK]
+            kept.write(f"{text[done:start]}{MASK}")
         done = start + length
-    return "".join([*kept, text[done:]])
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Whole lines together; a key is not parted from a value on the next line."""
-    piece: list[str] = []
-    length = 0
-    for line in text.splitlines(keepends=True):
-        piece.append(line)
-        length += len(line)
-        if length >= PIECE and not line.rstrip().endswith(":"):
-            yield "".join(piece)
-            piece, length = [], 0
-    yield "".join(piece)
+    kept.write(text[done:])
+    return kept.getvalue()
 
 
 def _mask_named(text: str) -> str:
-    text = _PASSWORD.sub(lambda match: f'{match["key"]}"{MASK}"', text)
-    return _ACCOUNT.sub(lambda match: f"{match['before']}{MASK}@", text)
+    kept, done, start = io.StringIO(), 0, 0
+    while start < len(text):
+        key = _KEY.search(text, start, start + PIECE)
+        if key is None:
+            start += PIECE - LONGEST_KEY
+            continue
+        start = _end_of_value(text, key.end())
+        kept.write(f'{text[done : key.end()]}"{MASK}"')
+        done = start
+    kept.write(text[done:])
+    return kept.getvalue()
+
+
+def _end_of_value(text: str, start: int) -> int:
+    quote = text[start] if text[start] in _VALUES else ""
+    end = _end_of(_VALUES[quote], text, start + len(quote))
+    return end + 1 if quote and text.startswith(quote, end) else end
+
+
+def _mask_accounts(text: str) -> str:
+    kept, done, start = io.StringIO(), 0, 0
+    while (start := text.find("://", start)) >= 0:
+        start += len("://")
+        end = _end_of(_ACCOUNT, text, start)
+        if (at := text.rfind("@", start, end)) > start:
+            kept.write(f"{text[done:start]}{MASK}")
+            done = at
+        start = end
+    kept.write(text[done:])
+    return kept.getvalue()
+
+
+def _end_of(run: re.Pattern[str], text: str, start: int) -> int:
+    while (found := run.match(text, start, start + PIECE)) is not None:
+        start = found.end()
+    return start
 
 
 def _spellings(secret: str) -> set[str]:
