@@ -49,6 +49,8 @@ HIDDEN = "…"
 """Stands for a value that is nobody's business."""
 _ACCOUNT = re.compile(r"(?<=://)[^/@\s]*@")
 
+LONGEST_TEXT = 1000
+"""Characters of a value that a plan shows."""
 BYTES = frozenset({"size", "memory", "virtual_size", "disk_sizes"})
 """Fields that count bytes."""
 
@@ -62,14 +64,21 @@ def hidden(text: str) -> str:
     return _ACCOUNT.sub(f"{HIDDEN}@", text)
 
 
+def brief(text: str) -> str:
+    """The beginning of a long one: what an Ironic has may be 256 MiB."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… ({len(text)} characters)"
+
+
 def both_texts(name: str, before: object, after: object) -> tuple[str, str]:
     """A field that differs, as it was and as it is to be; of long lists only what differs."""
     if isinstance(before, tuple) and isinstance(after, tuple):
         left = tuple(each for each in before if each not in after)
         new = tuple(each for each in after if each not in before)
         if (left or new) and all(isinstance(each, LISTED) for each in (*before, *after)):
-            return field_text(name, left), field_text(name, new)
-    return field_text(name, before), field_text(name, after)
+            before, after = left, new
+    return brief(field_text(name, before)), brief(field_text(name, after))
 
 
 def field_text(name: str, value: object) -> str:

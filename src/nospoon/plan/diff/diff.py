@@ -32,7 +32,7 @@ from nospoon.plan.diff.in_ironic import KEPT, firmware_changes, told, undeployed
 from nospoon.plan.diff.relocate import deletions, moved, reading_order
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.steps import Action, Plan, Step
-from nospoon.plan.words import HIDDEN, both_texts, listed
+from nospoon.plan.words import HIDDEN, both_texts, brief, listed
 
 Rules = Mapping[str, Mapping[Kind, Mapping[str, str]]]
 """Host -> kind -> field -> "live", "at power-off" or "replace" (the default)."""
@@ -246,7 +246,8 @@ def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldCha
     was, will = ({each.name: each.value for each in some} for some in (before, after))
     for name in sorted(was.keys() | will.keys()):
         if was.get(name) != will.get(name):
-            yield FieldChange(name, was.get(name, "none"), will.get(name, "none"), rule)
+            had, gets = (brief(each.get(name, "none")) for each in (was, will))
+            yield FieldChange(brief(name), had, gets, rule)
 
 
 def _shrinks(before: object, after: object, desired: Shape) -> bool:
