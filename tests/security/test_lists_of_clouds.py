@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 from tests.security.test_many_nodes import Paced
 
 from nospoon.errors import ProviderError
@@ -34,6 +35,7 @@ from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.images import FIRMWARE, URL
 from nospoon.providers.openstack.roster import metadata
 from nospoon.providers.openstack.tags import Tagged, described, of_description, properties
+from nospoon.runtime.log_rate import LINES
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -230,3 +232,17 @@ async def test_what_a_cloud_has_is_counted_in_turns(
     cloud.limits = {"maxTotalInstances": 1000}
     await there.survey("", ())
     assert counted.most["quotas"] == COUNT
+
+
+async def test_consoles_that_cannot_be_read_fill_no_log(
+    cloud: FakeCloud, there: OpenStackConnection
+) -> None:
+    """20,000 servers whose consoles were refused had a megabyte written each second."""
+    cloud.servers = {str(n): server(n) | {"status": "ACTIVE"} for n in range(1, 40)}
+    driver = there.machine_driver
+    assert len(await driver.machines()) == 39
+    cloud.fail("POST .*/action", 500, times=1000)
+    with capture_logs() as lines:
+        await driver._read_consoles()
+    assert cloud.calls["POST /compute/v2.1/servers/ID/action"] >= 39
+    assert 1 <= sum(each["event"] == "console not read" for each in lines) <= LINES

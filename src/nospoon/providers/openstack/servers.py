@@ -44,9 +44,12 @@ from nospoon.providers.openstack.snapshots import KEEP, ServerSnapshots
 from nospoon.providers.recorder import Recorder
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.paced import paced
 
 log = structlog.get_logger()
+few = RateLimitedLog()
+"""For lines of each server at each look."""
 GIB = 1 << 30
 STARTS = 3
 """Tries to start a server."""
@@ -500,7 +503,8 @@ class ServerDriver:
         try:
             await self._read_console(machine)
         except ProviderError as error:
-            log.info("console not read", machine=str(machine), why=str(error))
+            name = self._around.api.name
+            few.info("console not read", of=name, machine=str(machine), why=str(error))
 
     async def _read_console(self, machine: UUID) -> None:
         """What it said since, into its record. A server that is not built yet has said nothing."""
