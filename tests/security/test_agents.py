@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.agents.test_service import TOKEN, Machine, agents, guest, ironic
 from tests.security.asked import OWNER, a_daemon
+from tests.security.test_agent_floods import born
 
 from nospoon.model.agent import Agents
 from nospoon.model.ironic import IronicPlace
+from nospoon.protocols.agent.agent import Ask
 from nospoon.protocols.agent.parameters import of_menu, per_mac, target
 from nospoon.providers.simulated.media import LARGEST_MENU
 from nospoon.runtime.json_depth import DEEPEST
+from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.reach import Reach
 from nospoon.services.agents.listeners import MAX_BODY, MAX_VALUES
-from nospoon.services.agents.service import MOST_SCRIPT, origin
+from nospoon.services.agents.service import MOST_SCRIPT, Running, origin
 from nospoon.store import clusters
 from nospoon.testing.downloads import LOOPBACK
 
@@ -209,3 +213,15 @@ async def test_a_boot_script_that_is_too_long_is_not_read() -> None:
         await machine.until(lambda: bool(machine.done))
     (told,) = machine.done
     assert "boot.ipxe does not answer" in told
+
+
+async def test_an_api_that_does_not_answer_fills_no_log() -> None:
+    """20,000 agents asked it again and again, and each wrote a line of the log."""
+    ask = Ask("GET", "http://127.0.0.1:1/v1/lookup")
+    async with agents(reach=LOOPBACK) as service:
+        with capture_logs() as lines:
+            for owner in (7, 8):
+                running = Running(guest(Machine(), Agents()), born(), None, owner)
+                for _ in range(3 * LINES):
+                    assert (await service._answer(ask, running)).status == 0
+    assert [each["uid"] for each in lines] == ["7"] * LINES + ["8"] * LINES

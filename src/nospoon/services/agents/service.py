@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-import structlog
-
 from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import (
@@ -42,12 +40,13 @@ from nospoon.protocols.agent.parameters import Parameters, parameters
 from nospoon.providers.simulated.guests import Guest
 from nospoon.runtime import clock
 from nospoon.runtime.http import PORTS, Answer, request
+from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.reach import Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents import scripts
 from nospoon.services.agents.listeners import Listeners
 
-log = structlog.get_logger()
+log = RateLimitedLog()
 HEADERS = (("X-OpenStack-Ironic-API-Version", API_VERSION), ("Accept", "application/json"))
 PATIENCE, SCRIPT_PATIENCE = 60.0, 30.0
 AT_ONCE = 64
@@ -262,7 +261,8 @@ class AgentService:
                     patience=PATIENCE, reach=reach, most=MOST_ANSWER,
                 )  # fmt: skip
             except ProviderError as error:
-                log.info("Ironic does not answer an agent", why=str(error))
+                owner = str(running.owner)
+                log.info("Ironic does not answer an agent", of=owner, uid=owner, why=str(error))
                 return Answer(0)
 
     def _leave(self, running: Running, how: Ending) -> None:
