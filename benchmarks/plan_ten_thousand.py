@@ -14,7 +14,8 @@ from nospoon.clusterfile.load import load
 from nospoon.model.resources import Observed, OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 COUNT = 10_000
 ID = UUID(int=1)

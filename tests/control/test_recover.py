@@ -15,7 +15,8 @@ from nospoon.model.resources import Machine, Observed, OwnerTag
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.found import completed, found_allocations
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.store.clusters import NodeRow
 from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState
 

@@ -24,7 +24,8 @@ from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.order import Half
 from nospoon.plan.order.steps import Action, Plan, Step
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import clock

@@ -24,7 +24,8 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.order.order import Half
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.base import Driver
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.connection import RULES

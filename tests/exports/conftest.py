@@ -12,7 +12,8 @@ from nospoon.exports.inventory import Inventory, Place
 from nospoon.model.resources import Bmc, Key, Kind, Machine, Secrets
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 SECRET = "pass-{{word}}"

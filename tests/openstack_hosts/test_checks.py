@@ -19,7 +19,8 @@ from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.placement.hosts import against_node
 from nospoon.plan.placement.placement import place
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
 

@@ -31,7 +31,8 @@ from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.order import Half, dependents, moves
 from nospoon.plan.order.steps import Action
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import PLAN, AnyRack, Bench, any_rack

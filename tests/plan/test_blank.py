@@ -19,7 +19,8 @@ from nospoon.plan.diff.in_ironic import against_held, are_enrolled, undeployed
 from nospoon.plan.enrollment.enrol import values
 from nospoon.plan.order.order import Half, Move, MoveId, moves
 from nospoon.plan.order.steps import Action, Plan
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.text import plan_text
 
 CLUSTER = UUID(int=7)

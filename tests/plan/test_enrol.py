@@ -12,7 +12,8 @@ from nospoon.model.resources import Bmc, Kind, Secrets
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.enrollment.enrol import login, values
 from nospoon.plan.identity import snmp_community
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 SECRETS = Secrets("password", "00ff", "community")

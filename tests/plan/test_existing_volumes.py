@@ -9,17 +9,12 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import (
-    Bmc,
-    ExistingVolume,
-    Key,
-    Kind,
-    Machine,
-)
+from nospoon.model.resources import Bmc, ExistingVolume, Key, Kind, Machine
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)

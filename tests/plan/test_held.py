@@ -13,7 +13,8 @@ from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.targets import only
 from nospoon.plan.document import document
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.resolution.around import ImageFacts, Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.text import plan_text
 from nospoon.providers.simulated.connection import RULES
 

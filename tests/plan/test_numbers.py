@@ -12,7 +12,8 @@ from nospoon.model.resources import Link
 from nospoon.plan.addresses.addresses import known_addresses, reserved
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.numbers import HostNumbers, in_order, of_host
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 LAN = "networks: {lan: {netboot: builtin, cidr: [10.9.0.0/29, 'fd00:9::/64']}}\n"
 

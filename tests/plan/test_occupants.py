@@ -27,7 +27,8 @@ from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.targets import only
 from nospoon.plan.order.steps import Action, Plan, Step
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.simulated.connection import RULES
 
 ID = UUID("00000000-0000-0000-0000-00000000abcd")

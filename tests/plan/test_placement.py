@@ -18,7 +18,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.image_types import with_image_types
 from nospoon.plan.placement.placement import place
 from nospoon.plan.placement.room import Usage, demand
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 
 GIB = 1 << 30
 FACTS = HostFacts(

@@ -39,7 +39,8 @@ from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.order.order import Half, moves
 from nospoon.plan.order.steps import Action
 from nospoon.plan.relays import address_of, url_of
-from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.resolution.around import ImageFacts, Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.seeds import against_boot_urls
 from nospoon.plan.words import describe
 

@@ -13,7 +13,8 @@ from nospoon.plan.diff.diff import diff
 from nospoon.plan.document import document
 from nospoon.plan.order.order import Half, MoveId, moves
 from nospoon.plan.order.steps import Action, Plan
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.text import plan_text
 
 CLUSTER = UUID("00000000-0000-0000-0000-00000000abcd")

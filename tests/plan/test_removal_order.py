@@ -9,7 +9,8 @@ from nospoon.model.resources import Key, Kind, Observed, OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import removal
 from nospoon.plan.order.order import Half, Move, MoveId, moves
-from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.resolution.around import ImageFacts, Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 CLUSTER = UUID(int=7)
 IMAGE = "root.tar"

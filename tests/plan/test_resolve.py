@@ -29,7 +29,8 @@ from nospoon.plan.addresses.allocate import Allocations, Endpoint, Occupied, all
 from nospoon.plan.order.order import dependents
 from nospoon.plan.placement.placement import place
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import ImageFacts, Surroundings, resolve
+from nospoon.plan.resolution.around import ImageFacts, Surroundings
+from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)

@@ -25,7 +25,8 @@ from nospoon.model.resources import (
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")

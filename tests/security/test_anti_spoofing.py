@@ -35,7 +35,8 @@ from nospoon.model.resources import (
 )
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
-from nospoon.plan.resolve import Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import field_text
 from nospoon.providers.libvirt.bindings import Domain
 from nospoon.providers.libvirt.boots import start_domain

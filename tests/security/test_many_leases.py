@@ -10,7 +10,9 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.model.resources import Key, Kind, NetbootService
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
-from nospoon.plan.resolve import STRANGERS, Surroundings, resolve
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.networks import STRANGERS
+from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
 

@@ -1,7 +1,7 @@
 """A cluster as its file describes it, with every default filled in and every node written out.
 
 What is decided later is not here: cluster id, UUIDs, MACs that the file leaves open, BMC ports
-and passwords, free networks and placement. `nospoon.plan.resolve` adds those.
+and passwords, free networks and placement. `nospoon.plan.resolution` adds those.
 """
 
 from __future__ import annotations

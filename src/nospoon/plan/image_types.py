@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nospoon.model.cluster import Cluster, Node
 from nospoon.model.images import OF_KIND, HypervisorType
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 
 
 def wrong_kinds(cluster: Cluster, images: Mapping[str, ImageFacts]) -> list[tuple[str, str]]:

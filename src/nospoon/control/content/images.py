@@ -17,7 +17,7 @@ from pathlib import Path
 from nospoon.clusterfile.fields import MOST_DISK
 from nospoon.errors import UsageError
 from nospoon.model.resources import ROOT_FORMAT
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 from nospoon.runtime import process
 
 QCOW2 = b"QFI\xfb"

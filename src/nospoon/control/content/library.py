@@ -13,7 +13,7 @@ from nospoon.control.content.images import image_facts, is_root, root_facts
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
 from nospoon.model.images import CONTAINERS, LOADED, NAME, HypervisorType, LoadedImage
 from nospoon.model.principal import Principal
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 from nospoon.plan.words import listed
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.turns import Turns

@@ -22,7 +22,7 @@ from nospoon.model.images import KEPT, LoadedImage, loaded_name
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId
 from nospoon.plan.image_types import wrong_kinds
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
 from nospoon.store.database import Database

@@ -9,7 +9,7 @@ from nospoon.control.planning.accounts import Account
 from nospoon.control.planning.prepared import Seen
 from nospoon.model.cluster import Host
 from nospoon.model.resources import Machine
-from nospoon.plan.resolve import Surroundings
+from nospoon.plan.resolution.around import Surroundings
 from nospoon.store.crypt import Cipher
 
 

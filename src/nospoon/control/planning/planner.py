@@ -79,7 +79,7 @@ from nospoon.plan.image_types import with_image_types
 from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.refuse import against_twins
-from nospoon.plan.resolve import resolve
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.roots import against_lost_roots, among, with_kept_roots, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver

@@ -20,7 +20,7 @@ from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.diff.adoption import Claimed
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.resolve import ImageFacts
+from nospoon.plan.resolution.around import ImageFacts
 from nospoon.store.clusters import ClusterRow, NodeRow
 
 

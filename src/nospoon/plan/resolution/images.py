@@ -1,0 +1,62 @@
+"""What disks are made of: images of the file, as hosts keep them and as clouds boot them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nospoon.model.cluster import Host, Node
+from nospoon.model.images import HypervisorType, kept_in
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import Image, Key, Kind, Resource
+from nospoon.plan.resolution.context import Context
+
+
+def image_key(context: Context, host: str, image: str) -> Key:
+    return Key(Kind.IMAGE, host, f"image-{context.around.images[image].sha256[:16]}")
+
+
+def images(context: Context, host: str) -> Iterator[Resource]:
+    """Those of which volumes in a host's pool are made."""
+    facts = context.around.images
+    named = {
+        disk.source
+        for node in context.nodes_on(host)
+        for disk in node.disks
+        if disk.image and kept_in(disk.image) is None
+    }
+    for image in sorted({facts[name].sha256: name for name in named}.values()):
+        known = facts[image]
+        shape = Image(context.pool, known.sha256, known.format, known.virtual_size)
+        yield Resource(image_key(context, host, image), shape, (context.pool_key(host),))
+
+
+def roots(context: Context, host: Host) -> Iterator[Resource]:
+    """Images of which a cloud makes roots: for each firmware and machine type another one."""
+    vms = (
+        node
+        for node in context.nodes_on(host.name)
+        if node.kind is NodeKind.VM and kept_in(node.disks[0].image) is None
+    )
+    made: dict[Key, Resource] = {}
+    for node in vms:
+        key = root_key(context, node, host.name)
+        facts = context.around.images[node.disks[0].source]
+        shape = Image(
+            "", facts.sha256, facts.format, facts.virtual_size, node.firmware, _scheduled(node)
+        )
+        made[key] = Resource(key, shape)
+    yield from (made[key] for key in sorted(made, key=lambda key: key.name))
+
+
+def root_key(context: Context, node: Node, host: str) -> Key:
+    image = image_key(context, host, node.disks[0].source)
+    parts = (image.name, str(node.firmware), _scheduled(node))
+    return replace(image, name="-".join(filter(None, parts)))
+
+
+def _scheduled(node: Node) -> str:
+    """By which hypervisor of a cloud a VM's image may be run: those with KVM say that they run
+    QEMU's, too (`img_hv_type`, nova.conf's ImagePropertiesFilter); "" for any.
+    """
+    return str(HypervisorType.QEMU) if node.image_types else ""

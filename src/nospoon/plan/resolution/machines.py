@@ -1,0 +1,93 @@
+"""Machines of nodes, with the NICs that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from nospoon.model.cluster import Firmware, Host, Netboot, Node
+from nospoon.model.connections import BootMethod
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources import Machine, MachineNic
+from nospoon.plan import identity
+from nospoon.plan.placement.flavors import chosen
+from nospoon.plan.resolution.boot_images import has_image
+from nospoon.plan.resolution.context import Context
+from nospoon.plan.resolution.disks import machine_disks
+from nospoon.plan.resolution.segments import Segments
+
+
+class Machines:
+    def __init__(self, context: Context, segments: Segments) -> None:
+        self._context, self._segments = context, segments
+        networks = context.cluster.networks
+        self._with_ipv6 = {each.name for each in networks if each.cidr6 is not None}
+
+    def of(self, node: Node, host: Host, uuid: UUID, macs: Sequence[str]) -> Machine:
+        context = self._context
+        pool = context.pool if host.declares.has_pools else ""
+        if node.adopted is not None:  # what it is, its owner decides
+            found = context.around.adopted[uuid].machine
+            if host.declares.has_boot_image:
+                found = replace(found, boot_iso=has_image(node, host))
+            return replace(found, pool=pool)
+        made = context.around.made.get(node.name)
+        size = chosen(node, context.facts(host), made)
+        return Machine(
+            uuid=uuid,
+            cpus=size.cpus if size is not None else node.cpus,
+            memory=size.memory if size is not None else node.memory,
+            arch=node.arch,
+            firmware=node.firmware,
+            tpm=node.tpm,
+            pool=pool,
+            disks=machine_disks(context, node, host, uuid),
+            nics=tuple(
+                self._nic(node, host, i, mac=mac, port=identity.port_name(uuid, i))
+                for i, mac in enumerate(macs)
+            ),
+            boot_order=node.boot_order,
+            boot_iso=host.declares.boot is BootMethod.SCRIPT and node.kind is NodeKind.BAREMETAL,
+            ipv6=node.firmware is not Firmware.BIOS
+            and any(nic.network in self._with_ipv6 for nic in node.nics),
+            flavor=size.name if size is not None else "",
+            zone=host.connection.zone,
+            shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
+            kind=node.kind,
+            seed=context.around.seeds.get(node.name, ""),
+        )
+
+    def _nic(self, node: Node, host: Host, index: int, *, mac: str, port: str) -> MachineNic:
+        """With the addresses that it may send from."""
+        nic, sends_from = node.nics[index], self._sends_from(host, node, index)
+        bridge = self._segments.bridge(host, nic.network)
+        network = self._context.networks[nic.network]
+        virtual_ips = network.virtual_ips if sends_from else ()
+        if not bridge:
+            return MachineNic(
+                mac, bridge, nic.model, sends_from=sends_from, virtual_ips=virtual_ips
+            )
+        is_wire = not host.declares.has_ports
+        return MachineNic(
+            mac,
+            bridge,
+            nic.model,
+            port=port,
+            switch=network.switch,
+            vlan=network.vlan if is_wire else None,
+            trunk=self._context.trunks.ids(nic) if is_wire else (),
+            sends_from=sends_from,
+            virtual_ips=virtual_ips,
+        )
+
+    def _sends_from(self, host: Host, node: Node, index: int) -> str | None:
+        """What a NIC is given by DHCP of ours, "" where another server gives it."""
+        network = self._context.networks[node.nics[index].network]
+        if not network.anti_spoofing or not host.declares.has_networks:
+            return None
+        declares = host.declares
+        ours = declares.has_bridges or declares.shares_networks
+        if network.netboot is not Netboot.BUILTIN or not ours:
+            return ""
+        return self._segments.given(network).get((node.name, index), "")
