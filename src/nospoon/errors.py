@@ -109,6 +109,12 @@ class PlanRefused(NospoonError):
         self.reasons = tuple(writable(str(each)) for each in reasons)
 
 
+def refuse(reasons: Sequence[str]) -> None:
+    """Raises `PlanRefused` for the reasons, if any."""
+    if reasons:
+        raise PlanRefused(reasons)
+
+
 class UsageError(NospoonError):
     """The request itself is wrong."""
 

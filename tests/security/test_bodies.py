@@ -22,7 +22,7 @@ from nospoon.clusterfile.compose import MAX_DEPTH, MAX_NODES, BoundError, compos
 from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.clusterfile.load import load
 from nospoon.control.content.files import UPLOADS, Files
-from nospoon.control.planning.planner import MOST_PROPOSED
+from nospoon.control.planning.identities import MOST_PROPOSED
 from nospoon.errors import SpecError
 from nospoon.model.principal import Administrators
 from nospoon.runtime.log_rate import LINES, RateLimitedLog
@@ -215,7 +215,7 @@ async def test_refusals_fill_no_log(tmp_path: Path) -> None:
 
 async def test_names_that_were_only_planned_are_forgotten(tmp_path: Path) -> None:
     async with a_daemon(tmp_path) as asked:
-        proposed = asked.daemon.parts.planner._proposed[OWNER]
+        proposed = asked.daemon.parts.planner._observing.identities._proposed[OWNER]
         proposed |= {f"n{number}": UUID(int=number) for number in range(MOST_PROPOSED)}
         text = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"
         await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": text})

@@ -17,7 +17,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.nearest import MAX_LETTERS, MAX_WORDS, nearest
 from nospoon.clusterfile.references import MAX_HINTS
 from nospoon.control.fleet.enrolment import Sought
-from nospoon.control.planning import access, allocating, planner
+from nospoon.control.planning import access, allocating, observing
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.model.grants import Grants
@@ -54,13 +54,13 @@ async def test_what_placement_is_to_have_is_gone_through_where_plans_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred flavors of one class and 2,000 nodes took 4.8 s of the event loop."""
-    threads, sought = set[str](), planner._sought
+    threads, sought = set[str](), observing._sought
 
     def noted(cluster: Cluster, cluster_id: UUID) -> Sought:
         threads.add(threading.current_thread().name)
         return sought(cluster, cluster_id)
 
-    monkeypatch.setattr(planner, "_sought", noted)
+    monkeypatch.setattr(observing, "_sought", noted)
     async with a_daemon(tmp_path) as asked:
         assert (await asked.ask(OWNER, "POST", "/v1/plan", BODY)).status == 200
     assert threads

@@ -54,6 +54,13 @@ class Member:
         return f"{self.cluster}/{self.node}"
 
 
+def called(member: Member | None, owner: OwnerId) -> str:
+    """The cluster of another node, as this user may know it."""
+    if member is None:
+        return ""
+    return f"your cluster {member.cluster}" if member.owner == owner else "another cluster"
+
+
 class Fleet:
     """All members; what is put here is watched, and answered when it asks what to boot.
 

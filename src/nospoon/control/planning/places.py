@@ -45,6 +45,13 @@ class Places:
         return [host for host in self.known if now.get(host.name, host.place) != host.place]
 
 
+def drivers_on(hosts: Iterable[Host], drivers_of: DriversOf) -> dict[tuple[str, Kind], Driver]:
+    """Every driver of these hosts."""
+    return {
+        (host.name, kind): driver for host in hosts for kind, driver in drivers_of(host).items()
+    }
+
+
 def makes_nothing(before: Cluster) -> bool:
     """Whether a cluster had nothing made, as one has that is there for its labs."""
     relays = (host.connection for host in before.hosts if isinstance(host.connection, OpenStack))

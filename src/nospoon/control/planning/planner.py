@@ -5,26 +5,23 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_interface
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from nospoon.clusterfile.places import placed
 from nospoon.control.content.files import Files
 from nospoon.control.content.named_files import NamedFiles
 from nospoon.control.content.seeds import Seeds
-from nospoon.control.fleet.enrolment import Enrolment, Sought
-from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.enrolment import Enrolment
+from nospoon.control.fleet.fleet import Fleet, called
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.control.fleet.lost import refuse_lost
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.accounts import accounts_for
 from nospoon.control.planning.allocating import Allocating, LabsThere, PortsInUse
 from nospoon.control.planning.around import pool_root, surroundings
-from nospoon.control.planning.borrowed import existing_volumes, refuse_borrowers
 from nospoon.control.planning.clusters import Clusters
 from nospoon.control.planning.comparing import (
     all_notes,
@@ -34,31 +31,20 @@ from nospoon.control.planning.comparing import (
     refuse_unknown,
     rules_of,
 )
-from nospoon.control.planning.logins import Logins, with_new_logins
+from nospoon.control.planning.logins import Logins
+from nospoon.control.planning.observing import Observing
 from nospoon.control.planning.pending import known_places
-from nospoon.control.planning.places import DriversOf, Places, against_moves, makes_nothing
-from nospoon.control.planning.prepared import Prepared, Seen, claimed
-from nospoon.control.planning.reach import Surveyed, require, survey
-from nospoon.control.planning.saved import (
-    refuse_anothers_bridges,
-    refuse_anothers_pool,
-    refuse_more_nodes,
-    refuse_one_more,
-    refuse_other_simulation,
-)
+from nospoon.control.planning.places import DriversOf, drivers_on
+from nospoon.control.planning.prepared import Prepared, Seen
+from nospoon.control.planning.reach import Surveyed, require
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
-from nospoon.engine.observe import observe_reachable
-from nospoon.errors import HostUnreachable, PlanRefused, Stale
-from nospoon.model.capabilities import Capabilities
+from nospoon.errors import PlanRefused, Stale, refuse
 from nospoon.model.cluster import Cluster, Host
-from nospoon.model.host_facts import HostFacts
-from nospoon.model.ironic import Way
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.principal import OwnerId, Principal
+from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Kind, Link, Resource
 from nospoon.model.rest.plans import Remembered
-from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.found import completed
 from nospoon.plan.addresses.macs import against_macs
@@ -70,15 +56,10 @@ from nospoon.plan.addresses.ports import (
     against_ports,
     against_sharing,
 )
-from nospoon.plan.diff.adoption import adopt
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
-from nospoon.plan.enrollment.enrol import PLACE
-from nospoon.plan.enrollment.nova import inventories
-from nospoon.plan.image_types import with_image_types
 from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
-from nospoon.plan.refuse import against_twins
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.roots import against_lost_roots, among, with_kept_roots, with_roots
 from nospoon.plan.seeds import digests_of, seeds_of
@@ -90,14 +71,11 @@ from nospoon.store import bmcs as bmc_rows
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
 from nospoon.store import snapshots
-from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
 THREADS = 4
 """Users whose files and plans are worked on at a time; others wait, and nothing else does."""
-MOST_PROPOSED = 100
-"""Clusters of one user that are not there yet and whose ids stay the same from plan to plan."""
 
 CheckSockets = Callable[[Sequence[Resource], Collection[str], Sequence[Host]], Sequence[str]]
 """Why resources on this machine that are to be served cannot be, nor what simulated hosts serve;
@@ -139,8 +117,7 @@ class Planner:
     ) -> None:
         self.enrolment, self.access = enrolment, access
         self.workers = Workers("planning", THREADS)
-        self._database, self._cipher, self._hosts = database, cipher, hosts
-        self._looks, self._seeds = looks, seeds
+        self._database, self._cipher, self._seeds = database, cipher, seeds
         self.clusters = Clusters(
             database=database,
             cipher=cipher,
@@ -163,8 +140,12 @@ class Planner:
             labs=labs,
         )
         self._pool_root = pool_root
+        self._observing = Observing(
+            database=database, workers=self.workers, access=access, ironics=enrolment,
+            clusters=self.clusters, named=self._named, hosts=hosts, looks=looks,
+            drivers_of=drivers_of, fleet=fleet, pool_root=pool_root, member_nodes=member_nodes,
+        )  # fmt: skip
         self.member_nodes = member_nodes
-        self._proposed = defaultdict[int, dict[str, UUID]](dict)
 
     async def prepare(
         self, request: Request, cluster: Cluster, *, surveyed: Surveyed | None = None
@@ -186,106 +167,16 @@ class Planner:
     async def _prepared(
         self, request: Request, cluster: Cluster, surveyed: Surveyed | None
     ) -> Prepared:
-        seen = await self._look(await self._known(request, cluster, surveyed))
+        known = await self._observing.known(request, cluster, surveyed)
+        seen = await self._observing.look(known)
         wanted = await self._wanted(request, seen)
         require(request, seen.away, wanted.stranded)
         plan = await self._compared(request, wanted)
         if request.fetches:
             await self._refuse_held(seen, plan)
-            _refuse(await self.workers.run(request.caller.uid, self._unservable, seen, plan))
+            refuse(await self.workers.run(request.caller.uid, self._unservable, seen, plan))
         await self.workers.run(request.caller.uid, _refuse_stale, request.fingerprint, plan)
         return replace(wanted, plan=plan)
-
-    async def _known(self, request: Request, cluster: Cluster, surveyed: Surveyed | None) -> Seen:
-        """What is remembered, and what the hosts say of themselves."""
-        await self.access.check_file(request, cluster, self.workers)
-        _refuse(list(against_twins(cluster.hosts)))  # before anything is opened for each of them
-        volumes = await self.workers.run(request.caller.uid, existing_volumes, cluster)
-        refuse_borrowers(volumes, request.caller)
-        refuse_other_simulation(cluster, partial(self._fleet.hosts_of_others, request.caller.uid))
-        earlier = await self._database.read(
-            stored.find, owner=request.caller.uid, name=cluster.name
-        )
-        cluster_id = self._identity(cluster, earlier, request)
-        if earlier is None:
-            await self._refuse_anothers(cluster_id, request.caller.uid)
-            await self._refuse_one_more(cluster_id, request.caller)
-        refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
-        refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
-        known = await self.clusters.hosts_of(earlier) if earlier is not None else ()
-        known = with_new_logins(known, cluster.hosts)
-        self.access.check_hosts(request.caller, known)
-        uploads, images = await self._named.of(cluster, request, earlier.uploads if earlier else {})
-        said = cluster
-        cluster = await self.workers.run(request.caller.uid, with_image_types, cluster, images)
-        adopts = bool(cluster.adoptions)
-        ask = partial(self._ask, request.caller, volumes=volumes, adopts=adopts)
-        surveyed = surveyed or await survey(cluster.hosts, ask)
-        require(request, surveyed.away, stranded=())
-        rows = await self._database.read(stored.nodes_of, cluster_id)
-        unseen = self.access.unseen(request.caller)
-        looks = not request.fetches  # who only looks sees nodes that were lost, and why
-        facts = surveyed.all_facts
-        found = await self.workers.run(
-            request.caller.uid,
-            lambda: adopt(
-                cluster,
-                cluster_id,
-                facts,
-                claimed(rows),
-                unseen=unseen,
-                lost=looks,
-                elsewhere=partial(self._has_uuid, cluster_id, request.caller.uid),
-            ),
-        )
-        _refuse(() if looks and rows else found.reasons)
-        cluster = found.cluster
-        await self._refuse_more_nodes(cluster, cluster_id, request.caller)
-        return Seen(
-            id=cluster_id,
-            owner=request.caller.uid,
-            said=said,
-            cluster=cluster,
-            earlier=earlier,
-            rows=rows,
-            adopted=found.machines,
-            skipped=(*found.skipped, *found.reasons),
-            uploads=uploads,
-            images=images,
-            surveyed=surveyed,
-            places=Places(known, cluster.hosts),
-        )
-
-    async def _look(self, known: Seen) -> Seen:
-        """What is there now, and who handles it; refuses to leave anything behind unseen."""
-        cluster, places = known.cluster, known.places
-        before, now = self.enrolment.place_of(known.earlier), cluster.ironic
-        answering = (host for host in places.all if host.name not in known.surveyed.away)
-        sought = await self.workers.run(known.owner, _sought, cluster, known.id)
-        drivers = self.drivers(answering) | self.enrolment.drivers(
-            self.enrolment.joined(before, now), known.owner, sought=sought
-        )
-        observed, away = await observe_reachable(drivers, known.id, self._looks)
-        if PLACE in away:
-            raise HostUnreachable(away[PLACE])
-        if known.earlier is None:
-            away |= await refuse_lost(
-                self._database, drivers, name=cluster.name, cluster=known.id, owner=known.owner
-            )
-        await self.enrolment.refuse_left_behind(
-            before, now, known.id, user=known.owner, here=[each.key for each in observed]
-        )
-        empty = bool(places.moved) and await self._was_empty(known)
-        moves = against_moves(places, known.id, observed, self._drivers_of, empty=empty)
-        _refuse(await moves)
-        away = {**away, **known.surveyed.away}
-        return replace(known, drivers=drivers, observed=tuple(observed), away=away)
-
-    async def _was_empty(self, known: Seen) -> bool:
-        if known.earlier is None or known.rows:
-            return False
-        before = await self.clusters.said_before(known.earlier)
-        return before is not None and makes_nothing(before)
 
     async def _wanted(self, request: Request, seen: Seen) -> Prepared:
         """What is to be, and where; how it comes about is not told yet."""
@@ -334,7 +225,7 @@ class Planner:
                 *against_macs(desired.values(), partial(self._holder, seen.id, request.caller.uid)),
             ],
         )
-        _refuse(taken)
+        refuse(taken)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(
             seen, accounts, allocations, desired, nothing, offered, roots.notes, roots.returns
@@ -345,7 +236,7 @@ class Planner:
         place = seen.cluster.ironic
         if place is not None and are_enrolled(plan.steps):
             held = await self.enrolment.held(place, seen.owner)
-            _refuse(
+            refuse(
                 await self.workers.run(seen.owner, against_held, plan.steps, seen.observed, held)
             )
 
@@ -458,51 +349,7 @@ class Planner:
 
     def drivers(self, hosts: Iterable[Host]) -> dict[tuple[str, Kind], Driver]:
         """Every driver of these hosts."""
-        return {
-            (host.name, kind): driver
-            for host in hosts
-            for kind, driver in self._drivers_of(host).items()
-        }
-
-    def _identity(self, cluster: Cluster, earlier: ClusterRow | None, request: Request) -> UUID:
-        if earlier is not None:
-            self._proposed[request.caller.uid].pop(cluster.name, None)
-            if cluster.id is not None and cluster.id != earlier.id:
-                reason = (
-                    f"cluster {cluster.name} has id {earlier.id}, the file pins {cluster.id}. "
-                    "Take it down first, or drop `id:` from the file."
-                )
-                raise PlanRefused([reason])
-            return earlier.id
-        proposed = self._proposed[request.caller.uid]
-        if cluster.name not in proposed:
-            proposed[cluster.name] = uuid4()
-        while len(proposed) > MOST_PROPOSED:
-            del proposed[next(iter(proposed))]
-        return cluster.id or request.cluster_id or proposed[cluster.name]
-
-    async def _refuse_anothers(self, cluster_id: UUID, owner: OwnerId) -> None:
-        """A file, or a client, may name any id: that of a cluster which is there is that one's."""
-        holder = await self._database.read(stored.get, cluster_id)
-        if holder is not None:
-            whose = f"your cluster {holder.name}" if holder.owner == owner else "another cluster"
-            raise PlanRefused(
-                [f"the id {cluster_id} is that of {whose}. Choose another `id:`, or drop it."]
-            )
-
-    async def _refuse_one_more(self, cluster_id: UUID, caller: Principal) -> None:
-        """As `up` does when it remembers the cluster."""
-        if not caller.admin:
-            own = await self._database.read(stored.listed, owner=caller.uid)
-            refuse_one_more({id_ for id_, _, _ in own}, cluster_id)
-
-    async def _refuse_more_nodes(
-        self, cluster: Cluster, cluster_id: UUID, caller: Principal
-    ) -> None:
-        if not caller.admin:
-            known = await self._database.read(stored.node_names, owner=caller.uid)
-            names = {node.name for node in cluster.nodes}
-            refuse_more_nodes(known, cluster_id, names, self.member_nodes)
+        return drivers_on(hosts, self._drivers_of)
 
     async def to_fetch(self, request: Request, cluster: Cluster) -> list[str]:
         """The URLs that a file names and of whose content there is no copy."""
@@ -511,17 +358,6 @@ class Planner:
         )
         known = earlier.uploads if earlier is not None else {}
         return await self._named.to_fetch(cluster, known, request.caller.uid)
-
-    async def _ask(
-        self, caller: Principal, host: Host, *, volumes: Collection[str], adopts: bool
-    ) -> tuple[Capabilities, HostFacts]:
-        can = await self._hosts.capabilities(host)
-        pools = self.pool_root_of(host)
-        facts = await self._hosts.facts(host, pools=pools, volumes=volumes)
-        if adopts:
-            machines = await self._hosts.adoptable(host)
-            facts = replace(facts, machines=await self.access.adoptable(caller, host, machines))
-        return can, facts
 
     async def _neighbours(self, cluster_id: UUID, owner: OwnerId) -> list[Neighbour]:
         """The BMCs of other clusters; those of other users are not named."""
@@ -537,38 +373,11 @@ class Planner:
 
     def _holder(self, cluster_id: UUID, owner: OwnerId, mac: str) -> str:
         """Which other cluster has this MAC; that of another user is not named."""
-        return _called(self._fleet.has_mac(mac, but=cluster_id), owner)
-
-    def _has_uuid(self, cluster_id: UUID, owner: OwnerId, uuid: UUID) -> str:
-        """The same of a UUID: machines of two hosts may have one, and a cloud may say any."""
-        member = self._fleet.get(uuid)
-        return _called(member, owner) if member and member.cluster_id != cluster_id else ""
+        return called(self._fleet.has_mac(mac, but=cluster_id), owner)
 
     def pool_root_of(self, host: Host) -> str:
         """The directory on a host in which pools are made."""
         return pool_root(host, self._pool_root)
-
-
-def _called(member: Member | None, owner: OwnerId) -> str:
-    """The cluster of another node, as this user may know it."""
-    if member is None:
-        return ""
-    return f"your cluster {member.cluster}" if member.owner == owner else "another cluster"
-
-
-def _sought(cluster: Cluster, cluster_id: UUID) -> Sought:
-    """Of 20,000 nodes, for a thread."""
-    discovered = (node for node in cluster.baremetal if node.enrolment.way is Way.DISCOVER)
-    return Sought(
-        frozenset(identity.uuid_of(cluster_id, node) for node in discovered),
-        tuple(inventories(cluster, cluster_id)),
-        {each.name: each.wait for each in cluster.nova},
-    )
-
-
-def _refuse(reasons: Sequence[str]) -> None:
-    if reasons:
-        raise PlanRefused(reasons)
 
 
 def _refuse_stale(fingerprint: str, plan: Plan) -> None:
