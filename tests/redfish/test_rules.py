@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from nospoon.model.cluster import Firmware
 from nospoon.services.bmcs.redfish.app import find
-from nospoon.services.bmcs.redfish.http.exchange import Resource
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.testing.bench import Bench, bench, with_disk
 from nospoon.testing.redfish import Client, client, system_of
 

@@ -28,24 +28,21 @@ from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish.http import query
-from nospoon.services.bmcs.redfish.http.exchange import (
+from nospoon.services.bmcs.redfish.http.answers import (
     ODATA,
-    SAFE,
-    Exchange,
-    Handler,
-    Resource,
     check_match,
-    collection,
-    links_of,
     listed,
-    read,
     represented,
     respond,
     tagged,
 )
+from nospoon.services.bmcs.redfish.http.exchange import SAFE, Exchange
 from nospoon.services.bmcs.redfish.http.logins import account_of, needs_no_login
+from nospoon.services.bmcs.redfish.http.routes import Handler, Resource, read
 from nospoon.services.bmcs.redfish.messages import errors, metadata
+from nospoon.services.bmcs.redfish.messages.bodies import collection
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
+from nospoon.services.bmcs.redfish.messages.listed import links_of
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import accounts as account_service
 from nospoon.services.bmcs.redfish.resources import (

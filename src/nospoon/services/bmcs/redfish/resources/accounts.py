@@ -32,20 +32,11 @@ from nospoon.bmc.messages import Answer, SettingsRequested
 from nospoon.bmc.users import ADMINISTRATOR, LAST, OWNER, User
 from nospoon.errors import Conflict
 from nospoon.services.bmcs.accounts import LEAST_PRIVILEGE, OPERATOR
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    OK,
-    Exchange,
-    Resource,
-    check_match,
-    collection,
-    long,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, long, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.listings import BATCH, in_order
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done

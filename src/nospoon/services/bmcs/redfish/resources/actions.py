@@ -22,7 +22,7 @@ from nospoon.bmc.messages import (
 )
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerPolicy
-from nospoon.services.bmcs.redfish.http.exchange import CLOCK
+from nospoon.services.bmcs.redfish.http.answers import CLOCK
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
 from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.resources import resources as shown

@@ -23,18 +23,12 @@ from nospoon.bmc.bios import (
 )
 from nospoon.bmc.messages import BiosRequested
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    Exchange,
-    Resource,
-    check_match,
-    read,
-    ref,
-    resource,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action
+from nospoon.services.bmcs.redfish.http.routes import Resource, read
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import secure_boot

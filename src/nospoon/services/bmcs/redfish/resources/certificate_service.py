@@ -21,20 +21,12 @@ from nospoon.bmc.users import ADMINISTRATOR
 from nospoon.errors import Conflict, UsageError
 from nospoon.runtime.tls import Key
 from nospoon.services.bmcs.certificates import Wanted
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    Exchange,
-    Resource,
-    linked,
-    listing,
-    member,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, linked, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import HIDDEN, Action, Given, Parameter
+from nospoon.services.bmcs.redfish.http.routes import Resource, listing, member
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import RETRY_AFTER

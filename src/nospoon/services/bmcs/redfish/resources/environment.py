@@ -11,7 +11,7 @@ from nospoon.bmc.ipmi.sdr import raw
 from nospoon.bmc.ipmi.sensor import crossed
 from nospoon.bmc.log import Severity
 from nospoon.bmc.sensors import SENSORS, Analog, Unit, reading
-from nospoon.services.bmcs.redfish.http.exchange import OK, ref, resource
+from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 
 if TYPE_CHECKING:

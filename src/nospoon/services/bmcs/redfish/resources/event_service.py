@@ -26,20 +26,12 @@ from nospoon.services.bmcs.redfish.events import subscribing
 from nospoon.services.bmcs.redfish.events.events import MOST, Stream, Wants
 from nospoon.services.bmcs.redfish.events.streaming import sent
 from nospoon.services.bmcs.redfish.http import filters, query, submitted
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    OK,
-    Exchange,
-    Resource,
-    check_match,
-    collection,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import refuse_others
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nospoon.model.cluster import Arch
-from nospoon.services.bmcs.redfish.http.exchange import OK, ref, resource
+from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served

@@ -14,15 +14,11 @@ from starlette.responses import Response
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase, Signature
-from nospoon.services.bmcs.redfish.http.exchange import (
-    Exchange,
-    Resource,
-    collection,
-    ref,
-    resource,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.certificate_service import certificate
 

@@ -8,17 +8,11 @@ from starlette.responses import Response
 
 from nospoon.bmc.log import CAPACITY, Record
 from nospoon.bmc.messages import LogEraseRequested
-from nospoon.services.bmcs.redfish.http.exchange import (
-    CLOCK,
-    ODATA,
-    OK,
-    Exchange,
-    etag,
-    ref,
-    resource,
-)
+from nospoon.services.bmcs.redfish.http.answers import CLOCK, ODATA, etag
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done

@@ -10,7 +10,10 @@ from starlette.responses import Response
 from nospoon.bmc.ipmi import Lan
 from nospoon.model.cluster import BmcProtocol
 from nospoon.services.bmcs.lan import lan
-from nospoon.services.bmcs.redfish.http.exchange import ODATA, OK, Exchange, Resource, ref, resource
+from nospoon.services.bmcs.redfish.http.answers import ODATA
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
+from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import reset_manager, reset_to_defaults
 

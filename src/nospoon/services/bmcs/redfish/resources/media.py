@@ -14,9 +14,11 @@ from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.errors import Obstacle, Unfetchable
 from nospoon.runtime.http import without_account
-from nospoon.services.bmcs.redfish.http.exchange import OK, Exchange, check_match, resource, tagged
+from nospoon.services.bmcs.redfish.http.answers import check_match, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
 from nospoon.services.bmcs.redfish.messages import errors, uris
+from nospoon.services.bmcs.redfish.messages.bodies import OK, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others

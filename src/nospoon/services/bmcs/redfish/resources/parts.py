@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nospoon.services.bmcs.redfish.http.exchange import Handler, Resource, listing, member, read
+from nospoon.services.bmcs.redfish.http.routes import Handler, Resource, listing, member, read
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import environment, hardware, logs, managers, media
 from nospoon.services.bmcs.redfish.resources.resources import boot_option, boot_order

@@ -15,17 +15,12 @@ from starlette.responses import Response
 from nospoon.bmc.bios import REGISTRY as BIOS_ATTRIBUTES
 from nospoon.bmc.events import EVENTS
 from nospoon.bmc.log import Severity
-from nospoon.services.bmcs.redfish.http.exchange import (
-    Exchange,
-    Resource,
-    collection,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors, metadata
 from nospoon.services.bmcs.redfish.messages.base import MESSAGES, REGISTRY, Entry
+from nospoon.services.bmcs.redfish.messages.bodies import collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import bios
 

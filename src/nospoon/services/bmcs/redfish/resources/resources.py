@@ -18,8 +18,9 @@ from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerPolicy, PowerState
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
-from nospoon.services.bmcs.redfish.http.exchange import CLOCK, ref, resource
+from nospoon.services.bmcs.redfish.http.answers import CLOCK
 from nospoon.services.bmcs.redfish.http.query import MAX_LEVELS
+from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import environment

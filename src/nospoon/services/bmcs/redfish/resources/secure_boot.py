@@ -15,18 +15,12 @@ from starlette.responses import Response
 from nospoon.bmc.messages import SecureBootRequested
 from nospoon.bmc.secure_boot import SecureBoot
 from nospoon.model.cluster import Firmware
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    Exchange,
-    Resource,
-    check_match,
-    read,
-    ref,
-    resource,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.http.routes import Resource, read
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.resources import has_secure_boot

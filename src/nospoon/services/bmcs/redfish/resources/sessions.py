@@ -9,18 +9,12 @@ from starlette.responses import Response
 
 from nospoon.runtime import clock
 from nospoon.services.bmcs.accounts import RedfishSession
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    Exchange,
-    Resource,
-    check_match,
-    collection,
-    long,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, long, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.logins import account_of
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import collection
 from nospoon.services.bmcs.redfish.messages.listings import ordered
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import resources as shown

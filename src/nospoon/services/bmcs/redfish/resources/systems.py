@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish.http.exchange import Exchange, tagged_json
+from nospoon.services.bmcs.redfish.http.answers import tagged_json
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.messages.encoding import JSON, tag_of
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.resources.resources import system

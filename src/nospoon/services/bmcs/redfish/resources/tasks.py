@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    OK,
-    Exchange,
-    Resource,
-    collection,
-    long,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, long, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import Job, when
 from nospoon.services.bmcs.redfish.messages.listings import BATCH
 from nospoon.services.bmcs.redfish.messages.uris import ROOT

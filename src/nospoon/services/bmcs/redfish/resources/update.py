@@ -19,17 +19,12 @@ from nospoon.bmc.messages import SoftwareRequested
 from nospoon.bmc.software import Component, Software, installed, staged
 from nospoon.runtime.http import without_account
 from nospoon.runtime.paced import paced
-from nospoon.services.bmcs.redfish.http.exchange import (
-    OK,
-    Exchange,
-    Resource,
-    listed,
-    ref,
-    resource,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import listed, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Parameter
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors, uris
+from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
 from nospoon.services.bmcs.redfish.resources.actions import done

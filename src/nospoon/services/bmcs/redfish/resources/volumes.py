@@ -16,19 +16,11 @@ from starlette.responses import Response
 
 from nospoon.bmc.messages import VolumesRequested
 from nospoon.model.volumes import AddedVolume
-from nospoon.services.bmcs.redfish.http.exchange import (
-    ODATA,
-    OK,
-    Exchange,
-    Resource,
-    check_match,
-    collection,
-    ref,
-    resource,
-    respond,
-    tagged,
-)
+from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, respond, tagged
+from nospoon.services.bmcs.redfish.http.exchange import Exchange
+from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
+from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.hardware import (
