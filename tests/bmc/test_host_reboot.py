@@ -23,16 +23,10 @@ from nospoon.bmc.messages import (
     Verdict,
 )
 from nospoon.bmc.messages import Defaults as Forgets
-from nospoon.bmc.power import CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS
+from nospoon.bmc.restart_cause import CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.model.boot import BootDevice
-from nospoon.model.machine import (
-    MachineChange,
-    MachineEvent,
-    PowerCommand,
-    PowerPolicy,
-    PowerState,
-)
+from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerPolicy, PowerState
 
 ORDER = (BootDevice.DISK, BootDevice.NETWORK)
 BEFORE, AFTER = HostSeen("boot-1"), HostSeen("boot-2")

@@ -29,7 +29,8 @@ from nospoon.bmc.messages import (
     WatchdogRequested,
     WatchdogReset,
 )
-from nospoon.bmc.power import ANSWER_WITHIN, CAUSE_CHASSIS_CONTROL, SHUTDOWN_PATIENCE
+from nospoon.bmc.power import ANSWER_WITHIN, SHUTDOWN_PATIENCE
+from nospoon.bmc.restart_cause import CAUSE_CHASSIS_CONTROL
 from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.watchdog import WatchdogSettings
 from nospoon.model.boot import BootDevice, BootOverride, BootPlan, OverrideEnabled

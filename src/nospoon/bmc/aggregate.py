@@ -48,7 +48,8 @@ from nospoon.bmc.messages import (
     WatchdogRequested,
     WatchdogReset,
 )
-from nospoon.bmc.power import CAUSE_WATCHDOG, Power
+from nospoon.bmc.power import Power
+from nospoon.bmc.restart_cause import CAUSE_WATCHDOG
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.software import Component, restarted
 from nospoon.bmc.state import RUNNING, State

@@ -27,9 +27,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nospoon.bmc import firmware
 from nospoon.bmc.boot import Boot
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
@@ -46,73 +45,26 @@ from nospoon.bmc.messages import (
     PowerRequested,
     Verdict,
 )
-from nospoon.bmc.state import RUNNING, STOPPED, State
-from nospoon.model.boot import BootPlan
-from nospoon.model.machine import (
-    MachineChange,
-    MachineEvent,
-    Outcome,
-    PowerCommand,
-    PowerPolicy,
-    PowerState,
+from nospoon.bmc.power_command import (
+    BOOTING,
+    LEADS_TO,
+    STOPS,
+    Pending,
+    command_for,
+    is_contrary,
+    is_so_already,
+    meant,
+    refusal,
 )
+from nospoon.bmc.restart_cause import CAUSE_CHASSIS_CONTROL, CAUSE_UNKNOWN, RESTORES, restored
+from nospoon.bmc.started import booted_by_itself, followed
+from nospoon.bmc.state import RUNNING, STOPPED, State
+from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 
 ANSWER_WITHIN = 0.25
 SHUTDOWN_PATIENCE = 180.0
 EVENT_LAG = 5.0
 """The event of a boot may come after the outcome of its command, by so much."""
-
-_NEEDS_RUNNING = frozenset({PowerCommand.RESET, PowerCommand.CYCLE, PowerCommand.DIAG})
-_BOOTING = frozenset({PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET})
-_FOLLOWING = frozenset({PowerCommand.ON, PowerCommand.OFF, PowerCommand.CYCLE})
-_STOPS = frozenset({PowerCommand.OFF, PowerCommand.SOFT})
-_LEADS_TO = {
-    PowerCommand.ON: PowerState.ON,
-    PowerCommand.CYCLE: PowerState.ON,
-    PowerCommand.RESET: PowerState.ON,
-    PowerCommand.OFF: PowerState.OFF,
-}
-
-# IPMI 2.0 table 28-11 (restart cause)
-CAUSE_UNKNOWN = 0x00
-CAUSE_CHASSIS_CONTROL = 0x01
-CAUSE_WATCHDOG = 0x04
-CAUSE_ALWAYS_RESTORE = 0x06
-CAUSE_PREVIOUS = 0x07
-CAUSE_SOFT_RESET = 0x0A
-
-_RESTORES = frozenset({CAUSE_ALWAYS_RESTORE, CAUSE_PREVIOUS})
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A command under way: who still waits for an answer, and until when.
-
-    `edition`: of the override with which it was driven; `plan`: what it was given to boot;
-    `before`: the power as it was seen then.
-    `booted`: the boot that it causes was seen. `reported`: the machine told its power since, so
-    that the outcome need not be inferred.
-    """
-
-    command: PowerCommand
-    edition: int
-    waiting: dict[int, float]
-    cause: int
-    plan: BootPlan
-    before: PowerState
-    booted: bool = False
-    reported: bool = False
-
-    @property
-    def switches_on(self) -> bool:
-        """Somebody's command makes the machine go on."""
-        by_command = self.cause == CAUSE_CHASSIS_CONTROL
-        return by_command and self.command in {PowerCommand.ON, PowerCommand.CYCLE}
-
-    @property
-    def unplugs(self) -> bool:
-        """It is off because AC power was lost; that may be back when it ends."""
-        return self.command is PowerCommand.OFF and self.cause == CAUSE_UNKNOWN
 
 
 class Power:
@@ -136,7 +88,7 @@ class Power:
 
     def __init__(self, state: State, boot: Boot) -> None:
         self._state, self._boot = state, boot
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
         self._restart_until: float | None = None
         self._unseen_until: float | None = None
         self._then: tuple[PowerCommand, int] | None = None
@@ -190,12 +142,12 @@ class Power:
     def requested(self, event: PowerRequested, now: float) -> Iterator[Effect]:
         """Somebody asks for a command."""
         self._boot.chassis_command(now)
-        event = self._meant(event)
-        refusal = self._refusal(event)
-        if refusal is not None:
-            yield refusal
+        event = meant(event, self._pending, self._state)
+        refused = refusal(event, self._pending, self._state)
+        if refused is not None:
+            yield refused
             return
-        if self._is_contrary(event):
+        if is_contrary(event, self._pending, self._state):
             self._restart_until, self._then = None, (event.command, CAUSE_CHASSIS_CONTROL)
             yield Answer(event.ticket, Verdict.ACCEPTED)
             return
@@ -206,23 +158,15 @@ class Power:
                 self._then = None  # the last command counts
             self._pending.waiting[event.ticket] = now + ANSWER_WITHIN
             return
-        believed = self._is_so_already(event.command)
+        believed = is_so_already(event.command, self._state)
         if believed and event.command is not PowerCommand.ON:  # its host may have rebooted just now
             yield from self._state.persist(replace(self._state.runtime, on=False))
         if believed and self._lie is not None:
             yield Answer(event.ticket, Verdict.DONE, outcome=Outcome.UNCHANGED)
             return
-        waiting, command = {event.ticket: now + ANSWER_WITHIN}, self._command_for(event.command)
+        waiting = {event.ticket: now + ANSWER_WITHIN}
+        command = command_for(event.command, self._state)
         yield self._drive(command, CAUSE_CHASSIS_CONTROL, waiting, believed=believed)
-
-    def _meant(self, event: PowerRequested) -> PowerRequested:
-        """A machine that is off in the middle of its cycle is none to be switched on."""
-        power = self._state.power
-        if self._pending is not None:
-            power = _LEADS_TO.get(self._pending.command, power)
-        if not event.turns_on or power in RUNNING:
-            return event
-        return replace(event, command=PowerCommand.ON, restart=False)
 
     def act(self, command: PowerCommand, cause: int) -> Iterator[Effect]:
         """The BMC itself wants a running machine to do this (the watchdog, §27.1)."""
@@ -238,46 +182,11 @@ class Power:
         believed: bool = False,
     ) -> Drive:
         plan, before = self._boot.plan, self._state.power
-        self._pending = _Pending(command, self._boot.edition, waiting, cause, plan, before)
+        self._pending = Pending(command, self._boot.edition, waiting, cause, plan, before)
         self._unseen_until = None
         again = command is PowerCommand.RESET and self._state.runtime.secure_boot.waits
         given = PowerCommand.CYCLE if again else command
         return Drive(given, plan, unplugs=self._pending.unplugs, believed=believed)
-
-    def _refusal(self, event: PowerRequested) -> Answer | None:
-        state = self._state
-        if not state.runtime.has_power:
-            reason = "the machine has no AC power"
-            return Answer(event.ticket, Verdict.WRONG_STATE, reason)
-        follows = event.command in _FOLLOWING and not event.restart
-        if self._pending is not None and self._is_contrary(event) and not follows:
-            reason = f"{self._pending.command} is under way"
-            return Answer(event.ticket, Verdict.BUSY, reason)
-        if state.power is PowerState.ABSENT:
-            reason = "the machine is not there any more; `nospoon up` makes it again"
-            return Answer(event.ticket, Verdict.GONE, reason)
-        if state.power is PowerState.UNKNOWN and state.reason:
-            return Answer(event.ticket, Verdict.UNREACHABLE, state.reason)
-        needs_running = event.command in _NEEDS_RUNNING or event.restart
-        if needs_running and state.power is PowerState.OFF and self._pending is None:
-            reason = f"{event.command} needs a machine that is on"
-            return Answer(event.ticket, Verdict.WRONG_STATE, reason)
-        return None
-
-    def _is_contrary(self, event: PowerRequested) -> bool:
-        """Another command than this one is under way."""
-        pending = self._pending
-        return pending is not None and pending.command is not self._command_for(event.command)
-
-    def _is_so_already(self, command: PowerCommand) -> bool:
-        if command is PowerCommand.ON:
-            return self._state.power is PowerState.ON
-        return command in _STOPS and self._state.power in STOPPED
-
-    def _command_for(self, command: PowerCommand) -> PowerCommand:
-        """A machine that failed is not started but started again."""
-        failed = self._state.power is PowerState.FAILED
-        return PowerCommand.CYCLE if failed and command is PowerCommand.ON else command
 
     def ended(self, event: CommandEnded, now: float) -> Iterator[Effect]:
         """The command under way ended."""
@@ -296,24 +205,24 @@ class Power:
         for ticket in pending.waiting:
             yield Answer(ticket, event.verdict, event.reason, outcome=event.outcome)
         yield from self.doubted(now)
-        if pending.cause not in _RESTORES:
+        if pending.cause not in RESTORES:
             yield from self._host_confirmed(now)
         elif event.verdict is not Verdict.UNREACHABLE:  # else once its host is seen again
             yield from self._host_noted()
         yield from self._go_on()
 
-    def _lied(self, pending: _Pending, now: float) -> Iterator[Effect]:
+    def _lied(self, pending: Pending, now: float) -> Iterator[Effect]:
         """The command is believed to be done; no boot follows from it."""
         state = self._state
         yield from state.persist(replace(state.runtime, power_fault=""))
-        if not pending.reported and pending.command in _LEADS_TO:
+        if not pending.reported and pending.command in LEADS_TO:
             self._truth = self._truth or (state.power, state.reason)
-            yield from state.see(_LEADS_TO[pending.command], "", now)
+            yield from state.see(LEADS_TO[pending.command], "", now)
 
-    def _was_so(self, pending: _Pending, now: float) -> Iterator[Effect]:
+    def _was_so(self, pending: Pending, now: float) -> Iterator[Effect]:
         """The machine was as it was to be, for longer than was known: no boot follows from it."""
         state = self._state
-        so = PowerState.OFF if pending.command in _STOPS else PowerState.ON
+        so = PowerState.OFF if pending.command in STOPS else PowerState.ON
         if not pending.reported:
             self._truth = None
             yield from state.see(so, "", now)
@@ -327,13 +236,13 @@ class Power:
             replace(state.runtime, power_fault="", last_power_event=event, on=on)
         )
 
-    def _succeeded(self, pending: _Pending, now: float) -> Iterator[Effect]:
+    def _succeeded(self, pending: Pending, now: float) -> Iterator[Effect]:
         """What the command leads to is so, even if the machine's event is still on its way."""
-        boots, state = pending.command in _BOOTING, self._state
+        boots, state = pending.command in BOOTING, self._state
         unseen = not pending.booted if boots else not pending.reported
-        if unseen and pending.command in _LEADS_TO:
+        if unseen and pending.command in LEADS_TO:
             self._truth = None
-            yield from state.see(_LEADS_TO[pending.command], "", now)
+            yield from state.see(LEADS_TO[pending.command], "", now)
         after = replace(
             state.runtime,
             power_fault="",
@@ -346,9 +255,9 @@ class Power:
             yield from state.record(Kind.POWER_CYCLE, now)
         if boots and unseen:
             self._unseen_until = now + EVENT_LAG
-            yield from self._followed(pending, now)
+            yield from followed(self._state, self._boot, pending, now)
 
-    def _last_event(self, pending: _Pending) -> int:
+    def _last_event(self, pending: Pending) -> int:
         """The last power event after a command was carried out."""
         event, on = self._state.runtime.last_power_event, pending.switches_on
         match pending.command:
@@ -365,30 +274,6 @@ class Power:
         """AC power may be back already when the machine goes off for want of it."""
         return switched_off(event, unplugged=unplugs or not self._state.runtime.has_power)
 
-    def _followed(self, pending: _Pending, now: float) -> Iterator[Effect]:
-        """The boot that the command causes was seen, or is sure."""
-        reset = pending.command is PowerCommand.RESET
-        yield from self._state.record(Kind.RESET if reset else Kind.BOOTED, now)
-        yield from self._begun(now)
-        yield from self._secured(pending.plan)
-        yield from self._boot.followed(pending.edition)
-
-    def _secured(self, told: BootPlan) -> Iterator[Effect]:
-        """The machine started as it was told."""
-        runtime = self._state.runtime
-        after = runtime.secure_boot
-        if told.secure_boot is not None:
-            after = replace(after, current=told.secure_boot)
-        if told.reset_keys:
-            after = replace(after, reset=False)
-        if after != runtime.secure_boot:
-            yield from self._state.persist(replace(runtime, secure_boot=after))
-
-    def _begun(self, now: float) -> Iterator[Effect]:
-        """A boot begins: its firmware applies what waited for it."""
-        state = self._state
-        yield from state.persist(firmware.booted(state.runtime, state.epoch + now))
-
     def _failed(self, reason: str, now: float) -> Iterator[Effect]:
         runtime = self._state.runtime
         yield from self._state.persist(replace(runtime, power_fault=reason))
@@ -402,8 +287,8 @@ class Power:
             (command, cause), self._then = self._then, None
             if command is PowerCommand.CYCLE and self._state.power in STOPPED:
                 command = PowerCommand.ON
-            if not self._is_so_already(command):
-                yield self._drive(self._command_for(command), cause, {})
+            if not is_so_already(command, self._state):
+                yield self._drive(command_for(command, self._state), cause, {})
             return
         if self._restart_until is None:
             return
@@ -436,7 +321,7 @@ class Power:
         state, before = self._state, self._state.power if self._truth is None else self._truth[0]
         self._truth = None
         yield from state.see(power, reason, now)
-        if self._pending is not None and self._pending.command in _LEADS_TO:
+        if self._pending is not None and self._pending.command in LEADS_TO:
             return  # its outcome tells what that means
         on = state.runtime.on or power in RUNNING
         event = state.runtime.last_power_event
@@ -449,21 +334,13 @@ class Power:
     def _booted(self, event: MachineEvent, now: float) -> Iterator[Effect]:
         """A boot was seen: of the command under way, of one that just ended, or of the guest."""
         pending = self._pending
-        if pending is not None and pending.command in _BOOTING and not pending.booted:
+        if pending is not None and pending.command in BOOTING and not pending.booted:
             pending.booted = True
-            yield from self._followed(pending, now)
+            yield from followed(self._state, self._boot, pending, now)
         elif self._unseen_until is not None and now <= self._unseen_until:
             self._unseen_until = None
         else:
-            yield from self._booted_by_itself(event, now)
-
-    def _booted_by_itself(self, event: MachineEvent, now: float) -> Iterator[Effect]:
-        state, reset = self._state, event.change is MachineChange.RESET
-        cause = CAUSE_SOFT_RESET if reset else CAUSE_UNKNOWN
-        yield from state.persist(replace(state.runtime, restart_cause=cause))
-        yield from state.record(Kind.REBOOTED if reset else Kind.BOOTED, now)
-        yield from self._begun(now)
-        yield from self._boot.booted_by_itself(event.told, busy=self.busy)
+            yield from booted_by_itself(self._state, self._boot, event, now, busy=self.busy)
 
     def ac_lost(self, event: AcLost, now: float) -> Iterator[Effect]:
         """AC power is gone: the machine goes off at once, or once what is under way has ended."""
@@ -484,7 +361,7 @@ class Power:
 
     @property
     def _comes_up(self) -> bool:
-        return self._pending is not None and self._pending.command in _BOOTING
+        return self._pending is not None and self._pending.command in BOOTING
 
     def ac_returned(self, event: AcReturned, now: float) -> Iterator[Effect]:
         """AC power is back: the policy decides."""
@@ -495,20 +372,10 @@ class Power:
         yield from state.persist(replace(state.runtime, has_power=True))
         yield from state.record(Kind.AC_RETURNED, now)
         yield Answer(event.ticket, Verdict.DONE)
-        cause = self._restores(was_on=state.runtime.was_on)
+        cause = restored(state.runtime.settings.policy, was_on=state.runtime.was_on)
         if cause is not None:
             self._then = (PowerCommand.ON, cause)
         yield from self._go_on()
-
-    def _restores(self, *, was_on: bool) -> int | None:
-        """The restart cause (table 28-11) with which the policy switches on; None: it does not."""
-        match self._state.runtime.settings.policy:
-            case PowerPolicy.ALWAYS_ON:
-                return CAUSE_ALWAYS_RESTORE
-            case PowerPolicy.PREVIOUS if was_on:
-                return CAUSE_PREVIOUS
-            case PowerPolicy.PREVIOUS | PowerPolicy.ALWAYS_OFF:
-                return None
 
     def host_seen(self, event: HostSeen, now: float) -> Iterator[Effect]:
         """The machine's host runs: what is so now is no effect of its shutdown."""
@@ -529,7 +396,7 @@ class Power:
             return
         yield from state.record(Kind.AC_LOST, now)
         yield from state.record(Kind.AC_RETURNED, now)
-        cause = self._restores(was_on=runtime.on)
+        cause = restored(runtime.settings.policy, was_on=runtime.on)
         if cause is None or state.power is not PowerState.OFF or not runtime.has_power:
             yield from self._host_noted()
         else:
