@@ -10,7 +10,9 @@ from click.testing import CliRunner, Result
 
 from nospoon.cli.addresses import resolved
 from nospoon.cli.adoptions import refused
-from nospoon.cli.commands.vbmc import _apart, _status, _write, command
+from nospoon.cli.commands.vbmc import command
+from nospoon.cli.vbmc_clusters import servable, status_of
+from nospoon.cli.vbmc_files import write_config
 from nospoon.errors import PlanRefused, UsageError
 
 A = {"username": "admin", "password": "secret", "address": "::", "port": "46230"}
@@ -175,18 +177,18 @@ def test_a_port_in_use_is_the_trouble_of_its_node_alone() -> None:
 def test_of_bmcs_with_one_port_or_node_the_first_is_served_and_the_others_are_errors() -> None:
     first, second = {**A, "domain_name": "VM_1"}, {**A, "domain_name": "other"}
     alike, apart = ({**A, "domain_name": name, "port": "1"} for name in ("vm-1", "vm-2"))
-    active, left_out = _apart([first, second, alike, apart])
+    active, left_out = servable([first, second, alike, apart])
     assert list(active) == ["VM_1", "vm-2"]
     assert {name: str(why) for name, why in left_out.items()} == {
         "other": "port 46230 is that of VM_1's BMC",
         "vm-1": "it would be node vm-1, as VM_1 is",
     }
     at_an_address = {**second, "address": "127.0.0.1"}
-    assert list(_apart([first, at_an_address])[0]) == ["VM_1", "other"]
+    assert list(servable([first, at_an_address])[0]) == ["VM_1", "other"]
     libvirt = {"libvirt_uri": "qemu:///system", "active": "True"}
     served = {("vbmc", "vm-1", "46230")}
-    assert _status({**first, **libvirt}, served) == "running"
-    assert _status({**second, **libvirt}, served) == "error"
+    assert status_of({**first, **libvirt}, served) == "running"
+    assert status_of({**second, **libvirt}, served) == "error"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_links_in_a_directory_of_others_lead_to_no_file_of_who_calls(home: Path)
     assert victim.read_text() == "root:x:0:0\nbin:x:1:1\n"
 
     (place / "adp-bios" / "config.new").symlink_to(victim)
-    _write(place / "adp-bios" / "config", A)
+    write_config(place / "adp-bios" / "config", A)
     assert victim.read_text() == "root:x:0:0\nbin:x:1:1\n"
     assert "secret" in (place / "adp-bios" / "config").read_text()
 
@@ -293,5 +295,5 @@ def test_a_link_of_another_user_is_no_directory_of_a_domain(home: Path) -> None:
     place.symlink_to(home / "etc")
     os.lchown(place, 65534, 65534)
     with pytest.raises(UsageError, match="is a link of another user"):
-        _write(place / "config", A)
+        write_config(place / "config", A)
     assert not list((home / "etc").iterdir())
