@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn.server
 
-from nospoon.runtime import limited_http
+from nospoon.runtime import server_state
 from nospoon.runtime.serve import HttpServer
 
 
@@ -46,7 +46,7 @@ async def test_each_answer_has_the_date_of_its_second(monkeypatch: pytest.Monkey
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         dates = []
         for now in (784111777.0, 784111777.9, 784111778.0):
-            monkeypatch.setattr(limited_http, "unix", lambda now=now: now)
+            monkeypatch.setattr(server_state, "unix", lambda now=now: now)
             headers = await asked(reader, writer)
             dates.append(headers[b"date"])
             assert headers[b"server"] == b"uvicorn"

@@ -18,7 +18,7 @@ from tests.security.test_received import Clock, turns
 
 from nospoon.api.peer import PeerHttp, PeerWebSocket
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
-from nospoon.runtime.limited_http import MOST_FRAMES, MOST_UNREAD, READ_AT_ONCE
+from nospoon.runtime.limited_websocket import MOST_FRAMES, MOST_UNREAD, READ_AT_ONCE
 from nospoon.runtime.received import Received
 from nospoon.runtime.serve import HttpServer
 

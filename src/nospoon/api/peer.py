@@ -18,7 +18,8 @@ from nospoon.errors import Forbidden
 from nospoon.model.principal import Administrators, OwnerId, Principal
 from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.clock import Clock, monotonic
-from nospoon.runtime.limited_http import LimitedHttp, LimitedWebSocket
+from nospoon.runtime.limited_http import LimitedHttp
+from nospoon.runtime.limited_websocket import LimitedWebSocket
 from nospoon.runtime.log_rate import RateLimitedLog
 
 _UCRED = struct.Struct("3i")

@@ -15,7 +15,9 @@ from starlette.types import ASGIApp
 
 from nospoon.runtime.accepting import Acceptor, Authorize, Identify, by_address
 from nospoon.runtime.http_limits import LIMITS, Connections, HttpLimits
-from nospoon.runtime.limited_http import WEBSOCKET, LimitedHttp, LimitedState, LimitedWebSocket
+from nospoon.runtime.limited_http import LimitedHttp
+from nospoon.runtime.limited_websocket import WEBSOCKET, LimitedWebSocket
+from nospoon.runtime.server_state import LimitedState
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import SESSIONS, restrict
 
