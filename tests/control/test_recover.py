@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.control.maintenance.recover import Found, Kept, joined, snapshots_of
+from nospoon.control.maintenance.found_clusters import Found
+from nospoon.control.maintenance.found_snapshots import Kept, joined, snapshots_of
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host
 from nospoon.model.machine import KeptState
 from nospoon.model.resources import Machine, Observed, OwnerTag

@@ -8,7 +8,7 @@ in whose stead one is written of what was found, until the next `up` brings it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -19,21 +19,24 @@ from nospoon.control.fleet.enrolment import Enrolment
 from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import each_cluster
-from nospoon.control.maintenance.orphans import cluster_name
-from nospoon.control.maintenance.survey import Scope, Seen, Survey
+from nospoon.control.maintenance.found_clusters import (
+    Found,
+    Known,
+    beside,
+    found_in,
+    names_among,
+    others_of,
+)
+from nospoon.control.maintenance.found_snapshots import joined, snapshots_of
+from nospoon.control.maintenance.survey import Scope, Survey
 from nospoon.control.operations.operations import Operations
 from nospoon.control.planning.accounts import random_password
 from nospoon.control.planning.logins import Logins
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
 from nospoon.model.cluster import Cluster, Host
-from nospoon.model.ironic import IronicPlace
-from nospoon.model.machine import KeptState
-from nospoon.model.principal import OwnerId, Principal
-from nospoon.model.resources import Kind, Machine, Observed
+from nospoon.model.principal import Principal
 from nospoon.model.rest.upkeep import RecoveredCluster, RecoveryReport
-from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.found import completed, found_allocations
-from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.paced import paced
@@ -44,29 +47,12 @@ from nospoon.store import snapshots
 from nospoon.store.clusters import ClusterRow, NodeRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
-from nospoon.store.snapshots import SnapshotRow, SnapshotState
+from nospoon.store.snapshots import SnapshotRow
 
-Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]
-"""Nodes, with their disks -> name -> the state that it keeps so called."""
 ONLY_IN_IRONIC = (
     "not recovered: none of its hosts was looked at, or they have nothing of it; "
     "`nospoon orphans --reap` removes its nodes from Ironic"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A cluster of the store, before anything was looked at. `busy`: what is under way on it.
-    `row` is without its file while all clusters are held: those of one member may have gigabytes.
-    """
-
-    row: ClusterRow
-    nodes: Sequence[NodeRow]
-    hosts: Sequence[Host]
-    busy: str = ""
-
-
-NOTHING_KNOWN: Mapping[UUID, Known] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +83,6 @@ class Part:
         """How it went."""
         how = "recovered" if self.before is None else "completed"
         return f"{how} in part: no answer from {', '.join(self.lacking)}" if self.lacking else how
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One cluster as its tags tell of it: its things, each thing's host by the file's name, and the
-    Ironic that has nodes of it.
-    """
-
-    id: UUID
-    name: str
-    owner: OwnerId
-    things: tuple[Observed, ...]
-    hosts: tuple[Host, ...]
-    ironic: IronicPlace | None = None
-
-    @property
-    def machines(self) -> Iterator[tuple[Observed, Machine]]:
-        for each in self.things:
-            if isinstance(each.shape, Machine):
-                yield each, each.shape
 
 
 class Recovery:
@@ -152,7 +118,7 @@ class Recovery:
         async with self._one_at_a_time:
             known = await self._known()
             seen = await self._survey.around(scope)
-            others = await asyncio.to_thread(_others, seen, known, of)
+            others = await asyncio.to_thread(others_of, seen, known, of)
             seen += await self._survey.look(Scope(others))
             away = [each.place for each in seen if each.away and isinstance(each.place, Host)]
             rows = [
@@ -244,7 +210,7 @@ class Recovery:
 
     def _first(self, found: Found, of: Cluster | None, away: Sequence[Host]) -> Part:
         """Of a cluster that nobody knows; any host that is away may have more of it."""
-        hosts = _beside(found.hosts, of.hosts if of is not None else ())
+        hosts = beside(found.hosts, of.hosts if of is not None else ())
         row = ClusterRow(
             id=found.id,
             name=found.name,
@@ -257,15 +223,15 @@ class Recovery:
             created=self._clock(),
             enrolled=self._enrolment.sealed(found.ironic),
         )
-        lacking = _among(away, hosts) if of is not None else [host.name for host in away]
+        lacking = names_among(away, hosts) if of is not None else [host.name for host in away]
         nodes = self._nodes(found, found.hosts)
         return Part(row, nodes, hosts, None, lacking, whole=of is not None)
 
     def _more(self, found: Found, known: Known, of: Cluster | None, away: Sequence[Host]) -> Part:
         """What is found and not known; what is known stays as it is."""
         row, recovered = known.row, known.row.file == FILE
-        hosts = _beside(known.hosts, found.hosts)
-        hosts = _beside(hosts, of.hosts if of is not None and recovered else ())
+        hosts = beside(known.hosts, found.hosts)
+        hosts = beside(hosts, of.hosts if of is not None and recovered else ())
         names = {node.name for node in known.nodes}
         new = [node for node in self._nodes(found, hosts) if node.name not in names]
         ironic = found.ironic if not row.enrolled else None
@@ -280,7 +246,7 @@ class Recovery:
                 enrolled=row.enrolled or self._enrolment.sealed(ironic),
             )
         sure = of is not None or not recovered
-        lacking = _among(away, hosts) if sure else [host.name for host in away]
+        lacking = names_among(away, hosts) if sure else [host.name for host in away]
         return Part(row, new, hosts, known, lacking, whole=sure)
 
     async def _snapshots(self, part: Part) -> int:
@@ -327,37 +293,6 @@ class Recovery:
         ]
 
 
-def _others(
-    seen: Sequence[Seen], known: Mapping[UUID, Known], of: Cluster | None
-) -> tuple[Host, ...]:
-    """Hosts of clusters that are known, and that were found or are asked for, where nobody looked:
-    only who looks everywhere can tell what is lacking.
-    """
-    found = {id_ for each in seen for id_ in each.clusters()}
-    hosts = [
-        host
-        for id_, each in known.items()
-        if (id_ in found and of is None) or (of is not None and each.row.name == of.name)
-        for host in each.hosts
-    ]
-    asked = {each.place.server for each in seen if isinstance(each.place, Host)}
-    return tuple(host for host in hosts if host.server not in asked)
-
-
-def _beside(hosts: Sequence[Host], others: Iterable[Host]) -> list[Host]:
-    """And others that are neither called like one of these, nor lead where one does."""
-    names, places = {host.name for host in hosts}, {host.server for host in hosts}
-    return [
-        *hosts,
-        *(each for each in others if each.name not in names and each.server not in places),
-    ]
-
-
-def _among(away: Iterable[Host], hosts: Iterable[Host]) -> list[str]:
-    silent = {host.server for host in away}
-    return [host.name for host in hosts if host.server in silent]
-
-
 def _shown(found: Found, part: Part, kept: int, said: str) -> RecoveredCluster:
     return RecoveredCluster(
         cluster=found.name,
@@ -370,108 +305,6 @@ def _shown(found: Found, part: Part, kept: int, said: str) -> RecoveredCluster:
         said=said,
         cluster_id=str(found.id),
     )
-
-
-def found_in(
-    seen: Sequence[Seen], owner: OwnerId, known: Mapping[UUID, Known] = NOTHING_KNOWN
-) -> list[Found]:
-    """The clusters of what was seen, under the hosts' names that their tags note, or that are
-    known.
-    """
-    things: dict[UUID, list[Observed]] = {}
-    hosts: dict[UUID, dict[str, Host]] = {}
-    ironics: dict[UUID, IronicPlace] = {}
-    for each in seen:
-        for id_, part in each.clusters().items():
-            some = part.things
-            if isinstance(each.place, IronicPlace):
-                ironics[id_] = each.place
-                things.setdefault(id_, []).extend(some)
-                continue
-            host = _home(each.place, some, known.get(id_))
-            things.setdefault(id_, []).extend(
-                replace(one, key=replace(one.key, host=host.name)) for one in some
-            )
-            if id_ not in known or any(not KINDS[one.key.kind].by_daemon for one in some):
-                hosts.setdefault(id_, {})[host.name] = host
-    return [
-        Found(
-            id_,
-            known[id_].row.name if id_ in known else cluster_name(some),
-            known[id_].row.owner if id_ in known else _owner(some, owner),
-            tuple(some),
-            tuple(hosts.get(id_, {}).values()),
-            ironics.get(id_),
-        )
-        for id_, some in things.items()
-        if any(each.key.kind is not Kind.IMAGE for each in some)  # those that no cluster uses
-    ]
-
-
-def _home(place: Host, things: Sequence[Observed], known: Known | None) -> Host:
-    hosts = {host.server: host for host in known.hosts} if known is not None else {}
-    if place.server in hosts:
-        return hosts[place.server]
-    noted = _noted_host([each for each in things if not KINDS[each.key.kind].by_daemon])
-    return replace(place, name=noted or place.name)
-
-
-def joined(before: SnapshotRow | None, found: SnapshotRow, *, whole: bool) -> SnapshotRow:
-    """A snapshot that is known, with members that are found besides. `whole`: all nodes that the
-    cluster may have were asked.
-    """
-    if before is None:
-        return found if whole else replace(found, state=SnapshotState.PARTLY)
-    half = found.state is SnapshotState.PARTLY
-    members = {member.machine for member in before.members}
-    more = tuple(member for member in found.members if member.machine not in members)
-    match before.state:
-        case SnapshotState.COMPLETE if more and (half or not whole):
-            state = SnapshotState.PARTLY
-        case SnapshotState.PARTLY if whole:
-            state = found.state
-        case _:
-            state = before.state
-    return replace(before, state=state, members=(*before.members, *more))
-
-
-def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
-    """Snapshots by what the disks of its nodes keep: those who have it were there. One that some
-    disk of theirs lacks was half taken or deleted, or a disk is newer; nobody can tell.
-    """
-    names = {name for _, disks in kept for states in disks.values() for name in states}
-    return [_snapshot(cluster, name, kept) for name in sorted(names)]
-
-
-def _snapshot(cluster: UUID, name: str, kept: Kept) -> SnapshotRow:
-    found = [
-        (node, {disk: of[name] for disk, of in disks.items() if name in of}, len(disks))
-        for node, disks in kept
-    ]
-    there = [(node, states) for node, states, _ in found if states]
-    half = any(0 < len(states) < disks for _, states, disks in found)
-    return SnapshotRow(
-        cluster,
-        name,
-        SnapshotState.PARTLY if half else SnapshotState.COMPLETE,
-        created=min(state.at for _, states in there for state in states.values()),
-        members=tuple(
-            snapshots.Member(
-                node.name, node.uuid, any(state.on for state in states.values()), tuple(states)
-            )
-            for node, states in there
-        ),
-    )
-
-
-def _noted_host(things: Sequence[Observed]) -> str:
-    """The name that the cluster's file gives the host on which these are."""
-    return next((host for each in things if (host := notes.read(each.tag.note).host)), "")
-
-
-def _owner(things: Sequence[Observed], owner: OwnerId) -> int:
-    told = next((each.tag.uid for each in things if each.tag.uid is not None), None)
-    return owner if told is None else told
 
 
 def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> str:
