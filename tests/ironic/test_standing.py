@@ -11,7 +11,7 @@ from nospoon.model.ironic import IronicStanding, Standing
 from nospoon.model.resources import OwnerTag
 from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.ironic import records
-from nospoon.providers.ironic.standing import (
+from nospoon.providers.ironic.progress import (
     IN_USE,
     VERBS,
     deployed,

@@ -16,7 +16,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import QuotaName
 from nospoon.providers.answers import LARGEST_NUMBER, text_of
-from nospoon.providers.ironic import drivers, records, standing
+from nospoon.providers.ironic import drivers, progress, records, states
 from nospoon.providers.openstack import adopted, api, connection, images, relays, roster, servers
 from nospoon.providers.openstack.around import port
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
@@ -102,13 +102,13 @@ WAYS: dict[str, Call] = {
     "maintenance of a node": lambda value: drivers.fault_of(
         in_state(maintenance=True, maintenance_reason=value)
     ),
-    "instance of a node": lambda value: standing.use_of(in_state(instance_uuid=value)),
-    "allocation of a node": lambda value: standing.use_of(in_state(allocation_uuid=value)),
-    "last error of a node": lambda value: standing.why_of(in_state(last_error=value)),
-    "history of a node": lambda value: standing.last_failure(
+    "instance of a node": lambda value: progress.use_of(in_state(instance_uuid=value)),
+    "allocation of a node": lambda value: progress.use_of(in_state(allocation_uuid=value)),
+    "last error of a node": lambda value: progress.why_of(in_state(last_error=value)),
+    "history of a node": lambda value: progress.last_failure(
         [{"severity": "ERROR", "event_type": "", "event": value}]
     ),
-    "states of a node": lambda value: standing._brief(in_state(last_error=value)),
+    "states of a node": lambda value: states._brief(in_state(last_error=value)),
 }  # fmt: skip
 
 

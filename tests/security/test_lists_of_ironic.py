@@ -32,7 +32,7 @@ from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Secrets
 from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.cloud_calls import Clouds, Means
-from nospoon.providers.ironic import api, records, standing
+from nospoon.providers.ironic import api, progress, records, standing
 from nospoon.providers.ironic.api import PAGE, Api
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.ironic.records import own_traits
@@ -257,7 +257,7 @@ async def test_of_a_node_that_is_brought_somewhere_little_is_kept(
 ) -> None:
     """Hundreds are at a time, for an hour each: their records had 4 MiB each."""
     kept = list[records.Record]()
-    differ = standing._differs
+    differ = progress.differs
 
     def looked(record: records.Record, shape: IronicStanding) -> bool:
         kept.append(record)
@@ -282,15 +282,15 @@ async def test_of_a_node_that_is_brought_somewhere_little_is_kept(
     async with Tasks("test") as tasks:
         ironics = Ironics("kit", no_secrets, tasks, Clouds())
         with ironic(page) as url, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(standing, "_differs", looked)
+            patch.setattr(standing, "differs", looked)
             driver = ironics.drivers(IronicPlace(endpoint=url), 1)[Kind.IRONIC_STANDING]
             with pytest.raises(Conflict, match="node n is protected in Ironic: x") as refused:
                 await driver.create(resource, OwnerTag("kit", UUID(int=7)))
     assert len(str(refused.value)) < 3000
     (record, *_) = kept
     assert len(json.dumps(record)) < 10_000
-    assert record["instance_info"] == {"a": {"b": 1}, "b": standing.OTHER}
-    (one, other) = standing.deployed({**record, "extra": {"nospoon": {"instance": ["a", "b"]}}})
+    assert record["instance_info"] == {"a": {"b": 1}, "b": progress.OTHER}
+    (one, other) = progress.deployed({**record, "extra": {"nospoon": {"instance": ["a", "b"]}}})
     assert (one == wanted[0], other == wanted[1]) == (True, False)
 
 
