@@ -19,7 +19,9 @@ from nospoon.daemon.wiring import Daemon
 from nospoon.plan.order.steps import Plan
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.nodes import NodeRow
 from nospoon.store.operations import OperationRow
 
 __all__ = ["OTHER", "OWNER", "Asking", "a_control_plane", "file_of"]
@@ -85,7 +87,7 @@ class Asking:
         assert row is not None
         return {
             each.name: each
-            for each in await self.daemon.parts.database.read(stored.nodes_of, row.id)
+            for each in await self.daemon.parts.database.read(node_rows.nodes_of, row.id)
         }
 
     def made(self) -> set[str]:

@@ -17,8 +17,10 @@ from nospoon.model.resources import Key, Kind, Machine
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.order.order import Half
 from nospoon.store import clusters, operations
-from nospoon.store.clusters import ClusterRow, NodeRow, Source
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow, Source
 from nospoon.store.operations import OperationRow, OperationState
 
 CLUSTER = ClusterRow(uuid4(), "dev", 1000, 1, "c.yaml", "", {}, Allocations(), 0)
@@ -60,7 +62,7 @@ async def test_with_the_intent_to_make_its_machine_a_node_is_known_there(
     database: Database,
 ) -> None:
     await database.call(clusters.save, CLUSTER)
-    await database.call(clusters.put_nodes, [BEFORE])
+    await database.call(node_rows.put_nodes, [BEFORE])
     row = OperationRow(uuid4(), "up", CLUSTER.id, "dev", 1000, OperationState.RUNNING, 0)
     await database.call(operations.begin, row)
     told: list[NodeRow] = []
@@ -69,10 +71,10 @@ async def test_with_the_intent_to_make_its_machine_a_node_is_known_there(
     )
     await journal.intend(Key(Kind.MACHINE, "x", "a"), Half.REMOVE, "t")
     await journal.intend(BMC_Y, Half.MAKE, "t")
-    (known,) = await database.call(clusters.nodes_of, CLUSTER.id)
+    (known,) = await database.call(node_rows.nodes_of, CLUSTER.id)
     assert known == BEFORE
     await journal.intend(MACHINE_Y, Half.MAKE, "t")
-    (known,) = await database.call(clusters.nodes_of, CLUSTER.id)
+    (known,) = await database.call(node_rows.nodes_of, CLUSTER.id)
     assert known == replace(BEFORE, host=AFTER.host)
     assert told == [AFTER]
 

@@ -18,7 +18,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.found import completed, found_allocations
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
-from nospoon.store.clusters import NodeRow
+from nospoon.store.nodes import NodeRow
 from nospoon.store.snapshots import Member, SnapshotRow, SnapshotState
 
 CLUSTER = UUID(int=9)

@@ -22,6 +22,7 @@ from nospoon.plan.access import violations
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner, SshRunner
 from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 
 ROOT = frozenset({0, os.getuid()})
 GOOD_URIS = (
@@ -271,8 +272,8 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
     far = Host("s", Libvirt("qemu+ssh://kvm1/system"), ssh="root@kvm1")
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text)).status == 202
-        (row,) = await asked.daemon.parts.database.call(stored.all_nodes)
-        await asked.daemon.parts.database.call(stored.settle, row.uuid, far)
+        (row,) = await asked.daemon.parts.database.call(node_rows.all_nodes)
+        await asked.daemon.parts.database.call(node_rows.settle, row.uuid, far)
         await asked.daemon.parts.database.call(stored.put_hosts, row.cluster_id, [far])
     async with a_daemon(tmp_path) as asked:
         assert asked.daemon.parts.hosts.on(far.ssh) == set()

@@ -26,7 +26,7 @@ from nospoon.model.resources import Machine, OwnerTag
 from nospoon.providers.libvirt_rights import acting_as, may_manage
 from nospoon.runtime import process
 from nospoon.runtime.users import Account
-from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
 
 MEMBER, ROOT = 1000, 0
@@ -215,8 +215,8 @@ async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path:
     grants.chmod(0o644)
     async with a_daemon(tmp_path) as asked:
         assert (await asked.up(OWNER, text)).status == 202
-        (row,) = await asked.daemon.parts.database.call(stored.all_nodes)
-        await asked.daemon.parts.database.call(stored.settle, row.uuid, Host("here"))
+        (row,) = await asked.daemon.parts.database.call(node_rows.all_nodes)
+        await asked.daemon.parts.database.call(node_rows.settle, row.uuid, Host("here"))
     async with a_daemon(tmp_path) as asked:
         assert asked.daemon.parts.hosts.on("") == {row.uuid}
         grants.write_text("machines: [other]\n")

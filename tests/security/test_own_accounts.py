@@ -26,10 +26,12 @@ from nospoon.runtime.udp import Peer
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish.app import RESOURCES, find
 from nospoon.services.bmcs.rmcp import identity
-from nospoon.store import clusters, tables
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store import nodes as node_rows
+from nospoon.store import tables
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.encoded import as_json
 from nospoon.store.migrations.run import upgrade
+from nospoon.store.nodes import NodeRow
 from nospoon.testing.bench import ORDER, Bench, bench, config, endpoint, with_disk
 from nospoon.testing.redfish_app import Login, Redfish, state
 
@@ -136,11 +138,11 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
             )  # fmt: skip
             runtime = Runtime(settings=Settings(users=users), volumes=(volume,))
             row = NodeRow(cluster.id, name, Host("here"), machine, "", "admin", b"s")
-            clusters.put_nodes(connection, [row])
-            clusters.save_runtime(connection, machine.uuid, runtime)
+            node_rows.put_nodes(connection, [row])
+            node_rows.save_runtime(connection, machine.uuid, runtime)
             rows[name] = machine.uuid
         upgrade(connection)
-        kept = {name: clusters.node(connection, uuid) for name, uuid in rows.items()}
+        kept = {name: node_rows.node(connection, uuid) for name, uuid in rows.items()}
     engine.dispose()
     found = {name: row.runtime for name, row in kept.items() if row is not None}
     assert {name: each.settings.users for name, each in found.items()} == {

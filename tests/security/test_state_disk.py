@@ -31,6 +31,7 @@ from nospoon.providers.recorder import MOST_RECORD, MOST_WAITING, Recorder
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.consoles.capacity import make_room
 from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
@@ -174,7 +175,7 @@ async def test_nodes_of_a_member_are_counted_when_they_are_remembered(tmp_path: 
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, of_nodes("a", "x", "y"))
         database = asked.daemon.parts.database
-        nodes = await database.call(stored.all_nodes)
+        nodes = await database.call(node_rows.all_nodes)
         row = a_row("b", OWNER)
         theirs = [replace(each, cluster_id=row.id) for each in nodes]
         with pytest.raises(Conflict, match="would have 4 nodes"):

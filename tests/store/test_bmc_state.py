@@ -25,9 +25,11 @@ from nospoon.model.volumes import AddedVolume
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmc_log, clusters, event_services
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 
 CLUSTER = ClusterRow(uuid4(), "dev", 1, 1, "c.yaml", "cluster: dev", {}, Allocations(), 0.0)
 MACHINE = Machine(
@@ -47,7 +49,7 @@ MACHINE = Machine(
 async def test_a_log_survives_and_stays_a_ring(database: Database, tmp_path: Path) -> None:
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
-    await database.call(clusters.put_nodes, [row])
+    await database.call(node_rows.put_nodes, [row])
     log, stranger = Log(), uuid4()
     async with Tasks("test") as tasks:
         store = StoredRuntime(database, Cipher.from_file(tmp_path / "key"), tasks)
@@ -87,7 +89,7 @@ async def test_a_log_survives_a_store_that_does_not_answer_for_a_while(
     monkeypatch.setattr(bmc_state, "AGAIN", 0.0)
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
-    await database.call(clusters.put_nodes, [row])
+    await database.call(node_rows.put_nodes, [row])
     log, silent = Log(), Silent(database)
     async with Tasks("test") as tasks:
         cipher = Cipher.from_file(tmp_path / "key")
@@ -106,12 +108,12 @@ async def test_passwords_of_further_users_are_encrypted_at_rest(tmp_path: Path) 
     cipher = Cipher.from_file(tmp_path / "key")
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"secret")
-    await database.call(clusters.put_nodes, [row])
+    await database.call(node_rows.put_nodes, [row])
     users = (User(3, "bob", "hush-hush", 3, enabled=True), User(4, "eve"))
     runtime = replace(Runtime(), settings=Settings(users=users, asset_tag="T-1"))
     async with Tasks("test") as tasks:
         await StoredRuntime(database, cipher, tasks).save(row.uuid, runtime)
-    found = await database.call(clusters.node, row.uuid)
+    found = await database.call(node_rows.node, row.uuid)
     assert found is not None
     assert "hush-hush" not in str(found.runtime.settings.users[0].password)
     assert opened(found.runtime, cipher) == runtime
@@ -140,11 +142,11 @@ async def test_names_of_any_bytes_survive_and_those_of_earlier_versions_are_read
 ) -> None:
     await database.call(clusters.save, CLUSTER)
     row = NodeRow(CLUSTER.id, "n0", Host("here"), MACHINE, "", "admin", b"s")
-    await database.call(clusters.put_nodes, [row])
+    await database.call(node_rows.put_nodes, [row])
     for tag in (b"\xff" * 63, b"abc\xc3", "Löffel 7".encode()):
         settings = Settings(asset_tag=octets.kept(tag), controller_id=octets.kept(tag[::-1]))
-        await database.call(clusters.save_runtime, row.uuid, Runtime(settings=settings))
-        found = await database.call(clusters.node, row.uuid)
+        await database.call(node_rows.save_runtime, row.uuid, Runtime(settings=settings))
+        found = await database.call(node_rows.node, row.uuid)
         assert found is not None
         assert found.runtime.settings == settings
         assert octets.octets(found.runtime.settings.asset_tag) == tag
@@ -157,11 +159,11 @@ async def test_volumes_survive_and_what_nobody_set_is_shared(database: Database)
         NodeRow(CLUSTER.id, name, Host("here"), replace(MACHINE, uuid=uuid4()), "", "admin", b"s")
         for name in ("n0", "n1")
     ]
-    await database.call(clusters.put_nodes, rows)
+    await database.call(node_rows.put_nodes, rows)
     volumes = (AddedVolume("0badcafe", 1 << 30, "data", "RAID1", (0, 1)),)
     runtime = Runtime(volumes=volumes)
-    await database.call(clusters.save_runtime, rows[0].uuid, runtime)
-    found = [await database.call(clusters.node, row.uuid) for row in rows]
+    await database.call(node_rows.save_runtime, rows[0].uuid, runtime)
+    found = [await database.call(node_rows.node, row.uuid) for row in rows]
     first, second = (row.runtime for row in found if row is not None)
     assert first == runtime
     assert second == Runtime()

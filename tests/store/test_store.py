@@ -40,11 +40,13 @@ from nospoon.model.resources import (
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmcs, clusters, operations, tables, takings
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import AT_ONCE, BATCH, Database
 from nospoon.store.encoded import Encoded
 from nospoon.store.migrations.run import config, upgrade
+from nospoon.store.nodes import NodeRow
 from nospoon.store.operations import OperationRow, OperationState
 from nospoon.store.schema import bring_up_to_date
 from nospoon.store.tables import nodes
@@ -127,18 +129,18 @@ async def test_a_machine_that_another_cluster_took_meanwhile_makes_a_plan_stale(
     with pytest.raises(Stale, match="another cluster took the same machine"):
         await database.call(save, mine, [replace(taken, cluster_id=mine.id)], [], limited=False)
     assert await database.read(clusters.get, mine.id) is None
-    (kept,) = await database.read(clusters.all_nodes)
+    (kept,) = await database.read(node_rows.all_nodes)
     assert kept.cluster_id == CLUSTER.id
 
 
 async def test_a_second_up_keeps_runtime_state_and_renews_the_rest(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
     row = node_row(uuid4())
-    await database.call(clusters.put_nodes, [row])
+    await database.call(node_rows.put_nodes, [row])
     runtime = Runtime(override=BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE))
-    await database.call(clusters.save_runtime, row.uuid, runtime)
-    await database.call(clusters.put_nodes, [replace(row, username="root")])
-    (found,) = await database.call(clusters.nodes_of, CLUSTER.id)
+    await database.call(node_rows.save_runtime, row.uuid, runtime)
+    await database.call(node_rows.put_nodes, [replace(row, username="root")])
+    (found,) = await database.call(node_rows.nodes_of, CLUSTER.id)
     assert (found.username, found.runtime) == ("root", runtime)
 
 
@@ -148,17 +150,17 @@ async def test_secrets_of_the_file_are_kept_and_taken_away_again(database: Datab
     told = []
     for secret in (b"sealed", b""):
         changed = replace(row, k_g=secret, pdu_secret=secret)
-        await database.call(clusters.put_nodes, [changed])
-        (found,) = await database.call(clusters.nodes_of, CLUSTER.id)
+        await database.call(node_rows.put_nodes, [changed])
+        (found,) = await database.call(node_rows.nodes_of, CLUSTER.id)
         told.append((found.k_g, found.pdu_secret))
     assert told == [(b"sealed", b"sealed"), (b"", b"")]
 
 
 async def test_a_cluster_takes_its_nodes_along(database: Database) -> None:
     await database.call(clusters.save, CLUSTER)
-    await database.call(clusters.put_nodes, [node_row(uuid4())])
+    await database.call(node_rows.put_nodes, [node_row(uuid4())])
     await database.call(clusters.remove, CLUSTER.id)
-    assert await database.call(clusters.all_nodes) == []
+    assert await database.call(node_rows.all_nodes) == []
 
 
 async def test_bmc_records_come_back(database: Database) -> None:
@@ -175,7 +177,7 @@ async def test_what_nodes_take_is_told_without_the_rest_of_them(database: Databa
     await database.call(clusters.save, CLUSTER)
     row, bare = node_row(uuid4()), node_row(uuid4(), "n1")
     large = replace(row, machine=replace(row.machine, memory=1 << 40))
-    await database.call(clusters.put_nodes, [large, bare])
+    await database.call(node_rows.put_nodes, [large, bare])
     bmc = Bmc(row.uuid, (), "127.0.0.1", 6230, 8000, "admin", disk_sizes=(1 << 40, 7))
     key, tag = Key(Kind.BMC, "here", "n0"), OwnerTag("d", CLUSTER.id, 3, "t")
     await database.call(bmcs.put, key, bmc, tag)
@@ -189,8 +191,8 @@ async def test_what_nodes_take_is_told_without_the_rest_of_them(database: Databa
     assert [each.id for each in await database.read(clusters.holdings)] == [CLUSTER.id]
     assert await database.read(clusters.holdings, but=CLUSTER.id) == []
     assert await database.read(clusters.count) == (1, 2)
-    assert set(await database.read(clusters.accounts, owner=1000)) == {row.uuid, bare.uuid}
-    assert await database.read(clusters.accounts, owner=1000, cluster="prod") == {}
+    assert set(await database.read(node_rows.accounts, owner=1000)) == {row.uuid, bare.uuid}
+    assert await database.read(node_rows.accounts, owner=1000, cluster="prod") == {}
     assert await database.read(clusters.listed, owner=1000) == [(CLUSTER.id, "dev", "c.yaml")]
 
 
@@ -514,9 +516,9 @@ async def test_names_of_machines_on_a_simulated_host_are_kept_once_for_all_nodes
     rows = [replace(node_row(uuid4(), f"n{number}"), host=host) for number in range(3)]
     await database.call(clusters.save, CLUSTER)
     await database.call(clusters.put_hosts, CLUSTER.id, [host])
-    await database.call(clusters.put_nodes, rows)
-    await database.call(clusters.settle, rows[0].uuid, host)
-    assert await database.read(clusters.nodes_of, CLUSTER.id) == rows
-    assert sorted(await database.read(clusters.all_nodes), key=lambda each: each.name) == rows
+    await database.call(node_rows.put_nodes, rows)
+    await database.call(node_rows.settle, rows[0].uuid, host)
+    assert await database.read(node_rows.nodes_of, CLUSTER.id) == rows
+    assert sorted(await database.read(node_rows.all_nodes), key=lambda each: each.name) == rows
     lengths = select(func.max(func.length(cast(nodes.c.host, Text))))
     assert await database.read(lambda connection: connection.execute(lengths).scalar_one()) < 1000

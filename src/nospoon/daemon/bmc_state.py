@@ -13,7 +13,8 @@ from nospoon.bmc.runtime import Runtime
 from nospoon.errors import ProviderError
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
-from nospoon.store import bmc_log, clusters, event_services
+from nospoon.store import bmc_log, event_services
+from nospoon.store import nodes as node_rows
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -34,7 +35,7 @@ class StoredRuntime:
         self._stuck = asyncio.Event()
 
     async def save(self, machine: UUID, runtime: Runtime) -> None:
-        await self._database.call(clusters.save_runtime, machine, sealed(runtime, self._cipher))
+        await self._database.call(node_rows.save_runtime, machine, sealed(runtime, self._cipher))
 
     def append(self, machine: UUID, record: Record) -> None:
         self._write_soon(bmc_log.Appended(machine, record))

@@ -17,7 +17,7 @@ from nospoon.model.resources import Bmc, Key, OwnerTag, Resource, Secrets
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.store import bmc_log
 from nospoon.store import bmcs as bmc_rows
-from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -41,7 +41,7 @@ class StoredBmcs:
 
     async def secrets(self, node: UUID) -> Secrets:
         """What Ironic needs to log in to a node's BMC, and to its PDU."""
-        row = await self._database.call(stored.node, node)
+        row = await self._database.call(node_rows.node, node)
         bmc = await self._database.call(bmc_rows.find, node)
         if row is None or bmc is None:
             raise Gone(f"node {node} or its BMC is not in the store")
@@ -73,11 +73,11 @@ def _put(connection: Transaction, pending: Pending, key: Key, bmc: Bmc, tag: Own
     bmc_rows.put(connection, key, bmc, tag)
     row = pending.wanted(bmc.uuid)
     if row is not None:
-        stored.renew_account(connection, row)
+        node_rows.renew_account(connection, row)
 
 
 def _node_and_log(
     connection: Transaction, uuid: UUID
-) -> tuple[stored.NodeRow | None, Sequence[Record]]:
+) -> tuple[node_rows.NodeRow | None, Sequence[Record]]:
     """In one go, for a start with ten thousand of them."""
-    return stored.node(connection, uuid), bmc_log.records(connection, uuid)
+    return node_rows.node(connection, uuid), bmc_log.records(connection, uuid)

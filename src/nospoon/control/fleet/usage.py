@@ -10,8 +10,8 @@ from nospoon.model.resources import Bmc, Observed
 from nospoon.plan.placement.room import Usage
 from nospoon.runtime.paced import paced
 from nospoon.store import takings
-from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 from nospoon.store.takings import Taking
 
 

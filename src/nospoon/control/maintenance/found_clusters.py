@@ -14,7 +14,8 @@ from nospoon.model.principal import OwnerId
 from nospoon.model.resources import Kind, Machine, Observed
 from nospoon.plan.addresses import notes
 from nospoon.plan.order.kinds import KINDS
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.nodes import NodeRow
 
 
 @dataclass(frozen=True, slots=True)

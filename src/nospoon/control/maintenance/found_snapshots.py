@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.model.machine import KeptState
 from nospoon.store import snapshots
-from nospoon.store.clusters import NodeRow
+from nospoon.store.nodes import NodeRow
 from nospoon.store.snapshots import SnapshotRow, SnapshotState
 
 Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]

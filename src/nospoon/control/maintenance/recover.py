@@ -43,10 +43,12 @@ from nospoon.runtime.paced import paced
 from nospoon.runtime.users import NameOf, names_of, user_name
 from nospoon.store import clusters as stored
 from nospoon.store import logins as login_rows
+from nospoon.store import nodes as node_rows
 from nospoon.store import snapshots
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 from nospoon.store.snapshots import SnapshotRow
 
 ONLY_IN_IRONIC = (
@@ -160,7 +162,7 @@ class Recovery:
         return {
             row.id: Known(
                 replace(row, text="", desired=b""),
-                await self._database.read(stored.nodes_of, row.id),
+                await self._database.read(node_rows.nodes_of, row.id),
                 await self._survey.hosts_of(row),
                 self._operations.current(row.id),
             )
@@ -316,7 +318,7 @@ def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> 
     if (now and now.generation) != (before and before.row.generation):
         return "skipped: it was changed meanwhile; recover it again"
     stored.save(connection, row)
-    stored.put_nodes(connection, part.new)
+    node_rows.put_nodes(connection, part.new)
     known = {host.name for host in stored.hosts_of(connection, row.id)}
     stored.put_hosts(connection, row.id, [h for h in part.hosts if h.name not in known])
     login_rows.put(connection, settings)

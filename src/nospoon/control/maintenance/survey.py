@@ -23,7 +23,7 @@ from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION
 from nospoon.runtime.paced import paced
-from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
@@ -116,7 +116,7 @@ class Survey:
             if place is not None:
                 ironics.append(place)
                 _add_owner(owners, _ironic(place), row.owner)
-        nodes = await self._database.read(stored.all_nodes)
+        nodes = await self._database.read(node_rows.all_nodes)
         async for node in paced(nodes):
             its = owner.get(node.cluster_id)
             if its is None:  # of a cluster that was made meanwhile

@@ -11,10 +11,10 @@ from sqlalchemy import Connection
 from nospoon.model.resources import Key
 from nospoon.plan.order.order import Half, MoveId
 from nospoon.runtime.clock import Clock
-from nospoon.store import clusters
+from nospoon.store import nodes as node_rows
 from nospoon.store import operations as stored
-from nospoon.store.clusters import NodeRow
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 
 NOBODY: Mapping[MoveId, NodeRow] = {}
 
@@ -65,5 +65,5 @@ def _intended(
     connection: Connection, mover: NodeRow | None, intend: Callable[[Connection], int]
 ) -> int:
     if mover is not None:
-        clusters.settle(connection, mover.uuid, mover.host)
+        node_rows.settle(connection, mover.uuid, mover.host)
     return intend(connection)

@@ -44,10 +44,12 @@ from nospoon.runtime.paced import paced
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, NodeRow, Outline, Source
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow, Outline
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.desired import packed
+from nospoon.store.nodes import NodeRow, Source
 
 log = structlog.get_logger()
 
@@ -130,7 +132,7 @@ class Memory:
 
     async def restore(self) -> int:
         """At start-up: know all nodes again. Returns how many there are."""
-        rows = await self._database.read(stored.all_nodes)
+        rows = await self._database.read(node_rows.all_nodes)
         clusters = {each.id: each for each in await self._database.read(stored.outlines)}
         profiles = dict[UUID, dict[str, ServedProfile]]()
         self._unread = deque(in_turn(clusters.values()))
@@ -165,7 +167,7 @@ class Memory:
                 continue
             profiles, nodes = (
                 await self._read(row),
-                await self._database.read(stored.nodes_of, row.id),
+                await self._database.read(node_rows.nodes_of, row.id),
             )
             if not await self._is_current(row):
                 continue
@@ -347,13 +349,13 @@ class Memory:
 
     async def forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""
-        rows = await self._database.read(stored.nodes_of, prepared.seen.id)
+        rows = await self._database.read(node_rows.nodes_of, prepared.seen.id)
         wanted = {node.name for node in prepared.seen.cluster.nodes}
         asked = targets or {row.name for row in rows}
         leavers = [row for row in rows if row.name in asked and row.name not in wanted]
         for row in leavers:
             self._fleet.drop(row.uuid)
-        await self._database.call(stored.drop_nodes, [row.uuid for row in leavers])
+        await self._database.call(node_rows.drop_nodes, [row.uuid for row in leavers])
         names = {row.name for row in leavers}
         await self._database.call(stored.forget_places, prepared.seen.id, names)
         if targets:
@@ -365,7 +367,7 @@ class Memory:
         """`purge`: of what was uploaded for it, too, at once. Downloads are kept for a while: the
         next cluster may name the same URL.
         """
-        async for node in paced(await self._database.read(stored.nodes_of, row.id)):
+        async for node in paced(await self._database.read(node_rows.nodes_of, row.id)):
             self._fleet.drop(node.uuid)
         await self._database.call(stored.remove, row.id)
         self._labs.drop(row.id)

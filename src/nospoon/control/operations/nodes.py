@@ -36,10 +36,10 @@ from nospoon.runtime.turns import Turns
 from nospoon.services.bmcs.served import Served
 from nospoon.services.bmcs.service import BmcService
 from nospoon.services.consoles.service import Attached, ConsoleService
-from nospoon.store import clusters as stored
-from nospoon.store.clusters import Account
+from nospoon.store import nodes as node_rows
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
+from nospoon.store.nodes import Account
 
 AS_FILED = "as configured"
 CONTINUED = "done: it was paused or saved, and continues without a boot"
@@ -98,7 +98,7 @@ class Nodes:
         async with self.turns.of("bmcs", str(caller.uid)):
             if cluster:
                 await require_owned(self.database, owner=caller.uid, name=cluster)
-            known = await self.database.read(stored.accounts, owner=caller.uid, cluster=cluster)
+            known = await self.database.read(node_rows.accounts, owner=caller.uid, cluster=cluster)
             rows, slice_ = [], self.bmcs.slices.begin()
             for member in self.fleet.of(caller.uid, cluster):
                 await slice_.rest()

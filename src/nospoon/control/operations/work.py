@@ -42,9 +42,11 @@ from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.consoles.records import Records
 from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store import operations as journal
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 from nospoon.store.operations import OperationState
 
 log = structlog.get_logger()
@@ -175,7 +177,7 @@ class Work:
         """What `down` would remove, with which drivers, and which hosts are away. Raises `Conflict`
         for nodes that stay in Ironic, and somebody uses.
         """
-        nodes = await self._database.read(stored.nodes_of, row.id)
+        nodes = await self._database.read(node_rows.nodes_of, row.id)
         known = await self._planner.workers.run(row.owner, self.memory.known_cluster, row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
@@ -245,7 +247,7 @@ class Work:
         if not failed:
             return
         await self._fetch_records()
-        nodes = await self._database.read(stored.nodes_of, row.id)
+        nodes = await self._database.read(node_rows.nodes_of, row.id)
         uuids = {node.name: node.uuid for node in nodes}
         for each in (each for each in failed if each.node in uuids):
             end = await asyncio.to_thread(self._records.end, uuids[each.node], CONSOLE_LINES)

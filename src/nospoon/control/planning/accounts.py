@@ -11,8 +11,8 @@ from uuid import UUID
 from nospoon.model.cluster import Cluster, Credentials
 from nospoon.model.resources import Outlet, Secrets
 from nospoon.plan import identity
-from nospoon.store.clusters import NodeRow, Source
 from nospoon.store.crypt import Cipher
+from nospoon.store.nodes import NodeRow, Source
 
 PASSWORD_LENGTH = 16
 """IPMI 2.0 allows 20 bytes (§22.30), 1.5 clients 16: what every client can type."""

@@ -15,6 +15,7 @@ from nospoon.model.principal import OwnerId
 from nospoon.plan.diff.adoption import as_remembered
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as kept_clusters
+from nospoon.store import nodes as node_rows
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -96,7 +97,7 @@ class Clusters:
         cluster = await self._workers.run(row.owner, self.kept, row)
         if not cluster.adoptions:
             return cluster
-        rows = await self._database.read(kept_clusters.nodes_of, row.id)
+        rows = await self._database.read(node_rows.nodes_of, row.id)
         return await self._workers.run(
             row.owner, lambda: as_remembered(cluster, row.id, claimed(rows))
         )

@@ -24,7 +24,7 @@ from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.runtime.written_yaml import Dumper, documents, parts, quoted_text
 from nospoon.services.bmcs.service import BmcService
-from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -74,7 +74,7 @@ class Exports:
     async def _inventory(
         self, row: ClusterRow, cluster: Cluster, addresses: Addresses
     ) -> Inventory:
-        found = await self._database.read(stored.nodes_of, row.id)
+        found = await self._database.read(node_rows.nodes_of, row.id)
         rows = [{each.uuid: each async for each in paced(found)}]
         del found
         members = await self._fleet.by_node(row.owner, row.name)

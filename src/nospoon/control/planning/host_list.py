@@ -14,9 +14,9 @@ from nospoon.model.principal import Principal
 from nospoon.model.rest.hosts import HostSummary
 from nospoon.runtime.few import all_begun
 from nospoon.runtime.paced import paced
-from nospoon.store import clusters as stored
-from nospoon.store.clusters import NodeRow
+from nospoon.store import nodes as node_rows
 from nospoon.store.database import Database
+from nospoon.store.nodes import NodeRow
 
 
 async def listed(
@@ -26,7 +26,7 @@ async def listed(
     found = []
     async for cluster in each_cluster(database, owner=caller.uid):
         members: defaultdict[str, list[NodeRow]] = defaultdict(list)
-        for node in await database.read(stored.nodes_of, cluster.id):
+        for node in await database.read(node_rows.nodes_of, cluster.id):
             members[node.host.name].append(node)
         known = await planner.clusters.hosts_of(cluster)
         found += [(host, cluster.name, members[host.name]) for host in known]

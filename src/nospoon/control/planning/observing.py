@@ -51,6 +51,7 @@ from nospoon.plan.image_types import with_image_types
 from nospoon.plan.refuse import against_twins
 from nospoon.runtime.workers import Workers
 from nospoon.store import clusters as stored
+from nospoon.store import nodes as node_rows
 from nospoon.store.database import Database
 
 
@@ -106,7 +107,7 @@ class Observing:
         ask = partial(self._ask, request.caller, volumes=volumes, adopts=adopts)
         surveyed = surveyed or await survey(cluster.hosts, ask)
         require(request, surveyed.away, stranded=())
-        rows = await self._database.read(stored.nodes_of, cluster_id)
+        rows = await self._database.read(node_rows.nodes_of, cluster_id)
         unseen = self._access.unseen(request.caller)
         looks = not request.fetches  # who only looks sees nodes that were lost, and why
         facts = surveyed.all_facts
@@ -181,7 +182,7 @@ class Observing:
         self, cluster: Cluster, cluster_id: UUID, caller: Principal
     ) -> None:
         if not caller.admin:
-            known = await self._database.read(stored.node_names, owner=caller.uid)
+            known = await self._database.read(node_rows.node_names, owner=caller.uid)
             names = {node.name for node in cluster.nodes}
             refuse_more_nodes(known, cluster_id, names, self._member_nodes)
 

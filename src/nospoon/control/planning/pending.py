@@ -16,7 +16,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.resources import Key, Kind
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.order.order import Half, MoveId
-from nospoon.store.clusters import NodeRow
+from nospoon.store.nodes import NodeRow
 
 
 class Pending:

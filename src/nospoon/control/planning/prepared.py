@@ -21,7 +21,8 @@ from nospoon.plan.diff.adoption import Claimed
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.resolution.around import ImageFacts
-from nospoon.store.clusters import ClusterRow, NodeRow
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.nodes import NodeRow
 
 
 @dataclass(frozen=True, slots=True)

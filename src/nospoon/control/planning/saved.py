@@ -13,7 +13,9 @@ from nospoon.model.cluster import Cluster, Host
 from nospoon.plan.identity import bridge_name, pool_name
 from nospoon.store import clusters as stored
 from nospoon.store import logins
-from nospoon.store.clusters import ClusterRow, Holding, NodeRow, Outline
+from nospoon.store import nodes as node_rows
+from nospoon.store.clusters import ClusterRow, Holding, Outline
+from nospoon.store.nodes import NodeRow
 
 MOST_CLUSTERS = 100
 """Of one member; administrators may have more."""
@@ -48,14 +50,14 @@ def save(
         refuse_collisions(row, stored.holdings(connection, ids=came))
     if limited:
         refuse_one_more({each.id for each in others if each.owner == row.owner}, row.id)
-        known = stored.node_names(connection, owner=row.owner)
+        known = node_rows.node_names(connection, owner=row.owner)
         refuse_more_nodes(known, row.id, {each.name for each in nodes}, most_nodes)
         wanted = {(row.id, each.name): login for each in hosts if (login := each.connection.login)}
         if wanted:
             refuse_more_logins(stored.logins_of(connection, owner=row.owner), wanted)
     stored.save(connection, row)
     try:
-        stored.put_nodes(connection, nodes)
+        node_rows.put_nodes(connection, nodes)
     except IntegrityError as error:  # no machine is of two clusters
         raise Stale(
             "the plan is stale: another cluster took the same machine",
