@@ -265,7 +265,7 @@ async def test_an_hour_of_requests_loses_no_lease_and_leaves_nothing(
         worlds = [c.world for c in asked.daemon.parts.simulations._connections.values()]
         made = [each for world in worlds for each in world.all()]
         board = asked.daemon.control.board
-        kept = (board.secrets, board._history, board._requests, board._weights, board._keys)
+        kept = (board.secrets, board._history, board._requests, board._loads.weights, board._keys)
     assert len(found) == size.requests
     assert {each["state"] for each in found.values()} == {"ended"}
     for set_id, each in found.items():

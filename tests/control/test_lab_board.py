@@ -503,13 +503,13 @@ async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:
     async with place.daemon() as board:
         await board.submit([wanted(board)], "")
         await until(lambda: board.scheduler.sets["1.1"].state is SetState.RUNNING)
-        assert await board.forget_old(place.now + 1) == 0, "it has not ended"
+        assert await board.ended.forget_old(place.now + 1) == 0, "it has not ended"
         await board.do(lambda: board.scheduler.cancel("1.1", "", place.now))
         await until(lambda: "1.1" not in board.scheduler.sets)
-        assert await board.forget_old(place.now + 1) == 0, "the next one is numbered after it"
+        assert await board.ended.forget_old(place.now + 1) == 0, "the next one is numbered after it"
         place.machines.hold.clear()
         await board.submit([wanted(board)], "")
-        assert await board.forget_old(place.now + 1) == 1
+        assert await board.ended.forget_old(place.now + 1) == 1
         assert await board.find("1.1") is None
         assert place.machines.removed == ["1.1", "log of 1.1"]
 

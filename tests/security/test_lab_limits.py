@@ -19,9 +19,8 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile import check, requests
 from nospoon.clusterfile.requests import read_request
-from nospoon.control.labs import board as boards
+from nospoon.control.labs import ended, watch, webhooks
 from nospoon.control.labs import known as known_labs
-from nospoon.control.labs import watch, webhooks
 from nospoon.control.labs.access import KnownLab
 from nospoon.control.labs.bmcs import RegisteredBmcs, WhileOff
 from nospoon.control.labs.racks import BMCS_AT_ONCE, Racks
@@ -390,8 +389,8 @@ async def test_roles_are_short(tmp_path: Path) -> None:
 async def test_few_sets_of_a_user_that_ended_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boards, "MOST_ENDED", 2)
-    monkeypatch.setattr(boards, "TIDY_AFTER", 4)
+    monkeypatch.setattr(ended, "MOST_ENDED", 2)
+    monkeypatch.setattr(ended, "TIDY_AFTER", 4)
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, text({"dev": {"users": ["*"], "limits": {"machines": 1}}}))
         asks = {"text": ANY, "lab": "dev"}

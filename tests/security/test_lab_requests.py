@@ -13,8 +13,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.clusterfile.requests import read_request
-from nospoon.control.labs import board as boards
-from nospoon.control.labs import records, service, set_tasks
+from nospoon.control.labs import loads, records, service, set_tasks
 from nospoon.errors import ProviderError
 from nospoon.lab.match import mismatches
 from nospoon.model.lab import Registered
@@ -276,7 +275,7 @@ async def test_a_waiting_set_is_not_extended_beyond_the_calendar(tmp_path: Path)
 async def test_a_users_sets_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boards, "MOST_WEIGHT", 20_000)
+    monkeypatch.setattr(loads, "MOST_WEIGHT", 20_000)
     async with a_daemon(tmp_path) as asked:
         await asked.up(OWNER, lab())
         text = f"<recipe><kickstart>{'k' * 3000}</kickstart><hostRequires/></recipe>"

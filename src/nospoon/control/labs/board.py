@@ -18,8 +18,10 @@ import structlog
 
 from nospoon.control.labs import records
 from nospoon.control.labs.access import KnownLab
+from nospoon.control.labs.ended import KEPT, EndedSets
 from nospoon.control.labs.known import KnownLabs, only_lab
 from nospoon.control.labs.lists import Lists
+from nospoon.control.labs.loads import Loads
 from nospoon.control.labs.measured import Measured
 from nospoon.control.labs.racks import Racks
 from nospoon.control.labs.set_tasks import SetTasks
@@ -47,21 +49,10 @@ meet(MachineState)
 log = structlog.get_logger()
 LOOK = 5.0
 """Seconds after which leases are looked at, at the latest: clocks of machines are set."""
-TIDY = 3600.0
-"""Seconds between two looks for sets that ended long ago."""
-FORGET_AT_ONCE = 20
-KEPT, MOST_ENDED = 30 * 86400.0, 10_000
-"""Seconds for which sets that ended are shown, and how many of one user."""
-TIDY_AFTER = 1000
-"""Sets that ended, after which it is looked at once for those of users who have too many."""
 MOST_EXTENDED = 200
 """Events of a set beyond which an extension is none: a client may extend a lease for ever, and what
 webhooks of its lab have not got by then would be left out for more.
 """
-MOST_QUEUED = 10_000
-"""Sets of one user that have not ended."""
-MOST_WEIGHT = 64 << 20
-"""Bytes of the sets of one user that have not ended: kickstarts, and what each recipe may have."""
 
 
 class Board:
@@ -101,16 +92,15 @@ class Board:
         self.lists = Lists(
             self.scheduler, self.slices, database, workers, self._records, self._requests
         )
-        self._weights: dict[str, tuple[OwnerId, int]] = {}
-        self._load: dict[OwnerId, tuple[int, int]] = {}
-        """Sets that have not ended, and their bytes, of each user who has any."""
+        self._loads = Loads()
         self._keys: dict[tuple[int, str], list[str]] = {}
         self._numbers = (0, 0)
         self._unnoted: set[str] = set()
         self._labs_left = True
         self._at_work = SetTasks(self.scheduler, self.labs, racks, tasks, clock, self.do)
-        self._ended = 0
-        self._many_ended = asyncio.Event()
+        self.ended = EndedSets(
+            database=database, records=self._records, racks=racks, known=self.known, clock=clock
+        )
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._followers: dict[str, set[asyncio.Event]] = {}
@@ -153,7 +143,7 @@ class Board:
         self._unsent = await self._database.read(lab_notices.waiting)
         self._send_again()
         self._tasks.start(self._keep(), name="keep labs")
-        self._tasks.start(self._tidy(), name="forget old recipe sets")
+        self._tasks.start(self.ended.tidy(), name="forget old recipe sets")
 
     async def _keep(self) -> None:
         while True:
@@ -182,41 +172,6 @@ class Board:
             self._at_work.renew_logins()
         scheduler.undecided = True
         return effects
-
-    async def _tidy(self) -> None:
-        """Sets that ended long ago are forgotten, and their console logs with them."""
-        while True:
-            try:
-                forgotten = FORGET_AT_ONCE
-                while forgotten:
-                    forgotten = await self.forget_old(self._clock() - KEPT)
-            except NospoonError as error:
-                log.warning("old recipe sets stay", why=str(error))
-            except Exception:  # whatever it is, they are looked for again
-                log.exception("old recipe sets stay")
-            self._ended = 0
-            self._many_ended.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TIDY):
-                    await self._many_ended.wait()
-
-    async def forget_old(self, before: float) -> int:
-        """Some of those that ended before that, or have ended and are of a user who has too many.
-        Returns how many.
-        """
-        rows = await self._database.read(stored.ended_before, before, most=FORGET_AT_ONCE)
-        if not rows:
-            rows = await self._database.read(stored.ended_beyond, MOST_ENDED, most=FORGET_AT_ONCE)
-        for row in rows:
-            if row.lab not in self.known:
-                continue
-            try:
-                await self._racks.purge(self._records.opened(row), self.known[row.lab])
-            except (msgspec.DecodeError, NospoonError) as error:
-                # sets of other users are behind it
-                log.warning("console logs of a recipe set stay", set=row.id, why=str(error))
-        await self._database.call(stored.forget, [row.id for row in rows])
-        return len(rows)
 
     def _pause(self) -> float:
         deadline = self.scheduler.deadline
@@ -256,7 +211,7 @@ class Board:
             user = new[0].submitter
             if request_key and (before := await self.submitted(user, request_key)):
                 return before
-            self._require_room(user, new)
+            self._loads.require_room(user, new)
             stored_last = await self._database.read(stored.next_numbers)
             request, number = map(max, zip(stored_last, self._numbers, strict=True))
             self._numbers = (request + 1, number + len(new))
@@ -288,18 +243,6 @@ class Board:
                 return found
         rows = await self._database.read(stored.by_key, submitter=owner, key=key)
         return [self.scheduler.sets.get(row.id) or self._records.opened(row) for row in rows]
-
-    def _require_room(self, owner: OwnerId, new: Sequence[RecipeSet]) -> None:
-        amount, weight = self._load.get(owner, (0, 0))
-        if amount + len(new) > MOST_QUEUED:
-            raise Conflict(f"{amount} recipe sets of yours have not ended: {MOST_QUEUED} may")
-        weight += sum(map(_weight, new))
-        if weight > MOST_WEIGHT:
-            raise Conflict(
-                f"your recipe sets that have not ended would take {weight >> 20} MiB, with their "
-                f"kickstarts and the machines that they may have: {MOST_WEIGHT >> 20} MiB may",
-                hint="Submit the next ones when some have ended.",
-            )
 
     async def _store(self) -> None:
         """Stores what changed, and then carries out the effects."""
@@ -385,8 +328,7 @@ class Board:
 
     def _note(self, found: RecipeSet, request: int) -> None:
         self._requests[found.id] = request
-        owner, weight = self._weights[found.id] = found.submitter, _weight(found)
-        self._weigh(owner, 1, weight)
+        self._loads.add(found)
         if found.key:
             self._keys.setdefault((found.submitter, found.key), []).append(found.id)
         for number, run in enumerate(found.runs):
@@ -397,21 +339,12 @@ class Board:
         for run in found.runs:
             self.secrets.pop(run.secret, None)
             self.asked_from.pop(run.secret, None)
-        if (noted := self._weights.pop(found.id, None)) is not None:
-            self._weigh(noted[0], -1, -noted[1])
+        self._loads.drop(found.id)
         for by_id in (self._history, self._requests):
             by_id.pop(found.id, None)
         self._keys.pop((found.submitter, found.key), None)
         self.scheduler.forget_ended([found.id])
-        self._ended += 1
-        if self._ended == TIDY_AFTER:
-            self._many_ended.set()
-
-    def _weigh(self, owner: OwnerId, amount: int, weight: int) -> None:
-        before = self._load.get(owner, (0, 0))
-        self._load[owner] = (before[0] + amount, before[1] + weight)
-        if not self._load[owner][0]:
-            del self._load[owner]
+        self.ended.add()
 
     def _carry_out(self, effect: Effect) -> None:
         found = self.scheduler.sets.get(effect.set_id)
@@ -493,13 +426,3 @@ class Board:
     def out(self, key: str) -> list[RecipeSet]:
         """Sets that have machines of a lab."""
         return self.scheduler.holding(key)
-
-
-def _weight(found: RecipeSet) -> int:
-    """Bytes that a set takes, by and large."""
-    return 1024 + sum(
-        1024
-        + 4 * (len(run.asked.kickstart) + len(run.asked.cmdline))
-        + sum(128 + 16 * (len(o.machines) + 8 * len(o.sizes)) for o in run.options.values())
-        for run in found.runs
-    )
