@@ -97,21 +97,7 @@ def load(
             for name, p in sections.boot.items()
         ),
         nodes=tuple(expansion.nodes),
-        addressing=BmcAddressing(
-            address=sections.bmc.address,
-            ports=sections.bmc.ports,
-            redfish_port=sections.bmc.redfish_port,
-            redfish_given="redfish_port" in sections.bmc.model_fields_set,
-            redfish_login=sections.bmc.redfish_auth == "required",
-            tls=bool(sections.bmc.tls),
-            certificate=_given_certificate(sections.bmc),
-            pool=sections.bmc.pool,
-            pdu=PduAddressing(
-                outlets=sections.bmc.pdu.outlets,
-                ports=sections.bmc.pdu.ports,
-                v2c=sections.bmc.pdu.v2c,
-            ),
-        ),
+        addressing=_addressing(sections.bmc),
         id=UUID(sections.id) if sections.id else None,
         ironic=_ironic(sections),
         nova=wanted(sections.nova),
@@ -134,6 +120,20 @@ def _labs(sections: Sections, templates: Iterable[Node]) -> tuple[Lab, ...]:
     flavors = (flavor_of_labs(each, unfit(sections, each)) for each in templates)
     found = labs(sections.labs, {each.name: each for each in flavors})
     return tuple(replace(each, host=place_named(each.host, sections.hosts)) for each in found)
+
+
+def _addressing(bmc: BmcSection) -> BmcAddressing:
+    return BmcAddressing(
+        address=bmc.address,
+        ports=bmc.ports,
+        redfish_port=bmc.redfish_port,
+        redfish_given="redfish_port" in bmc.model_fields_set,
+        redfish_login=bmc.redfish_auth == "required",
+        tls=bool(bmc.tls),
+        certificate=_given_certificate(bmc),
+        pool=bmc.pool,
+        pdu=PduAddressing(outlets=bmc.pdu.outlets, ports=bmc.pdu.ports, v2c=bmc.pdu.v2c),
+    )
 
 
 def _given_certificate(bmc: BmcSection) -> CertificateFiles | None:
