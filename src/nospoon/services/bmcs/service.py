@@ -142,16 +142,10 @@ class BmcService:
         )
         self.jobs, self.slices = Jobs(tasks, self._job_changed), Slices()
         self.redfish = Service(
-            registry=self.registry,
-            effects=self._effects,
-            machines=machines,
-            media=media,
-            jobs=self.jobs,
-            events=self.events,
-            listeners=self.listeners,
-            slices=self.slices,
+            registry=self.registry, effects=self._effects, machines=machines, media=media,
+            jobs=self.jobs, events=self.events, listeners=self.listeners, slices=self.slices,
             listings=Listings(),
-        )
+        )  # fmt: skip
 
     async def restore_events(self) -> None:
         """At start-up, before BMCs are put: subscriptions go on."""
