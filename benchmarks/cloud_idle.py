@@ -24,7 +24,9 @@ from uuid import uuid4
 
 import requests
 
-from nospoon.model.resources import Image, Kind, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.plan import identity
 from nospoon.providers.openstack.actions import RESTLESS
 from nospoon.providers.openstack.records import LONGEST_PAUSE

@@ -11,7 +11,8 @@ import yaml
 
 from measure import report
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import Observed, OwnerTag
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.resolution.around import Surroundings

@@ -11,7 +11,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.model.resources import Bmc, Key, Kind, OwnerTag, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.bmcs.ports import BmcConfig

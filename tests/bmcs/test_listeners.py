@@ -16,7 +16,7 @@ import pytest
 
 from nospoon.errors import Conflict, ProviderError
 from nospoon.model.addresses import same_place
-from nospoon.model.resources import Outlet
+from nospoon.model.resources.bmcs import Outlet
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.needs import Need

@@ -14,7 +14,7 @@ import pytest
 from nospoon.bmc.pdu.device import Outlet, Pdu
 from nospoon.bmc.runtime import OutletSettings, Runtime, Settings
 from nospoon.model.machine import MachineChange, PowerCommand, PowerPolicy, PowerState
-from nospoon.model.resources import Outlet as Place
+from nospoon.model.resources.bmcs import Outlet as Place
 from nospoon.plan.identity import snmp_community
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished

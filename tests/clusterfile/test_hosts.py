@@ -12,7 +12,9 @@ from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster, Host, Overcommit
 from nospoon.model.connections import Docker, Libvirt, Lxc, Simulated
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.testing.probed import MACHINE
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")

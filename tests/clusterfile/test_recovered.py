@@ -12,7 +12,11 @@ from nospoon.clusterfile.recovered import cluster_file, with_more
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Key, Kind, MachineDisk, Observed, OwnerTag, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import MachineDisk
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.storage import Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.testing.probed import MACHINE
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")

@@ -12,7 +12,8 @@ import pytest
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Image, Resource
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.base import ConsoleStream
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.runtime.clock import monotonic

@@ -22,7 +22,7 @@ from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.control.labs import watch
 from nospoon.lab.work import RecipeSet, SetState
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.store import labs as stored
 
 HOUR = 3600.0

@@ -20,7 +20,8 @@ from nospoon.control.request import Request
 from nospoon.errors import Conflict, NotFound, Problem, SpecError, Stale
 from nospoon.model.cluster import Cluster
 from nospoon.model.principal import Principal
-from nospoon.model.resources import OwnerTag, Resource
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.service import Service
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.store.clusters import ClusterRow

@@ -16,7 +16,10 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
-from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks

@@ -11,8 +11,10 @@ import pytest
 
 from nospoon.control.fleet.lost import LOOKS, refuse_lost
 from nospoon.errors import HostUnreachable, PlanRefused
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag
-from nospoon.model.resources import Pool as Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.storage import Pool as Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import Driver
 from nospoon.store.database import Database
 

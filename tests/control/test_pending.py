@@ -13,7 +13,8 @@ from nospoon.control.operations.journal import Journal
 from nospoon.control.planning.pending import Pending, as_it_is, known_places, moving
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.resources import Key, Kind, Machine
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.order.order import Half
 from nospoon.store import clusters, operations

@@ -23,7 +23,8 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.model.principal import Principal
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.order.steps import Action
 from nospoon.plan.placement.room import Usage
 from nospoon.providers.base import Driver

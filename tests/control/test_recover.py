@@ -12,7 +12,9 @@ from nospoon.control.maintenance.found_clusters import Found
 from nospoon.control.maintenance.found_snapshots import Kept, joined, snapshots_of
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host
 from nospoon.model.machine import KeptState
-from nospoon.model.resources import Machine, Observed, OwnerTag
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.found import completed, found_allocations

@@ -10,7 +10,9 @@ from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, Stale
 from nospoon.model.principal import Principal
-from nospoon.model.resources import Kind, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.simulated.drivers import SimulatedDriver
 from nospoon.providers.simulated.world import Made, World
 from nospoon.store import operations as journal

@@ -15,7 +15,7 @@ from tests.lxc.test_machines import eventually
 
 from nospoon.model.connections import Docker
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.program import roots
 from nospoon.providers.docker.program.engines import Limits

@@ -30,7 +30,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
 from nospoon.model.connections import Docker
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import Volume
 from nospoon.providers import openvswitch
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.program import waiting

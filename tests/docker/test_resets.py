@@ -12,7 +12,8 @@ from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Docker
 from nospoon.model.machine import MachineChange
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, OwnerTag
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.containers.records import record
 from nospoon.providers.docker import DockerConnection
 from nospoon.runtime.process import Finished

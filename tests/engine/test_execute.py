@@ -17,7 +17,10 @@ from nospoon.engine.observe import observe, observe_reachable
 from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.enrollment.enrol import PLACE

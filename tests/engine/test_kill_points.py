@@ -19,7 +19,9 @@ from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Progress
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.order.order import Half

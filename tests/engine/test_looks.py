@@ -10,7 +10,10 @@ import pytest
 
 from nospoon.engine.looks import Looks
 from nospoon.errors import HostUnreachable
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime.tasks import Tasks
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))

@@ -9,7 +9,9 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.exports.inventory import Inventory, Place
-from nospoon.model.resources import Bmc, Key, Kind, Machine, Secrets
+from nospoon.model.resources.bmcs import Bmc, Secrets
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.resolution.around import Surroundings

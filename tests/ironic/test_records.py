@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.errors import said

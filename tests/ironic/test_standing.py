@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.model.ironic import IronicStanding, Standing
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.progress import (

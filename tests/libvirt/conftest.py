@@ -12,7 +12,8 @@ import pytest
 
 from nospoon.model.cluster import Firmware, Host
 from nospoon.model.connections import Libvirt
-from nospoon.model.resources import Image, Resource
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime import process
 from nospoon.runtime.process import Finished

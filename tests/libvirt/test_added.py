@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of

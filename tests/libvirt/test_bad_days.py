@@ -17,15 +17,11 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware, Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import (
-    Image,
-    Kind,
-    Link,
-    Machine,
-    Pool,
-    Resource,
-    Volume,
-)
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.plan import identity
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.storage_xml import REFERENCE, disk_file, image_file

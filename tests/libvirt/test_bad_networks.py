@@ -15,7 +15,11 @@ from nospoon.errors import NotOurs
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Link, Machine, OwnerTag, Resource, Tunnel
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Link, Tunnel
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import field_changes
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.capabilities import RULES

@@ -13,7 +13,10 @@ import pytest
 from nospoon.errors import Gone, NotOurs
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.adopted import claim, confirm
 from nospoon.providers.libvirt.owner import NAMESPACE, Owner

@@ -11,7 +11,11 @@ from uuid import uuid4
 import libvirt
 import pytest
 
-from nospoon.model.resources import Image, Kind, Link, Machine, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.protocols import iso9660
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.owner import domain_name

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import libvirt
 import pytest
 
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element, owner_in

@@ -10,7 +10,7 @@ import libvirt
 import pytest
 
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Ends, Machine
+from nospoon.model.resources.machines import Ends, Machine
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text

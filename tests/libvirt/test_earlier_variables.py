@@ -14,7 +14,9 @@ from nospoon.errors import NotOurs
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind, Machine, Pool
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import Pool
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.varstore import GLOBAL, Variable, variables, with_variable
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, rack_for

@@ -15,7 +15,9 @@ import pytest
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Image, Machine, MachineDisk, MachineNic, Resource
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.testing import guests
 from nospoon.testing.conformance import Bench, Rack, found, make, remove_all

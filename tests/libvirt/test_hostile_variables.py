@@ -16,7 +16,10 @@ from tests.libvirt.trap import Trap, a_trap, image_over
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
 from nospoon.testing.libvirtd import OwnLibvirt

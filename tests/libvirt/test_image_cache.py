@@ -13,7 +13,9 @@ import libvirt
 import pytest
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Image, Kind, Pool, Resource, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.storage_xml import render_volume
 from nospoon.testing.conformance import (

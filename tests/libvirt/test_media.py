@@ -13,7 +13,9 @@ import pytest
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind, Machine, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt import images as sending
 from nospoon.providers.libvirt.connection import LibvirtConnection

@@ -22,7 +22,10 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Image, Key, Kind, Machine, MachineNic, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Medium
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner

@@ -11,7 +11,8 @@ import pytest
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Machine, Pool
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import Pool
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.machines import MachineDriver
 from nospoon.providers.libvirt.snapshots import DomainSnapshots

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Image, Link, Machine, MachineDisk, MachineNic, OwnerTag, Volume
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.domain_parse import parse_domain
 from nospoon.providers.libvirt.domain_xml import SEED_PLACE, Stage, render_domain
 from nospoon.providers.libvirt.network_xml import parse_network, render_network

@@ -14,7 +14,8 @@ import pytest
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Image, Resource
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.conformance import Bench, Stranger, open_seed, remove_all

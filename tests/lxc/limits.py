@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.seed import Seed
 from nospoon.testing.conformance import MEBI, PLAN, SEEDS, Bench, Rack, found, make, rack_for
 

@@ -10,7 +10,7 @@ from nospoon.errors import MissingTool, ProviderError
 from nospoon.model.cluster import Host, Switch
 from nospoon.model.connections import Lxc
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, MachineNic
+from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.providers.containers.records import parse
 from nospoon.providers.lxc import LxcConnection
 from nospoon.providers.lxc.config import Cgroups, Ids, render

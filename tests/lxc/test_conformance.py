@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.model.resources import Machine, Pool, Resource
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Pool
 from nospoon.testing.conformance import Bench, DriverPromises, Stranger
 
 pytestmark = pytest.mark.lxc

@@ -14,7 +14,9 @@ from tests.lxc.conftest import image_of
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind, Machine, MachineNic, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Resource
 from nospoon.providers.containers import filters
 from nospoon.providers.lxc import LxcConnection
 from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, rack_for, remove_all

@@ -24,7 +24,10 @@ from tests.lxc.test_machines import eventually
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Key, Kind, Machine, Resource, Shape, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource, Shape
+from nospoon.model.resources.storage import Volume
 from nospoon.model.seed import Seed
 from nospoon.providers.base import Connection, OpenImage
 from nospoon.providers.docker.host import text_of

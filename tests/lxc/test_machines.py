@@ -16,7 +16,8 @@ from tests.lxc.conftest import image_of
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
 from nospoon.model.seed import Seed
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner

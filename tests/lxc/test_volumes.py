@@ -16,7 +16,10 @@ from tests.lxc.test_machines import monitors, nothing_left
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Kind, Machine, MachineDisk, Resource, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Volume
 from nospoon.testing.conformance import MEBI, PLAN, Bench, found, make, rack_for, remove_all
 from nospoon.testing.container_root import busybox_root
 

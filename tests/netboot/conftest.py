@@ -17,7 +17,10 @@ from uuid import uuid4
 import pytest
 
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.probe.build import Probe, build
 from nospoon.probe.grub import find_grub
 from nospoon.services.netboot.driver import NetbootDriver

@@ -15,7 +15,9 @@ import structlog
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Loader, NetbootService, OwnerTag, Reservation, Resource
+from nospoon.model.resources.netboot import Loader, NetbootService, Reservation
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import FIRMWARE_TAKES
 from nospoon.runtime import clock

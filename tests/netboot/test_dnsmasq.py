@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.model.resources import Loader, NetbootService, Reservation
+from nospoon.model.resources.netboot import Loader, NetbootService, Reservation
 from nospoon.protocols.ipxe import dnsmasq
 from nospoon.services.netboot import dnsmasq as process
 from nospoon.testing.bench import free_port

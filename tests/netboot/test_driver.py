@@ -21,14 +21,9 @@ import pytest
 
 from nospoon.errors import Conflict, NotOurs, ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.model.resources import (
-    Loader,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Reservation,
-    Resource,
-)
+from nospoon.model.resources.netboot import Loader, NetbootService, Reservation
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.probe.grub import find_grub
 from nospoon.runtime import owned
 from nospoon.runtime.owned import Process

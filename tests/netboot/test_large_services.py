@@ -14,7 +14,9 @@ import pytest
 from tests.netboot.conftest import TAG, Bridge
 
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import Key, Kind, NetbootService, Reservation, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Resource
 from nospoon.protocols.ipxe import dnsmasq
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import Runner

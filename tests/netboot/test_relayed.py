@@ -17,15 +17,10 @@ from uuid import UUID
 import pytest
 
 from nospoon.errors import NotOurs, ProviderError
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Reservation,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.protocols.relayed import (
     LENGTH,
     Fails,

@@ -15,7 +15,9 @@ import pytest
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Key, Kind, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import words_of
 from nospoon.providers.nova.api import Read

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Image
+from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all, remove_all
 from nospoon.testing.fake_cloud import FakeCloud, Rule

@@ -15,16 +15,11 @@ from hypothesis import strategies as st
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts, SizeOffered
-from nospoon.model.resources import (
-    BootImage,
-    Key,
-    Kind,
-    Machine,
-    MachineDisk,
-    OwnerTag,
-    Resource,
-    boot_image,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import BootImage, boot_image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.identity import node_uuid
 from nospoon.plan.placement.hosts import against_node

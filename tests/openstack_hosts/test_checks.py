@@ -13,7 +13,7 @@ from nospoon.control.maintenance.cloud_check import findings
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.connections import Libvirt, OpenStack
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.model.rest.hosts import Verdict
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.placement.hosts import against_node

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.model.resources import Image, Key, Kind, Link, Machine, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import Bench, DriverPromises, Stranger, any_rack, make
 from nospoon.testing.fake_cloud import PROJECT, FakeCloud

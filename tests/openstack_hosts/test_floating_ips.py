@@ -13,17 +13,11 @@ from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import Gone, NotOurs, ProviderError, SpecError
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import (
-    FloatingIp,
-    Key,
-    Kind,
-    Machine,
-    MachineNic,
-    Observed,
-    OwnerTag,
-    Port,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.networks import FloatingIp, Port
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.words import describe

@@ -8,7 +8,10 @@ from uuid import UUID
 import pytest
 
 from nospoon.errors import Conflict
-from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Port, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
 

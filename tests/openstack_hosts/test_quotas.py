@@ -12,7 +12,10 @@ from nospoon.clusterfile.load import load
 from nospoon.errors import HostUnreachable, NoCapacity
 from nospoon.model.cluster import Adopted, Arch, Firmware
 from nospoon.model.host_facts import HostFacts, Quota, QuotaName, Share, SizeOffered
-from nospoon.model.resources import Key, Kind, Link, OwnerTag, Port, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.refuse import reasons_against
 from nospoon.providers.openstack.connection import OpenStackConnection

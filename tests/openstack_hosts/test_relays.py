@@ -27,18 +27,11 @@ from starlette.responses import PlainTextResponse
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack, RelaySpec
-from nospoon.model.resources import (
-    RELAY,
-    FloatingIp,
-    Key,
-    Kind,
-    Link,
-    OwnerTag,
-    Port,
-    Relay,
-    Resource,
-    relay_of,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import FloatingIp, Link, Port
+from nospoon.model.resources.relays import RELAY, Relay, relay_of
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.networks import given_by
 from nospoon.providers.openstack.relays import RelayDriver

@@ -13,7 +13,11 @@ from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
-from nospoon.model.resources import BootImage, Key, Kind, Machine, OwnerTag, Resource, boot_image
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import BootImage, boot_image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud, Rule
 

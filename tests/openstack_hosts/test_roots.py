@@ -17,20 +17,12 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    BootImage,
-    Image,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineDisk,
-    MachineNic,
-    OwnerTag,
-    Port,
-    Resource,
-    boot_image,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import BootImage, Image, boot_image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.seed import Seed
 from nospoon.plan.identity import node_uuid
 from nospoon.providers import cloud_calls

@@ -13,18 +13,10 @@ from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import Conflict, Gone
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import (
-    FloatingIp,
-    Key,
-    Kind,
-    Led,
-    Link,
-    Observed,
-    OwnerTag,
-    Port,
-    Resource,
-    Router,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import FloatingIp, Led, Link, Port, Router
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.order.order import dependents
 from nospoon.plan.refuse import reasons_against

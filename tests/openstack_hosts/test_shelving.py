@@ -13,7 +13,7 @@ from tests.openstack_hosts.test_snapshots import PLAN, make, shape_of, vm
 from nospoon.clusterfile.load import load
 from nospoon.model.connections import WhenOff
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Resource
+from nospoon.model.resources.resource import Resource
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import OFF, ON, SHELVED, FakeCloud, connected
 

@@ -19,16 +19,11 @@ from nospoon.model.host_facts import HostFacts
 from nospoon.model.images import KeptIn
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    KeptRoot,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineDisk,
-    Port,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import KeptRoot
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.identity import node_uuid
 from nospoon.plan.order.steps import Action, Step

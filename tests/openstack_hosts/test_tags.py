@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.tags import (
     LONGEST_VALUE,
     Tagged,

@@ -12,20 +12,12 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import (
-    Carried,
-    FloatingIp,
-    Image,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    Observed,
-    OwnerTag,
-    Port,
-    Resource,
-    Trunk,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Carried, FloatingIp, Link, Port, Trunk
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.order import Half, dependents, moves

@@ -16,16 +16,11 @@ from nospoon.model.connections import OpenStack
 from nospoon.model.host_facts import HostFacts, QuotaName, Share
 from nospoon.model.lab import Disks
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    BootImage,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineDisk,
-    Port,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import BootImage
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud, connected

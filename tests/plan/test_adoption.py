@@ -14,7 +14,10 @@ from nospoon.errors import MOST_REASONS
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.resources import Key, Kind, Machine, MachineNic, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.adoption import Claimed, adopt, as_remembered, changed_by_owners, node_name
 from nospoon.plan.identity import bridge_name
 

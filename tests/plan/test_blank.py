@@ -12,7 +12,10 @@ from nospoon.clusterfile.load import load
 from nospoon.control.fleet.enrolment import RULES
 from nospoon.model.cluster import Firmware
 from nospoon.model.ironic import ORPHANED, Held, IronicNode, IronicPort, IronicStanding
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled, undeployed

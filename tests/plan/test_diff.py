@@ -9,21 +9,13 @@ import pytest
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineDisk,
-    MachineNic,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Pool,
-    Resource,
-    Shape,
-    Volume,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.storage import Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.addresses.notes import Noted, written
 from nospoon.plan.addresses.pdus import Socket

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import Bmc, Kind, Secrets
+from nospoon.model.resources.bmcs import Bmc, Secrets
+from nospoon.model.resources.keys import Kind
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.enrollment.enrol import login, values
 from nospoon.plan.identity import snmp_community

@@ -9,7 +9,10 @@ from uuid import UUID
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import Bmc, ExistingVolume, Key, Kind, Machine
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import ExistingVolume
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against

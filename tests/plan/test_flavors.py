@@ -8,7 +8,7 @@ import pytest
 
 from nospoon.model.cluster import Arch, Disk, Firmware, Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
-from nospoon.model.resources import MachineDisk
+from nospoon.model.resources.machines import MachineDisk
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.testing.probed import MACHINE
 

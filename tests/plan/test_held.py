@@ -7,7 +7,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.targets import only

@@ -5,7 +5,8 @@ from typing import get_args
 
 import pytest
 
-from nospoon.model.resources import Key, Kind, Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Shape
 from nospoon.plan.order.kinds import KINDS, Named, whose
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources import Link
+from nospoon.model.resources.networks import Link
 from nospoon.plan.addresses.addresses import known_addresses, reserved
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.numbers import HostNumbers, in_order, of_host

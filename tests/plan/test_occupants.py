@@ -11,15 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Machine,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Reservation,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.found_numbers import found_hosts, found_nics

@@ -8,7 +8,9 @@ from uuid import uuid4
 import pytest
 
 from nospoon.model.cluster import BmcProtocol
-from nospoon.model.resources import Bmc, Key, Kind, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.addresses.ports import Neighbour, TakenPorts, against_ports, against_sharing
 
 SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")

@@ -15,23 +15,14 @@ from nospoon.errors import SpecError
 from nospoon.model.boot import BOOT_URL
 from nospoon.model.cluster import Arch, Cluster, Firmware, Netboot
 from nospoon.model.host_facts import HostFacts, SizeOffered
-from nospoon.model.resources import (
-    RELAY,
-    Bmc,
-    BootImage,
-    FloatingIp,
-    Key,
-    Kind,
-    Link,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Port,
-    Relay,
-    Resource,
-    boot_image,
-    relay_of,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import FloatingIp, Link, Port
+from nospoon.model.resources.relays import RELAY, Relay, relay_of
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import BootImage, boot_image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.found_numbers import found_nics
 from nospoon.plan.addresses.numbers import HostNumbers

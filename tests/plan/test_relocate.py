@@ -7,7 +7,9 @@ from uuid import UUID
 
 from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.document import document

@@ -5,7 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import removal
 from nospoon.plan.order.order import Half, Move, MoveId, moves

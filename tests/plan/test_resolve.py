@@ -12,18 +12,14 @@ from nospoon.clusterfile.load import load
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.images import HypervisorType
-from nospoon.model.resources import (
-    Bmc,
-    Image,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Volume,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, Endpoint, Occupied, allocate
 from nospoon.plan.order.order import dependents

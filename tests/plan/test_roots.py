@@ -10,18 +10,11 @@ import pytest
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Node
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    Image,
-    Key,
-    Kind,
-    Machine,
-    MachineDisk,
-    Observed,
-    OwnerTag,
-    Pool,
-    Resource,
-    Volume,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image, Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.order import Half, moves
 from nospoon.plan.order.steps import Action, Plan

@@ -6,19 +6,12 @@ from dataclasses import replace
 from uuid import UUID
 
 from nospoon.model.ironic import IronicStanding
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Link,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Pool,
-    Reservation,
-    Resource,
-    Tunnel,
-    Volume,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.networks import Link, Tunnel
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.targets import elsewhere, only
 from nospoon.plan.order.steps import Plan

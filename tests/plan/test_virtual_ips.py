@@ -11,17 +11,12 @@ from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Link,
-    Machine,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Port,
-    Shape,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import Link, Port
+from nospoon.model.resources.resource import Observed, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.addresses import known_addresses
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.model.resources import Tunnel
+from nospoon.model.resources.networks import Tunnel
 from nospoon.plan.words import counted, field_text, unreachable, with_verb
 
 

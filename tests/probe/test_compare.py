@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import MachineDisk, MachineNic
+from nospoon.model.resources.machines import MachineDisk, MachineNic
 from nospoon.probe.compare import Finding, compare
 from nospoon.probe.record import Record, decode
 from nospoon.testing.probed import FOUND, MACHINE, SIZES, body

@@ -12,7 +12,7 @@ import pytest
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import compare
 from nospoon.testing.netboot import Guest, Hardware, running

@@ -13,7 +13,10 @@ from nospoon.errors import Superseded
 from nospoon.model.boot import BootPlan
 from nospoon.model.connections import Simulation
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Image, Kind, Machine, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Connection, Medium
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for

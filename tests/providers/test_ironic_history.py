@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 
 from nospoon.errors import ProviderError
 from nospoon.model.ironic import IronicPlace, IronicStanding
-from nospoon.model.resources import OwnerTag, Secrets
+from nospoon.model.resources.bmcs import Secrets
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api

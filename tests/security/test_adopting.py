@@ -22,7 +22,8 @@ from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.principal import Administrators, Principal
-from nospoon.model.resources import Machine, OwnerTag
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt_rights import acting_as, may_manage
 from nospoon.runtime import process
 from nospoon.runtime.users import Account

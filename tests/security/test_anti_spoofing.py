@@ -24,15 +24,11 @@ from nospoon.errors import SpecError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Machine,
-    MachineNic,
-    NetbootService,
-    Observed,
-    OwnerTag,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolution.around import Surroundings

@@ -19,7 +19,9 @@ from structlog.testing import capture_logs
 
 from nospoon.control.fleet.authority import Authority, Bootable
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.resources import Key, Kind, NetbootService, OwnerTag, Reservation
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime.local_peers import TABLES, socket_in, user_of, written
 from nospoon.runtime.log_rate import LINES
 from nospoon.runtime.socket_diag import ESTABLISHED, Found, find

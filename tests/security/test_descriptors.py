@@ -12,7 +12,7 @@ import pytest
 from tests.security.asked import OWNER, a_daemon
 
 from nospoon.control.planning import planner
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 
 TEXT = """cluster: c
 hosts: {s: simulated}

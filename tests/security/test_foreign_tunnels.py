@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from tests.security.namespaces import Inside, ip
 
-from nospoon.model.resources import Tunnel
+from nospoon.model.resources.networks import Tunnel
 from nospoon.providers.libvirt import tunnel_guard
 from nospoon.providers.libvirt.tunnels import Tunnels, device_of
 

@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from nospoon.errors import PlanRefused, ProviderError
-from nospoon.model.resources import OwnerTag, Pool
+from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.containers.records import parse, record
 from nospoon.providers.ironic.records import TAG, tag_body, tag_of
 from nospoon.providers.libvirt.owner import NAMESPACE, owner_in

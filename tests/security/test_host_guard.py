@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 from tests.security.namespaces import Inside, ip
 
-from nospoon.model.resources import Link
+from nospoon.model.resources.networks import Link
 from nospoon.providers.libvirt.host_guard import HostGuard, chain, rules
 from nospoon.runtime.process import Finished
 

@@ -20,14 +20,10 @@ from nospoon.control.maintenance.host_check import HostChecker
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    NetbootService,
-    OwnerTag,
-    Reservation,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers import linux, openvswitch
 from nospoon.providers.containers import links
 from nospoon.providers.libvirt.tunnels import Tunnels

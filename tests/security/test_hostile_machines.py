@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.libvirt import LibvirtConnection, definitions
 from nospoon.providers.libvirt.elements import LONGEST_NAMESPACE, MOST_TAGS, PIECE, parsed
 from nospoon.providers.libvirt.owner import NAMESPACE

@@ -18,7 +18,9 @@ from tests.security.test_many_nodes import Paced
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Kind, Machine, MachineDisk, MachineNic, OwnerTag
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.openstack import (
     adopted,

@@ -29,7 +29,10 @@ from nospoon.control.maintenance.survey import Scope
 from nospoon.errors import Conflict, ProviderError
 from nospoon.model.ironic import IronicPlace, IronicStanding
 from nospoon.model.nova import NovaFlavor
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Secrets
+from nospoon.model.resources.bmcs import Secrets
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import settings
 from nospoon.providers.cloud_calls import Clouds, Means
 from nospoon.providers.ironic import api, progress, records, standing

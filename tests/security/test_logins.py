@@ -15,8 +15,9 @@ from structlog.testing import capture_logs
 
 from nospoon.bmc.pdu import apc
 from nospoon.bmc.pdu.device import Pdu as PowerUnit
-from nospoon.model import resources
-from nospoon.model.resources import Key, Kind, Resource
+from nospoon.model.resources import bmcs
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.protocols.failures import (
     ENTRIES,
@@ -222,7 +223,7 @@ async def test_every_answer_of_redfish_has_security_headers(tmp_path: Path) -> N
         assert "strict-transport-security" not in (await client(b.first).get(ROOT)).headers
 
 
-def resource(bmc: resources.Bmc, name: str) -> Resource:
+def resource(bmc: bmcs.Bmc, name: str) -> Resource:
     return Resource(Key(Kind.BMC, "here", name), bmc)
 
 

@@ -15,7 +15,9 @@ from nospoon.control.operations.operations import Ended, Operations, Running
 from nospoon.engine import execute
 from nospoon.engine.progress import Phase
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Kind, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import tell
 from nospoon.store.database import Database

@@ -9,7 +9,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from nospoon.model.ironic import IronicNode, Setting
-from nospoon.model.resources import Image
+from nospoon.model.resources.storage import Image
 from nospoon.plan.diff.diff import field_changes
 from nospoon.plan.words import LONGEST_TEXT
 

@@ -11,7 +11,9 @@ from nospoon.control.fleet.fleet import Fleet, Member
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Key, Kind, Machine, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.addresses.macs import against_macs
 from nospoon.testing.probed import MACHINE
 from nospoon.testing.rack import private_rack

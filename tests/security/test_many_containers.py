@@ -16,7 +16,9 @@ import pytest
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, OwnerTag, Pool, Volume
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.containers import host
 from nospoon.providers.containers.records import Seen, parse, record
 from nospoon.providers.lxc.host import LxcHost

@@ -29,7 +29,8 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host, Node
 from nospoon.model.connections import Simulated
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.trunks import Trunks
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import BEGUN, all_begun

@@ -8,7 +8,8 @@ from ipaddress import ip_address
 from uuid import UUID
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources import Key, Kind, NetbootService
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.networks import STRANGERS

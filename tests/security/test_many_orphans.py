@@ -13,7 +13,10 @@ import pytest
 from nospoon.control.maintenance.orphans import rows
 from nospoon.control.maintenance.survey import Seen
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import Driver
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nospoon.errors import ProviderError
 from nospoon.model.mac import is_mac
-from nospoon.model.resources import Loader, Reservation
+from nospoon.model.resources.netboot import Loader, Reservation
 from nospoon.providers.libvirt.domain_parse import nics_of
 from nospoon.services.netboot import instructions
 from nospoon.services.netboot.tree import Tree

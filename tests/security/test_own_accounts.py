@@ -17,7 +17,7 @@ from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.volumes import AddedVolume
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.protocols.ipmi.crypto import SUITES

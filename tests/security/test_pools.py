@@ -10,7 +10,8 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.errors import NotOurs
-from nospoon.model.resources import Kind, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
 
 MINE = UUID("11223344-1111-4111-8111-111111111111")
 THEIRS = UUID("11223344-2222-4222-8222-222222222222")

@@ -29,7 +29,12 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
-from nospoon.model.resources import RELAY, Image, Kind, Link, Machine, MachineNic, OwnerTag
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.relays import RELAY
+from nospoon.model.resources.storage import Image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.found import found_allocations
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD

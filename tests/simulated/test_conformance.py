@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from nospoon.model.connections import Simulation
-from nospoon.model.resources import Image, Machine, Resource
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.providers.simulated.world import Made
 from nospoon.testing.conformance import Bench, DriverPromises, Stranger

@@ -14,7 +14,9 @@ from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.connections import Simulation
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Image, Machine, Resource
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.probe.compare import compare
 from nospoon.probe.record import find
 from nospoon.providers.base import Medium

@@ -12,7 +12,8 @@ from nospoon.daemon import simulation
 from nospoon.daemon.simulation import Simulations
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Simulated
-from nospoon.model.resources import Key, Kind, Pool
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.storage import Pool
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.providers.simulated.world import Made, Snapshot
 

@@ -18,7 +18,10 @@ from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources import Image, Kind, Machine, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.recorder import Recorder
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.world import Running, Snapshot

@@ -20,7 +20,7 @@ from nospoon.daemon.bmc_state import StoredRuntime, opened
 from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.volumes import AddedVolume
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.runtime.tasks import Tasks

@@ -28,15 +28,10 @@ from nospoon.errors import HostUnreachable, MissingTool, Stale, UsageError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulated, Simulation
-from nospoon.model.resources import (
-    MOST_GENERATION,
-    MOST_UID,
-    Bmc,
-    Key,
-    Kind,
-    Machine,
-    OwnerTag,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.tags import MOST_GENERATION, MOST_UID, OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.runtime.tasks import Tasks
 from nospoon.store import bmcs, clusters, operations, tables, takings

@@ -42,7 +42,7 @@ from nospoon.model.cluster import (
 from nospoon.model.connections import ConnectionKind
 from nospoon.model.names import MAX_NAME, is_name, wanted_of
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import OWN_FORMAT
+from nospoon.model.resources.storage import OWN_FORMAT
 
 DEFAULT_MEMORY = 1 << 30
 DEFAULT_DISK = DiskSection(size="10GiB")

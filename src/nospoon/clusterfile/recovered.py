@@ -17,19 +17,11 @@ from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.importers.written import name_of, write
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, RelaySpec, Simulated, WhenOff
-from nospoon.model.resources import (
-    RELAY,
-    FloatingIp,
-    Link,
-    Machine,
-    MachineDisk,
-    Observed,
-    Port,
-    Router,
-    Trunk,
-    Volume,
-    is_adopted,
-)
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
+from nospoon.model.resources.relays import RELAY
+from nospoon.model.resources.resource import Observed, is_adopted
+from nospoon.model.resources.storage import Volume
 
 FILE = "(recovered)"
 """What it is called."""

@@ -11,7 +11,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.errors import NospoonError
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootPlan, next_boot
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.service import BmcService
 

@@ -9,7 +9,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.daemon.fenced import Require, fenced
 from nospoon.daemon.remote import Remote
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import Driver
 from nospoon.services.bmcs.driver import BmcDriver
 from nospoon.services.netboot.driver import NetbootDriver

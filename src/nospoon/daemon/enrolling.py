@@ -11,7 +11,7 @@ from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.daemon.fenced import Require, fenced
 from nospoon.model.ironic import IronicPlace
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Clouds
 from nospoon.providers.ironic.connection import Ironics

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import LOOKS
 
 Require = Callable[[], Awaitable[None]]

@@ -12,7 +12,9 @@ import structlog
 
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Bmc, NetbootService, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Resource
 from nospoon.runtime.udp import holder_of
 from nospoon.services.agents.service import AgentService
 from nospoon.services.bmcs.service import BmcService

@@ -13,7 +13,10 @@ from nospoon.control.planning.accounts import pdu_secret, secrets_of
 from nospoon.control.planning.pending import Pending
 from nospoon.daemon.bmc_state import opened
 from nospoon.errors import Gone
-from nospoon.model.resources import Bmc, Key, OwnerTag, Resource, Secrets
+from nospoon.model.resources.bmcs import Bmc, Secrets
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.store import bmc_log
 from nospoon.store import bmcs as bmc_rows

@@ -17,7 +17,7 @@ from nospoon.control.content.space import text_of
 from nospoon.daemon.control import Control
 from nospoon.daemon.parts import Later, Parts
 from nospoon.daemon.sockets import LOOPBACK
-from nospoon.model.resources import Resource
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.words import counted
 from nospoon.runtime import clock, running
 from nospoon.runtime.hardening import restrict

@@ -23,7 +23,9 @@ from nospoon.errors import (
     OutOfSpace,
     ProviderError,
 )
-from nospoon.model.resources import Key, OwnerTag, is_adopted
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.resource import is_adopted
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.order import Half, Move, MoveId, moves

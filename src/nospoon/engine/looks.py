@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from nospoon.model.resources import Observed
+from nospoon.model.resources.resource import Observed
 from nospoon.providers.base import Driver
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from nospoon.engine.looks import Looks
 from nospoon.errors import HostUnreachable
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import all_begun

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from nospoon.exports.inventory import Inventory, LeftOut, Made, Place, Registered, unsaid
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.plan.enrollment.root_device import known_disks, root_disk
 
 BOOT_MODES = {

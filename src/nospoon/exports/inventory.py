@@ -9,7 +9,10 @@ from typing import Any
 
 from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.ironic import IronicNode, IronicPort, IronicPortgroup
-from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
+from nospoon.model.resources.bmcs import Bmc, Secrets
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.enrollment.enrol import enrolled, login, nested, values
 
 

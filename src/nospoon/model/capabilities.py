@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 
 
 class Console(StrEnum):

@@ -11,7 +11,9 @@ from uuid import UUID
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.images import KeptIn
-from nospoon.model.resources import ExistingVolume, Machine, OwnerTag
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import ExistingVolume
+from nospoon.model.resources.tags import OwnerTag
 
 
 @dataclass(frozen=True, slots=True)

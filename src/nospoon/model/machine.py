@@ -1,6 +1,6 @@
 """Machines as they are: power, commands, and what a connection reports while they run.
 
-Shape is in `nospoon.model.resources`; this is runtime state, which belongs to the BMC.
+Shape is in `nospoon.model.resources.machines`; this is runtime state, which belongs to the BMC.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 
-from nospoon.model.resources import Bmc, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.resource import Resource
 
 
 def open_redfish(desired: Iterable[Resource]) -> Iterator[str]:

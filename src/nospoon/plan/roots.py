@@ -20,7 +20,10 @@ from nospoon.model.cluster import Node
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Image, KeptRoot, Key, Kind, Machine, Observed, Resource, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image, KeptRoot, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Step
 

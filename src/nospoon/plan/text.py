@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nospoon.model.resources import Kind, Observed, is_adopted
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, is_adopted
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.words import HIDDEN, describe

@@ -18,31 +18,13 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import NovaFlavor, NovaInventory
-from nospoon.model.resources import (
-    OWN_FORMAT,
-    Bmc,
-    BootImage,
-    Carried,
-    Enrolled,
-    FloatingIp,
-    Image,
-    InCloud,
-    KeptRoot,
-    Link,
-    Machine,
-    MachineDisk,
-    MachineNic,
-    NetbootService,
-    Pool,
-    Port,
-    Relay,
-    Reservation,
-    Router,
-    Shape,
-    Trunk,
-    Tunnel,
-    Volume,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.networks import Carried, FloatingIp, Link, Port, Router, Trunk, Tunnel
+from nospoon.model.resources.relays import Relay
+from nospoon.model.resources.resource import Enrolled, InCloud, Shape
+from nospoon.model.resources.storage import OWN_FORMAT, BootImage, Image, KeptRoot, Pool, Volume
 from nospoon.model.sizes import size
 
 HIDDEN = "…"

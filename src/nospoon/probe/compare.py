@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Machine, MachineDisk
+from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.probe.record import FoundDisk, FoundNic, Record
 
 MIB = 1 << 20

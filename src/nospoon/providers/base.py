@@ -31,7 +31,9 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import KeptState, MachineEvent, Outcome, PowerCommand
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.model.seed import Seed
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nospoon.errors import MissingTool, ProviderError
-from nospoon.model.resources import MachineNic
+from nospoon.model.resources.machines import MachineNic
 from nospoon.providers.printed import value_in
 from nospoon.runtime.runner import Runner
 

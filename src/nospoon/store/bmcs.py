@@ -9,7 +9,9 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert
 
-from nospoon.model.resources import Bmc, Key, Kind, OwnerTag
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.store import tables
 from nospoon.store.decoded import Decoder, texts
 

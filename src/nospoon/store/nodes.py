@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, selec
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.sharing import Shared
 from nospoon.store import tables
 from nospoon.store.decoded import Decoder, Once, texts

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, cast, delete, func, ins
 
 from nospoon.errors import writable
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Key, Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.store import tables
 from nospoon.store.encoded import NOTHING, Encoded
 

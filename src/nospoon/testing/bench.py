@@ -21,7 +21,8 @@ from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Bmc, Machine, MachineDisk, MachineNic
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.plan import identity
 from nospoon.runtime.tasks import Tasks

@@ -24,25 +24,12 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    BootImage,
-    Carried,
-    Image,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineDisk,
-    MachineNic,
-    Observed,
-    OwnerTag,
-    Pool,
-    Port,
-    Resource,
-    Trunk,
-    Volume,
-    boot_image,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.networks import Carried, Link, Port, Trunk
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import BootImage, Image, Pool, Volume, boot_image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.providers.base import Connection, Medium

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Image, Machine, MachineDisk, Resource, Volume
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image, Volume
 from nospoon.runtime import clock, process
 from nospoon.testing import disks
 from nospoon.testing.conformance import Bench, Rack, rack_for

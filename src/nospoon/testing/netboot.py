@@ -16,7 +16,8 @@ from uuid import UUID
 import structlog
 
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Key, Kind, NetbootService, Reservation
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.probe.record import Record, find
 from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer

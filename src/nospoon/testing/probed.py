@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 
 MACHINE = Machine(
     uuid=UUID("11111111-2222-3333-4444-555555555555"),

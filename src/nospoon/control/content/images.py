@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nospoon.clusterfile.fields import MOST_DISK
 from nospoon.errors import UsageError
-from nospoon.model.resources import ROOT_FORMAT
+from nospoon.model.resources.storage import ROOT_FORMAT
 from nospoon.plan.resolution.around import ImageFacts
 from nospoon.runtime import process
 

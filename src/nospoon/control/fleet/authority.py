@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
 
 

@@ -14,7 +14,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.ironic import IronicDiscovery
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.services.bmcs.service import BmcService
 

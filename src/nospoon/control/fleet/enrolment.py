@@ -20,7 +20,9 @@ from nospoon.model.ironic import (
     IronicPlace,
 )
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Enrolled, Key, Kind, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Enrolled, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver

@@ -17,7 +17,7 @@ from nospoon.errors import NotFound, UsageError
 from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.runtime.paced import paced
 from nospoon.services.netboot.ports import ServedProfile
 

@@ -20,7 +20,8 @@ from nospoon.control.fleet.hosts import HostInUse, Hosts
 from nospoon.errors import Gone, NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
-from nospoon.model.resources import Kind, Observed, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
 from nospoon.providers.base import Driver
 from nospoon.runtime import boots
 from nospoon.runtime.paced import paced

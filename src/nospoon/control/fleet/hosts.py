@@ -18,7 +18,7 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.base import Connection, DiskSnapshots, Driver, Drives, MachineDriver
 from nospoon.runtime import clock

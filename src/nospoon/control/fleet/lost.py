@@ -13,7 +13,8 @@ from uuid import UUID
 from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.errors import PlanRefused
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Kind, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.words import counted
 from nospoon.store import clusters as stored
 from nospoon.store.database import Database

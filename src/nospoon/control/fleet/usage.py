@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.model.resources import Bmc, Observed
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.placement.room import Usage
 from nospoon.runtime.paced import paced
 from nospoon.store import takings

@@ -11,7 +11,9 @@ from nospoon.control.maintenance.survey import Seen
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Kind, Machine, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.addresses import notes
 from nospoon.plan.order.kinds import KINDS
 from nospoon.store.clusters import ClusterRow

@@ -18,7 +18,9 @@ from nospoon.engine.execute import execute
 from nospoon.engine.progress import Outcome
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import Principal
-from nospoon.model.resources import Kind, Observed, OwnerTag
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.rest.upkeep import Orphan, OrphanReport
 from nospoon.plan import identity
 from nospoon.plan.diff.blank import orphaned

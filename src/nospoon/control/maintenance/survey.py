@@ -18,7 +18,9 @@ from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import OwnerId, Principal
-from nospoon.model.resources import Kind, Observed, OwnerTag
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import ADMINISTRATION

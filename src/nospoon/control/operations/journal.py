@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from nospoon.model.resources import Key
+from nospoon.model.resources.keys import Key
 from nospoon.plan.order.order import Half, MoveId
 from nospoon.runtime.clock import Clock
 from nospoon.store import nodes as node_rows

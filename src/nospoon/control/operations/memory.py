@@ -35,7 +35,8 @@ from nospoon.errors import SpecError
 from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Key, Kind, Machine
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.diff.targets import touched
 from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime.clock import Clock, monotonic

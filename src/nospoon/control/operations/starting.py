@@ -12,7 +12,7 @@ from nospoon.control.operations.health import HealthChecks
 from nospoon.control.planning.prepared import Prepared
 from nospoon.errors import NospoonError
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.service import Health, Service
 from nospoon.plan.addresses.addresses import GuestAddress, looked_at
 from nospoon.plan.order.services import StartOrder, start_order

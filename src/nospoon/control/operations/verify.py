@@ -19,7 +19,11 @@ from nospoon.errors import NospoonError, ProviderError, UsageError
 from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources import Bmc, Key, Machine, NetbootService, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.words import counted
 from nospoon.probe.build import Probe, command_line, marked
 from nospoon.probe.compare import Finding, compare

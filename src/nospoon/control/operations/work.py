@@ -30,7 +30,10 @@ from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import Leaving
 from nospoon.model.principal import Principal
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.order import MoveId

@@ -19,7 +19,7 @@ from nospoon.model.cluster import Cluster, Host
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.principal import Administrators, OwnerId, Principal
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.access import Violation, unlisted, violations
 from nospoon.runtime.workers import Workers
 

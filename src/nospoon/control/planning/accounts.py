@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Credentials
-from nospoon.model.resources import Outlet, Secrets
+from nospoon.model.resources.bmcs import Outlet, Secrets
 from nospoon.plan import identity
 from nospoon.store.crypt import Cipher
 from nospoon.store.nodes import NodeRow, Source

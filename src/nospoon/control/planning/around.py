@@ -8,7 +8,7 @@ from nospoon.control.content.certificates import certificate_digest
 from nospoon.control.planning.accounts import Account
 from nospoon.control.planning.prepared import Seen
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.store.crypt import Cipher
 

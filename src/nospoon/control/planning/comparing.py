@@ -11,7 +11,10 @@ from nospoon.control.planning.prepared import Prepared, Seen, claimed
 from nospoon.control.request import Request
 from nospoon.errors import UsageError
 from nospoon.model.capabilities import Capabilities
-from nospoon.model.resources import Bmc, Key, Kind, NetbootService, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.access import public_addresses
 from nospoon.plan.diff.adoption import changed_by_owners

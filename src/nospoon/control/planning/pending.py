@@ -13,7 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Key, Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.order.order import Half, MoveId
 from nospoon.store.nodes import NodeRow

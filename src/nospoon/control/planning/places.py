@@ -13,7 +13,8 @@ from nospoon.engine.observe import observe_reachable
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.connections import OpenStack
-from nospoon.model.resources import Key, Kind, Observed
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 

@@ -43,7 +43,9 @@ from nospoon.errors import PlanRefused, Stale, refuse
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Kind, Link, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.addresses.found import completed

@@ -14,7 +14,8 @@ from nospoon.engine.observe import Drivers
 from nospoon.model.cluster import Cluster
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Key, Observed, Resource
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.seed import Seed
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.diff.adoption import Claimed

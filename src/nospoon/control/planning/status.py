@@ -10,7 +10,10 @@ from nospoon.clusterfile.recovered import FILE as RECOVERED
 from nospoon.control.planning.prepared import Prepared, claimed
 from nospoon.model.cluster import Adopted
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.resources import Bmc, FloatingIp, Kind, Machine
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import FloatingIp
 from nospoon.model.rest.clusters import PortgroupStatus
 from nospoon.model.rest.nodes import NodeDetails, NodePort
 from nospoon.plan import identity

@@ -9,7 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 
-from nospoon.model.resources import Kind, Link, Observed
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.plan.addresses.found_numbers import found_hosts, found_nics, rebased

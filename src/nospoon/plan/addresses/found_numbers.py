@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface, ip_interface
 
-from nospoon.model.resources import Link, Machine, NetbootService, Observed
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.addresses.numbers import FIRST6, HostNumbers, network_of, nic_key
 from nospoon.plan.addresses.occupants import nic_name
 

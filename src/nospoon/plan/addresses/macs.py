@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from nospoon.model.resources import Machine, Resource, is_adopted
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource, is_adopted
 
 Holder = Callable[[str], str]
 """Which other cluster has a NIC with this MAC, in words that its reader may know; "" for none."""

@@ -14,7 +14,10 @@ from itertools import takewhile
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Netboot, Network
-from nospoon.model.resources import Key, Kind, Machine, NetbootService, Observed
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Observed
 from nospoon.plan import identity
 from nospoon.plan.addresses.numbers import FIRST6, HostNumbers, nic_key, of_machines
 from nospoon.plan.order.order import bridges

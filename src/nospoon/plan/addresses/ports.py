@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from nospoon.model.addresses import ANY_IPV4, same_place
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources import Bmc, Kind, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.order.steps import Step
 
 

@@ -15,7 +15,9 @@ from nospoon.model.cluster import Adopted, Adoption, Cluster, Host, Nic, Node
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.mac import is_mac
 from nospoon.model.names import MAX_NAME
-from nospoon.model.resources import Key, Kind, Machine, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.diff.diff import field_changes
 from nospoon.plan.identity import bridge_name

@@ -12,7 +12,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Standing
-from nospoon.model.resources import Key, Kind, Machine, Observed, Resource, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Step
 

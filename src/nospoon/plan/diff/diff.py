@@ -14,16 +14,11 @@ from uuid import UUID
 
 from nospoon.model.ironic import Settings
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Machine,
-    NetbootService,
-    Observed,
-    Resource,
-    Shape,
-    Volume,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.storage import Volume
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.addresses.notes import described, read
 from nospoon.plan.diff.blank import deployed_anew, orphaned

@@ -13,15 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Machine,
-    NetbootService,
-    Observed,
-    Reservation,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.resource import Observed, Resource
 from nospoon.plan.order.order import bridges, dependents
 from nospoon.plan.order.steps import Step
 

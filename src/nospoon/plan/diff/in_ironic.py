@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from nospoon.model.ironic import Held, IronicNode, IronicPort, IronicStanding, Standing
-from nospoon.model.resources import Key, Kind, Observed, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
 from nospoon.plan.enrollment.enrol import values
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.steps import Action, Step

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from nospoon.model.resources import KeptRoot, Kind
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.storage import KeptRoot
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Plan
 

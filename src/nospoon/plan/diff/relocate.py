@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nospoon.model.names import natural
-from nospoon.model.resources import Key, Kind, Observed
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.steps import Action, Step
 

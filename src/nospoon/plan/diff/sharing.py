@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Link,
-    NetbootService,
-    Observed,
-    Reservation,
-    Resource,
-    Shape,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed, Resource, Shape
 from nospoon.plan.diff.diff import field_changes
 from nospoon.plan.order.steps import Action, Step
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from nospoon.model.resources import Key, Kind, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.diff.sharing import serves, shared, without_others
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Plan, Step

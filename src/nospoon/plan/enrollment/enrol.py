@@ -24,7 +24,10 @@ from nospoon.model.ironic import (
     Standing,
     Way,
 )
-from nospoon.model.resources import Bmc, Key, Kind, Machine, Resource, Secrets
+from nospoon.model.resources.bmcs import Bmc, Secrets
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity
 from nospoon.plan.enrollment.root_device import GIB, known_disks, root_disk
 

@@ -13,7 +13,8 @@ from uuid import UUID, uuid5
 from nospoon.model.cluster import Cluster, Node
 from nospoon.model.ironic import Standing, Way
 from nospoon.model.nova import NovaFlavor, NovaInventory, WantedFlavor
-from nospoon.model.resources import Key, Kind, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
 

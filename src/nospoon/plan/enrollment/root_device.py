@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 
 GIB = 1 << 30
 LEAST_ROOT = 4 * GIB

@@ -16,25 +16,14 @@ from nospoon.model.ironic import (
     IronicTarget,
 )
 from nospoon.model.nova import NovaFlavor, NovaInventory
-from nospoon.model.resources import (
-    Bmc,
-    BootImage,
-    FloatingIp,
-    Image,
-    KeptRoot,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    NetbootService,
-    Pool,
-    Port,
-    Relay,
-    Router,
-    Shape,
-    Trunk,
-    Volume,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
+from nospoon.model.resources.relays import Relay
+from nospoon.model.resources.resource import Shape
+from nospoon.model.resources.storage import BootImage, Image, KeptRoot, Pool, Volume
 
 
 class Named(StrEnum):

@@ -34,29 +34,14 @@ from nospoon.model.ironic import (
     IronicTarget,
 )
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import (
-    Bmc,
-    BootImage,
-    FloatingIp,
-    Image,
-    InCloud,
-    KeptRoot,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    MachineNic,
-    NetbootService,
-    Observed,
-    Port,
-    Relay,
-    Router,
-    Shape,
-    Trunk,
-    Volume,
-    boot_image,
-    relay_of,
-)
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
+from nospoon.model.resources.relays import Relay, relay_of
+from nospoon.model.resources.resource import InCloud, Observed, Shape
+from nospoon.model.resources.storage import BootImage, Image, KeptRoot, Volume, boot_image
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS, whose
 from nospoon.plan.order.steps import Action, Plan, Step

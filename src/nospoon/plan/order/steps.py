@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from nospoon.model.resources import Key, Observed, Resource, is_adopted
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.resource import Observed, Resource, is_adopted
 from nospoon.model.rest.plans import FieldChange, Remembered
 from nospoon.plan.order.kinds import whose
 

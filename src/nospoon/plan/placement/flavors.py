@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nospoon.model.cluster import Node
 from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.sizes import size
 from nospoon.plan.words import counted
 

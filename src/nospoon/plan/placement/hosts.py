@@ -19,7 +19,7 @@ from nospoon.model.cluster import (
 from nospoon.model.host_facts import QCOW2, HostFacts
 from nospoon.model.images import KEPT
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import ExistingVolume
+from nospoon.model.resources.storage import ExistingVolume
 from nospoon.model.sizes import size
 from nospoon.plan.identity import made_for_a_cluster
 from nospoon.plan.placement.flavors import lacking

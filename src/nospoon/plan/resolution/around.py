@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.images import HypervisorType
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 
 
 @dataclass(frozen=True, slots=True)

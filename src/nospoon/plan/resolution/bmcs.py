@@ -5,7 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from nospoon.model.cluster import BmcProtocol, Node
-from nospoon.model.resources import Bmc, Key, Kind, Outlet, Resource
+from nospoon.model.resources.bmcs import Bmc, Outlet
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Endpoint
 from nospoon.plan.resolution.context import Context

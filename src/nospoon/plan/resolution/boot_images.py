@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from nospoon.model.cluster import Host, Node
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import BootImage, Resource, boot_image, relay_of
+from nospoon.model.resources.relays import relay_of
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import BootImage, boot_image
 
 
 def has_image(node: Node, host: Host) -> bool:

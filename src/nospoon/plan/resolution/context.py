@@ -8,7 +8,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.resources import Key, Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.resolution.around import Surroundings

@@ -8,7 +8,10 @@ from uuid import UUID
 from nospoon.model.cluster import Disk, Firmware, Host, Node
 from nospoon.model.images import KeptIn, kept_in
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Key, Kind, MachineDisk, Resource, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import MachineDisk
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Volume
 from nospoon.plan import identity
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.images import image_key, root_key

@@ -8,7 +8,9 @@ from dataclasses import replace
 from nospoon.model.cluster import Host, Node
 from nospoon.model.images import HypervisorType, kept_in
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Image, Key, Kind, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.plan.resolution.context import Context
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from nospoon.model.cluster import Firmware, Host, Netboot, Node
 from nospoon.model.connections import BootMethod
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, MachineNic
+from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.plan import identity
 from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.resolution.boot_images import has_image

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.model.cluster import Host, Netboot, Network
-from nospoon.model.resources import Key, Kind, Led, Link, NetbootService, Resource, Router, Tunnel
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import Led, Link, Router, Tunnel
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity, relays
 from nospoon.plan.addresses.numbers import virtual4
 from nospoon.plan.resolution.context import Context

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from nospoon.model.cluster import Host, Netboot, Node
 from nospoon.model.images import kept_in
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Key, Kind, Resource, boot_image
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import boot_image
 from nospoon.plan import identity, relays
 from nospoon.plan.addresses import notes
 from nospoon.plan.addresses.notes import Noted

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nospoon.model.cluster import Host, Network, Node
-from nospoon.model.resources import RELAY, Carried, FloatingIp, Key, Kind, Port, Resource, Trunk
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Carried, FloatingIp, Port, Trunk
+from nospoon.model.resources.relays import RELAY
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import relays
 from nospoon.plan.resolution.boot_images import has_image
 from nospoon.plan.resolution.context import Context

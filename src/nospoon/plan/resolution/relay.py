@@ -8,16 +8,11 @@ from ipaddress import ip_interface
 
 from nospoon.model.cluster import Host, Network
 from nospoon.model.connections import RELAY_PORT, RelaySpec
-from nospoon.model.resources import (
-    RELAY,
-    FloatingIp,
-    Key,
-    Kind,
-    NetbootService,
-    Relay,
-    Resource,
-    relay_of,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.networks import FloatingIp
+from nospoon.model.resources.relays import RELAY, Relay, relay_of
+from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity, relays
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.networks import NO_RANGE

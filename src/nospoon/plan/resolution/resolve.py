@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources import Key, Resource
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.resource import Resource
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.enrollment.nova import in_nova
 from nospoon.plan.resolution.around import Surroundings

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 
 from nospoon.model.cluster import Arch, Firmware, Host, Network, Node
-from nospoon.model.resources import Key, Kind, Loader, Reservation
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import Loader, Reservation
 from nospoon.plan import identity
 from nospoon.plan.addresses.addresses import reserved
 from nospoon.plan.addresses.numbers import number_of, of_host

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nospoon.model.cluster import Host
-from nospoon.model.resources import Pool, Resource
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Pool
 from nospoon.plan import identity
 from nospoon.plan.resolution.boot_images import boot_images, has_image
 from nospoon.plan.resolution.context import Context

@@ -17,7 +17,7 @@ from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
 
 from nospoon.errors import ProviderError
 from nospoon.model.mac import MAC, is_mac
-from nospoon.model.resources import Loader, NetbootService, Reservation
+from nospoon.model.resources.netboot import Loader, NetbootService, Reservation
 
 SECURE = "secure"
 LEASE = "1h"

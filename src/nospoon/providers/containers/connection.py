@@ -10,7 +10,7 @@ from typing import Protocol
 from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers import linux
 from nospoon.providers.base import Driver
 from nospoon.providers.containers.host import ContainerHost

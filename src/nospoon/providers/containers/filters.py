@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from nospoon.model.resources import Machine, MachineNic, Observed
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Observed
 from nospoon.providers.printed import lines_of
 from nospoon.runtime.runner import Runner
 

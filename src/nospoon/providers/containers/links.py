@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nospoon.model.cluster import Switch
-from nospoon.model.resources import Machine, MachineNic, Observed
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Observed
 from nospoon.providers import openvswitch
 from nospoon.providers.printed import rows_of
 from nospoon.runtime.runner import Runner

@@ -15,7 +15,10 @@ import msgspec
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import ConsoleStream, OpenSeed
 from nospoon.providers.containers import filters, links, scripts
 from nospoon.providers.containers.host import ContainerHost

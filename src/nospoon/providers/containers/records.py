@@ -8,7 +8,9 @@ from uuid import UUID
 
 import msgspec
 
-from nospoon.model.resources import Image, Machine, OwnerTag, Pool, Volume
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.storage import Image, Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 
 MACHINE = "/machine.json"
 """After the directory of a container: its record."""

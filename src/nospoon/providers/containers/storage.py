@@ -9,7 +9,10 @@ from pathlib import PurePosixPath
 from uuid import UUID
 
 from nospoon.errors import NotOurs, ProviderError
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.containers import scripts
 from nospoon.providers.containers.host import ContainerHost
 from nospoon.providers.containers.records import OnPool, Record, Seen, record

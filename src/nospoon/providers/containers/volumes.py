@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from pathlib import PurePosixPath
 
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.providers.containers import scripts
 from nospoon.providers.containers.host import ContainerHost
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import OpenImage, OpenSeed, no_seeds
 from nospoon.providers.containers.connection import ContainerConnection
 from nospoon.providers.containers.machines import MachineDriver

@@ -9,7 +9,7 @@ import msgspec
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
-from nospoon.model.resources import Machine, MachineNic
+from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.providers import openvswitch
 from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole

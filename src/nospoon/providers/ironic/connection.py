@@ -7,7 +7,8 @@ from functools import partial
 from uuid import UUID
 
 from nospoon.model.ironic import Held, IronicPlace
-from nospoon.model.resources import Kind, OwnerTag
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.base import Driver
 from nospoon.providers.cloud_calls import Clouds

@@ -17,17 +17,10 @@ from nospoon.model.ironic import (
     IronicPortgroup,
     IronicTarget,
 )
-from nospoon.model.resources import (
-    Enrolled,
-    InIronic,
-    Key,
-    Kind,
-    Observed,
-    OwnerTag,
-    Resource,
-    Secrets,
-    Shape,
-)
+from nospoon.model.resources.bmcs import Secrets
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Enrolled, InIronic, Observed, Resource, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE, login, values
 from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records

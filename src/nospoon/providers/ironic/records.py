@@ -20,7 +20,7 @@ from nospoon.model.ironic import (
     IronicTarget,
     Settings,
 )
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import nested, settings, values
 from nospoon.providers.answers import text_of
 

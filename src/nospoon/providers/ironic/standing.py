@@ -14,7 +14,9 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource, Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records

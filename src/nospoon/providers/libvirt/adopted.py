@@ -18,7 +18,8 @@ import libvirt
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cluster import Arch
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.resources import Machine, OwnerTag
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.domain_parse import parse_domain

@@ -14,7 +14,7 @@ import libvirt
 
 from nospoon.model.capabilities import ChangeRule
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC, MACHINE_TYPES
 from nospoon.providers.libvirt.elements import parsed

@@ -12,7 +12,8 @@ from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.destinations import LibvirtUri
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.resources import ExistingVolume, Kind
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.storage import ExistingVolume
 from nospoon.providers import linux
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.libvirt.adopted import adoptable

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.mac import is_mac
-from nospoon.model.resources import Ends, Machine, MachineDisk, MachineNic
+from nospoon.model.resources.machines import Ends, Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner

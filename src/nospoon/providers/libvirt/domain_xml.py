@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
-from nospoon.model.resources import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element
 from nospoon.providers.libvirt.storage_xml import (

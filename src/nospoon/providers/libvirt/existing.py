@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from nospoon.model.resources import ExistingVolume
+from nospoon.model.resources.storage import ExistingVolume
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.elements import parsed

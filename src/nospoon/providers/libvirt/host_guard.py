@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_interface
 
 import structlog
 
-from nospoon.model.resources import Link
+from nospoon.model.resources.networks import Link
 from nospoon.providers.printed import lines_of
 from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import Runner

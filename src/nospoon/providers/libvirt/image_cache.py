@@ -20,7 +20,8 @@ from pathlib import PurePosixPath
 import libvirt
 
 from nospoon.model.connections import Libvirt
-from nospoon.model.resources import OwnerTag, Pool
+from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan import identity
 from nospoon.providers.libvirt.bindings import Connect, VirPool
 from nospoon.providers.libvirt.elements import parsed

@@ -19,7 +19,10 @@ import libvirt
 import structlog
 
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
-from nospoon.model.resources import Image, Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import OpenImage
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.faults import NO_STORAGE_POOL

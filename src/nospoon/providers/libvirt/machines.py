@@ -20,7 +20,10 @@ from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.seed import Seed
 from nospoon.providers.base import OpenSeed, no_seeds
 from nospoon.providers.libvirt.added import Added, remove_added

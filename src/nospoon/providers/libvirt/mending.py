@@ -11,7 +11,8 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from nospoon.model.resources import Machine, Observed
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed
 from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import unlinked
 from nospoon.providers.libvirt.elements import parsed

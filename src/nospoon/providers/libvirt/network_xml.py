@@ -12,7 +12,7 @@ from __future__ import annotations
 from ipaddress import ip_interface
 from xml.etree import ElementTree as ET
 
-from nospoon.model.resources import Link, Tunnel
+from nospoon.model.resources.networks import Link, Tunnel
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
 from nospoon.providers.libvirt.owner import NAMESPACE, OWNER, Owner, owner_element
 

@@ -13,7 +13,10 @@ from uuid import UUID
 import libvirt
 
 from nospoon.errors import NotOurs
-from nospoon.model.resources import Key, Kind, Link, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.bindings import Connect, VirNetwork
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import (

@@ -19,7 +19,7 @@ import structlog
 from nospoon.errors import Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables, start_and_end
 from nospoon.providers.libvirt.bindings import Connect, VirPool

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from nospoon.model.boot import BootDevice
 from nospoon.model.names import is_name
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import bridge_name, node_uuid
 from nospoon.providers.libvirt.elements import attribute_of, element, text_of
 

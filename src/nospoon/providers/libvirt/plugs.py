@@ -18,7 +18,8 @@ import libvirt
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
-from nospoon.model.resources import Machine, MachineNic, Observed
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Observed
 from nospoon.providers import openvswitch
 from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.definitions import defined

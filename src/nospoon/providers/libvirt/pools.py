@@ -13,7 +13,10 @@ import libvirt
 import structlog
 
 from nospoon.errors import NotOurs, ProviderError
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Pool, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import (

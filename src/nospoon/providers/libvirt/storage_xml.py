@@ -28,7 +28,8 @@ from pathlib import PurePosixPath
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from nospoon.model.resources import Image, OwnerTag, Pool, Volume
+from nospoon.model.resources.storage import Image, Pool, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.elements import attribute_of, element, leaf, text_of, written
 from nospoon.providers.libvirt.owner import pool_source
 

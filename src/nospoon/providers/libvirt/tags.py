@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from uuid import UUID
 
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt.bindings import Connect
 from nospoon.providers.libvirt.definitions import defined
 from nospoon.providers.libvirt.elements import parsed

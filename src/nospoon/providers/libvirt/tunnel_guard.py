@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from nospoon.model.resources import Tunnel
+from nospoon.model.resources.networks import Tunnel
 
 PORT = 4789
 """UDP port (RFC 7348 §5)."""

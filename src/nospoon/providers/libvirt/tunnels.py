@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from nospoon.errors import NotOurs
-from nospoon.model.resources import Tunnel
+from nospoon.model.resources.networks import Tunnel
 from nospoon.providers.libvirt import tunnel_guard
 from nospoon.providers.libvirt.tunnel_guard import PORT
 from nospoon.providers.printed import rows_of

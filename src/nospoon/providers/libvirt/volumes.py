@@ -10,7 +10,11 @@ import libvirt
 import structlog
 
 from nospoon.errors import Gone, ProviderError
-from nospoon.model.resources import Key, Kind, Machine, Observed, OwnerTag, Resource, Volume
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume

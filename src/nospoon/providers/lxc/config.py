@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from nospoon.model.cluster import Switch
-from nospoon.model.resources import Machine, MachineNic
+from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.providers import openvswitch
 from nospoon.providers.containers import filters
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import OpenImage, OpenSeed, no_seeds
 from nospoon.providers.containers.connection import ContainerConnection
 from nospoon.providers.containers.machines import MachineDriver

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED, UNPLUG

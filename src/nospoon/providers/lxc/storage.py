@@ -8,7 +8,10 @@ from pathlib import PurePosixPath
 from uuid import UUID
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers import volumes

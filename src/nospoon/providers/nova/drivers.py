@@ -13,7 +13,9 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.nova import NovaFlavor
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.enrollment.enrol import PLACE, settings, values
 from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.nova.api import Api

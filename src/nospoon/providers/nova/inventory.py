@@ -16,7 +16,9 @@ from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources import Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.looking import rest_after
 from nospoon.providers.nova.api import Read
 from nospoon.providers.understood import understood

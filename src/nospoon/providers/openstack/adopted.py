@@ -13,7 +13,9 @@ from uuid import UUID
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.resources import Machine, MachineNic, OwnerTag, Resource
+from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around

@@ -11,7 +11,9 @@ from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.cloud import URLS
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
-from nospoon.model.resources import Key, Kind, Observed, OwnerTag, Shape
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.resource import Observed, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import Tagged, of_description, short

@@ -15,7 +15,7 @@ from nospoon.errors import ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, QuotaName, SizeOffered, known
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
-from nospoon.model.resources import FloatingIp, Key, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import FloatingIp
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.ports import BY_ID, vlan_noted

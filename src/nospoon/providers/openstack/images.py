@@ -15,7 +15,10 @@ from uuid import UUID
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import ISO, QCOW2
-from nospoon.model.resources import BootImage, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import BootImage
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from nospoon.errors import ProviderError
 from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Machine, MachineDisk, OwnerTag
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import BootImageDriver

@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone
-from nospoon.model.resources import Kind, Observed, OwnerTag, Port, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.networks import Port
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort
 from nospoon.providers.openstack.tags import Tagged, described

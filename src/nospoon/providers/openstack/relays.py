@@ -21,7 +21,10 @@ import msgspec
 import structlog
 
 from nospoon.errors import Conflict, Gone, ProviderError
-from nospoon.model.resources import RELAY, Kind, Observed, OwnerTag, Relay, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.relays import RELAY, Relay
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import MAX_TOLD, text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around, NeutronPort

@@ -16,7 +16,10 @@ from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Image, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import Image
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.base import OpenImage
 from nospoon.providers.cloud_calls import patience
 from nospoon.providers.openstack.api import Service

@@ -15,7 +15,8 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.names import is_name
-from nospoon.model.resources import Machine, MachineDisk, OwnerTag
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.answers import MAX_TOLD, number_of, text_of
 from nospoon.providers.openstack.api import MOST_LISTED, Service

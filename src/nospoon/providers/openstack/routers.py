@@ -10,7 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone
-from nospoon.model.resources import Key, Kind, Led, Observed, OwnerTag, Resource, Router
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Led, Router
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import (
     Around,

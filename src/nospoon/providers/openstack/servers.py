@@ -18,7 +18,10 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, OutOfSpace, Provider
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import How, text_of
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed

@@ -21,7 +21,10 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.images import KeptIn
 from nospoon.model.machine import KeptState, PowerState
 from nospoon.model.node_kind import NodeKind
-from nospoon.model.resources import KeptRoot, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.storage import KeptRoot
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.actions import PAUSED, POWER, STARTED_BY, Actions
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from nospoon.model.resources import OwnerTag
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 
 FIRST = "nospoon:1"

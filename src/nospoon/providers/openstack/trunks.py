@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
-from nospoon.model.resources import Carried, Key, Kind, Observed, OwnerTag, Resource, Trunk
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.networks import Carried, Trunk
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import MOST_LISTED, Service
 from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.ports import file_name, vlan_noted

@@ -12,7 +12,7 @@ from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.host_facts import Adoptable, HostFacts
-from nospoon.model.resources import Kind
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import Driver
 from nospoon.providers.recorder import RecordSpace
 from nospoon.providers.simulated import strangers

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from nospoon.errors import Gone, NotOurs, ProviderError
-from nospoon.model.resources import Kind, Observed, OwnerTag, Resource, Shape, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.storage import Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan import identity
 from nospoon.plan.order.kinds import whose
 from nospoon.providers.base import in_use

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from nospoon.model.agent import Agents
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources import Kind, Machine, MachineDisk, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine, MachineDisk
+from nospoon.model.resources.storage import Volume
 from nospoon.probe.record import FoundDisk, FoundNic, Record
 from nospoon.protocols.agent.inventory import Disk, Hardware
 from nospoon.providers.simulated.world import World

@@ -14,7 +14,10 @@ import msgspec
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Kind, Machine, Observed, OwnerTag, Resource, Shape
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.probe.record import frame
 from nospoon.providers.base import Medium

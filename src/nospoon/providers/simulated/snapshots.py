@@ -9,7 +9,7 @@ from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.machine import KeptState, PowerState
-from nospoon.model.resources import Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Kept
 

@@ -9,16 +9,10 @@ from nospoon.errors import Gone, NotOurs
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Machine,
-    MachineDisk,
-    MachineNic,
-    Observed,
-    OwnerTag,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan import identity
 from nospoon.providers.simulated.surroundings import Surroundings
 from nospoon.providers.simulated.world import Made

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from nospoon.errors import Gone, HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.connections import Simulation
-from nospoon.model.resources import Kind, Resource, Volume
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Volume
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.simulated.guests import Guests
 from nospoon.providers.simulated.world import Made, Running, World

@@ -13,17 +13,12 @@ import msgspec
 from nospoon.model.boot import BootDevice
 from nospoon.model.decoders import meet
 from nospoon.model.machine import PowerState
-from nospoon.model.resources import (
-    Image,
-    Key,
-    Kind,
-    Link,
-    Machine,
-    OwnerTag,
-    Resource,
-    Shape,
-    Volume,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Link
+from nospoon.model.resources.resource import Resource, Shape
+from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.sharing import Shared
 from nospoon.plan.order.kinds import KINDS
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from nospoon.errors import NospoonError, ProviderError
-from nospoon.model.resources import Bmc, Kind, Observed, OwnerTag, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.ports import BmcConfig, Records
 from nospoon.services.bmcs.service import BmcService

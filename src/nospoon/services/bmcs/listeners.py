@@ -16,7 +16,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from nospoon.errors import Conflict, NospoonError, ProviderError
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.runtime import process
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http_limits import LIMITS, Connections

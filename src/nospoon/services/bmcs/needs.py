@@ -10,7 +10,7 @@ from ipaddress import IPv4Network
 
 from nospoon.errors import Conflict
 from nospoon.model.addresses import same_place
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.runtime.udp import ANY
 from nospoon.services.bmcs.served import bind_address
 

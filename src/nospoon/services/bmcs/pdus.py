@@ -12,7 +12,7 @@ from uuid import UUID
 from nospoon.bmc.messages import AcLost, AcReturned, Answer, SettingsRequested, Verdict
 from nospoon.bmc.pdu import apc, device
 from nospoon.bmc.pdu.device import Configure, Effect, Pdu, Switch
-from nospoon.model.resources import Outlet
+from nospoon.model.resources.bmcs import Outlet
 from nospoon.plan.enrollment.enrol import PDU_USER
 from nospoon.plan.identity import snmp_community
 from nospoon.protocols.limit import OF_THE_DAEMON, Budget

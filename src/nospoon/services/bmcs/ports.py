@@ -12,7 +12,11 @@ from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineEvent, Outcome, PowerCommand
-from nospoon.model.resources import Bmc, Key, Machine, OwnerTag, Resource
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.secure_boot import KeyDatabase
 
 

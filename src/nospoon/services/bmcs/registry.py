@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from uuid import UUID
 
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.services.bmcs.directory import Account, Directory, Place
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.served import Served

@@ -15,7 +15,7 @@ from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.messages import Effect
 from nospoon.bmc.runtime import Runtime
 from nospoon.model.boot import BootOverride
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.runtime.udp import ANY
 from nospoon.services.bmcs.ports import BmcConfig

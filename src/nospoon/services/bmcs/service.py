@@ -49,7 +49,8 @@ from nospoon.errors import (
 from nospoon.model.addresses import ANY, ANY_IPV4
 from nospoon.model.boot import BootOverride
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
-from nospoon.model.resources import Bmc, Machine
+from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.machines import Machine
 from nospoon.model.secure_boot import KeyDatabase
 from nospoon.protocols.ipmi.endpoint import Endpoint
 from nospoon.protocols.limit import OF_THE_DAEMON, Budgets

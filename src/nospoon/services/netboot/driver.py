@@ -21,15 +21,10 @@ import structlog
 
 from nospoon.errors import NospoonError, NotOurs, ProviderError
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Loader,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import Loader, NetbootService
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.runtime import process
 from nospoon.runtime.owned import Process
 from nospoon.runtime.tasks import Tasks

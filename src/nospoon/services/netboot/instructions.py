@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nospoon.model.resources import Loader, Reservation
+from nospoon.model.resources.netboot import Loader, Reservation
 from nospoon.protocols.ipxe import grub, script
 from nospoon.protocols.ipxe.dnsmasq import refuse_odd
 from nospoon.protocols.ipxe.offer import Offer

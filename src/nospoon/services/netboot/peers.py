@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv6Interface, ip_address
 from uuid import UUID
 
-from nospoon.model.resources import Key, NetbootService, Reservation
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.protocols.ipxe.dnsmasq import addresses6
 from nospoon.runtime.local_peers import user_of
 from nospoon.runtime.socket_diag import Place

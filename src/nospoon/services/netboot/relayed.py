@@ -22,7 +22,10 @@ import structlog
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.connections import RELAY_PORT
-from nospoon.model.resources import Key, Kind, NetbootService, Observed, OwnerTag, Resource
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import NetbootService
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.visible import visible_line
 from nospoon.protocols.relayed import (
     LENGTH,

@@ -19,15 +19,10 @@ import structlog
 
 from nospoon.errors import NospoonError, NotOurs, ProviderError
 from nospoon.model.cluster import Arch
-from nospoon.model.resources import (
-    Key,
-    Kind,
-    Loader,
-    NetbootService,
-    Observed,
-    OwnerTag,
-    Resource,
-)
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.netboot import Loader, NetbootService
+from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.model.visible import visible
 from nospoon.protocols.ipxe.dnsmasq import without_left
 from nospoon.runtime.paced import paced

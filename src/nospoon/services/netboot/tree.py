@@ -24,7 +24,9 @@ from uuid import UUID
 import msgspec
 
 from nospoon.errors import MissingTool, ProviderError
-from nospoon.model.resources import Key, NetbootService, OwnerTag, Reservation
+from nospoon.model.resources.keys import Key
+from nospoon.model.resources.netboot import NetbootService, Reservation
+from nospoon.model.resources.tags import OwnerTag
 from nospoon.protocols.ipxe import dnsmasq, grub, script
 from nospoon.runtime.users import GroupOf, group_of_nobody
 from nospoon.services.netboot.logs import LOG

@@ -9,7 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from nospoon.bmc.messages import Answer, Event
-from nospoon.model.resources import Bmc
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts

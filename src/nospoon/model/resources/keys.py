@@ -1,0 +1,46 @@
+"""Kinds of resources, and their names within a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Kinds of resources, in the order in which a cluster is usually made."""
+
+    POOL = "pool"
+    IMAGE = "image"
+    NETWORK = "network"
+    VOLUME = "volume"
+    BOOT_IMAGE = "boot-image"
+    PORT = "port"
+    TRUNK = "trunk"
+    FLOATING_IP = "floating-ip"
+    ROUTER = "router"
+    RELAY = "relay"
+    NETBOOT = "netboot"
+    MACHINE = "machine"
+    SNAPSHOT = "snapshot"
+    BMC = "bmc"
+    IRONIC_NODE = "ironic-node"
+    IRONIC_PORTGROUP = "ironic-portgroup"
+    IRONIC_PORT = "ironic-port"
+    IRONIC_CONNECTOR = "ironic-volume-connector"
+    IRONIC_TARGET = "ironic-volume-target"
+    IRONIC_STANDING = "ironic-standing"
+    IRONIC_DISCOVERY = "ironic-discovery"
+    NOVA_FLAVOR = "nova-flavor"
+    NOVA_INVENTORY = "nova-inventory"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Names one resource within a cluster; `host` is where it lives."""
+
+    kind: Kind
+    host: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}@{self.host}"

@@ -1,0 +1,130 @@
+"""Shapes of machines, with their disks and NICs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from nospoon.model.boot import BootDevice
+from nospoon.model.cluster import Arch, Firmware, Switch
+from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.storage import OWN_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDisk:
+    """A disk as the machine sees it; `volume` names a Volume resource, or an `existing` one.
+
+    `cache` and `discard` by libvirt's words. `rotation_rate` is SBC-3's MEDIUM ROTATION RATE:
+    revolutions per minute; 1: nothing rotates; 0: the guest is not told. `size` in bytes, of one
+    that comes and goes with its machine and is no volume; else 0. `mount`: where a container has
+    it, "" for its root and for disks.
+    """
+
+    volume: str
+    bus: str
+    serial: str
+    cache: str = "writeback"
+    discard: str = "unmap"
+    rotation_rate: int = 0
+    format: str = OWN_FORMAT
+    size: int = 0
+    mount: str = ""
+
+    @property
+    def existing(self) -> bool:
+        """Whether `volume` is POOL/VOLUME of somebody else's: no resource, and never ours."""
+        return "/" in self.volume.strip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineNic:
+    """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts).
+
+    `port`: name of its port on the bridge, the same at each start; "": the host's choice.
+    `vlan`: id of the VLAN that it is in, untagged; `trunk`: of those that reach it tagged.
+    `sends_from`: None: whatever it likes; else its own MAC and this IPv4 address alone, "": the
+    first one that it uses. `virtual_ips`: besides that address, where one is given.
+    """
+
+    mac: str
+    bridge: str
+    model: str
+    port: str = ""
+    switch: Switch = Switch.BRIDGE
+    vlan: int | None = None
+    trunk: tuple[int, ...] = ()
+    sends_from: str | None = None
+    virtual_ips: tuple[str, ...] = ()
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """The addresses that a filter lets through, () for the first one that it sees."""
+        return tuple(filter(None, (self.sends_from, *self.virtual_ips)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What follows when a guest ends, in libvirt's words (formatdomain.html, "Events
+    configuration"): a guest that reboots goes on, every other end is an end.
+    """
+
+    poweroff: str = "destroy"
+    reboot: str = "restart"
+    crash: str = "destroy"
+
+    def __str__(self) -> str:
+        return f"power-off: {self.poweroff}, reboot: {self.reboot}, crash: {self.crash}"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
+
+    `boot_iso`: this machine boots our ISO, which asks the daemon what to do. `ipv6`: UEFI looks for
+    network boot by IPv6, too. `ends`: what its connection does when the guest powers off, reboots
+    and crashes, in libvirt's words. `autostart`: it starts with its host, which is its BMC's to
+    decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
+    `adopted`: the name that it has on its host, of one that somebody else made; else "".
+    `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
+    `shelved`: its cloud shelves it when it is powered off.
+    `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
+    """
+
+    uuid: UUID
+    cpus: int
+    memory: int
+    arch: Arch
+    firmware: Firmware
+    tpm: bool
+    pool: str
+    disks: tuple[MachineDisk, ...]
+    nics: tuple[MachineNic, ...]
+    boot_order: tuple[BootDevice, ...]
+    boot_iso: bool = False
+    ipv6: bool = False
+    ends: Ends = Ends()
+    autostart: bool = False
+    unlinked: tuple[str, ...] = ()
+    adopted: str = ""
+    flavor: str = ""
+    zone: str = ""
+    kind: NodeKind = NodeKind.BAREMETAL
+    seed: str = field(default="", repr=False)
+    shelved: bool = False
+
+    @property
+    def parts(self) -> int:
+        """How many a cloud may have written here, whose tags are anyone's."""
+        of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)
+        own = (self.disks, self.nics, self.boot_order, self.unlinked)
+        return sum(map(len, own)) + of_nics
+
+    @property
+    def serial_number(self) -> str:
+        """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
+        others or of a cloud, which has what that gave it.
+        """
+        if self.adopted or self.flavor:
+            return ""
+        return f"NS{self.uuid.hex[:12].upper()}"
