@@ -22,12 +22,14 @@ from nospoon.dev.cloud import (
     interfaces,
     joining,
     namespaces,
+    preparation,
     programs,
+    volumes,
 )
 from nospoon.dev.cloud.computes import Compute, Virt
 from nospoon.dev.cloud.configuration import Passwords
 from nospoon.dev.cloud.namespaces import Namespaces
-from nospoon.dev.cloud.wanted import INSIDE, Wanted
+from nospoon.dev.cloud.wanted import INSIDE, LAST_BASE, Api, Wanted
 from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
 from nospoon.runtime import process
 from nospoon.runtime.owned import Process
@@ -274,6 +276,52 @@ def test_ironic_is_a_compute_host_that_uses_the_clouds_services(tmp_path: Path) 
         assert (own / each).stat().st_mode & 0o777 == 0o600
         assert "ADMIN" not in (own / each).read_text()
     assert ironic["deploy"]["http_url"] == "http://172.24.4.2:7657", "machines reach it there"
+
+
+def test_cinder_uses_the_clouds_services_and_has_its_volumes_as_files(tmp_path: Path) -> None:
+    made, state = tmp_path / "environments/cloud-1", tmp_path / "state"
+    files = volumes.place(made) / "etc/cinder"
+    files.mkdir(parents=True)
+    for name in ("api-paste.ini", "resource_filters.json"):
+        (files / name).write_text("")
+    (state / "home").mkdir(parents=True)
+    assert not volumes.are_in(state)
+    for _ in range(2):  # the second time it is found
+        secrets = Passwords("ADMIN", "SERVICE", "USER")
+        volumes.prepare(Wanted(port_base=7650), secrets, state=state, made=made)
+    assert volumes.are_in(state)
+    read = ConfigParser(interpolation=None)
+    read.read(state / "home/.cinder/cinder.conf")
+    for section in ("keystone_authtoken", "service_user", "nova", "glance"):
+        assert read[section]["password"] == "SERVICE"
+        assert read[section]["auth_url"] == "http://127.0.0.1:7650/v3"
+    assert read["files"]["volumes_dir"] == f"{INSIDE}/cinder/volumes"
+    assert (state / "etc/cinder/cinder.conf").stat().st_mode & 0o777 == 0o600
+    module, _, driver = read["files"]["volume_driver"].partition(".")
+    assert f"class {driver}(" in (state / f"cinder/python/{module}.py").read_text()
+    assert volumes.migration(state, made)[-2:] == ["db", "sync"]
+    volumes.migrated(state, made)
+    assert not volumes.migration(state, made)
+
+
+def test_no_two_services_have_one_port() -> None:
+    wanted = Wanted(port_base=LAST_BASE)
+    ports = [wanted.files_port, *map(wanted.port, Api)]
+    assert len({*ports}) == len(Api) + 1
+    assert (min(ports), max(ports)) == (LAST_BASE, 65535)
+
+
+def test_a_cloud_without_volumes_has_nothing_of_cinder(tmp_path: Path) -> None:
+    made, state = tmp_path / "environments/cloud-1", tmp_path / "state"
+    for source in configuration.COPIED:
+        (made / "etc" / source).parent.mkdir(parents=True, exist_ok=True)
+        (made / "etc" / source).touch()
+    preparation.prepare(Wanted(), state=state, made=made)
+    found = cloud.Cloud(Wanted(), Namespaces(Process(1, 1), state), made)
+    assert not list(state.rglob("*cinder*"))
+    assert "cinder" not in found.apis
+    (state / "cinder").mkdir()
+    assert "cinder" in found.apis
 
 
 @pytest.mark.parametrize("has_program", [True, False])

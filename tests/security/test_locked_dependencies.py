@@ -14,6 +14,7 @@ TOP = Path(__file__).parents[2]
 LOCKS = (
     *sorted((TOP / "requirements").glob("*.txt")),
     *(TOP / "src/nospoon/dev" / name for name in ("agent.txt", "ironic.txt")),
+    *sorted((TOP / "src/nospoon/dev/cloud").glob("*.txt")),
     TOP / "tests/ironic/ironic-snmp.txt",
     TOP / "src/nospoon/dev/cloud/cloud.txt",
 )

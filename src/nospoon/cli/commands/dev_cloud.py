@@ -26,7 +26,9 @@ SMALLEST = 28
 
 @click.group("cloud")
 def command() -> None:
-    """A real OpenStack on this machine: Keystone, Glance, Placement, Neutron, Nova, and Ironic.
+    """A real OpenStack on this machine: Keystone, Glance, Placement, Neutron and Nova.
+
+    Cinder and Ironic may join it.
 
     It runs in namespaces of its own, with its own database, message broker, Open vSwitch and
     libvirtd. Needs root.
@@ -43,14 +45,15 @@ def command() -> None:
 @click.option("--alt", type=click.Choice(list(_ALTERNATIVES)),
               help="Add a compute host for images of this type: see `compute`.")  # fmt: skip
 @click.option("--ironic", is_flag=True, help="Add Ironic, and a compute host for its nodes.")
+@click.option("--cinder", is_flag=True, help="Add Cinder, with volumes that are files.")
 @output_options
 def up(
-    port_base: int, public: str, container: bool, alt: str | None, ironic: bool, format_: str, columns: tuple[str, ...]  # noqa: E501, FBT001  (click passes options by name)
+    port_base: int, public: str, container: bool, alt: str | None, ironic: bool, cinder: bool, format_: str, columns: tuple[str, ...]  # noqa: E501, FBT001  (click passes options by name)
 ) -> None:  # fmt: skip
     """Start it, repair it, or find it running; with other settings it is made again, empty.
 
     The first run downloads its Python packages (340 MB) and creates its databases. It runs until
-    `down`. Compute hosts that joined it stay.
+    `down`. Compute hosts that joined it stay, and so does Cinder.
     """
     settings = connect.current_settings()
     wanted = Wanted(port_base, _range(public), container)
@@ -58,7 +61,8 @@ def up(
     for virt in kinds:
         joining.need(wanted, virt)
     echo("OpenStack: environment, databases, services …", err=True)
-    found = asyncio.run(cloud.up(wanted, state=settings.state / "dev/cloud", cache=settings.cache))
+    state = settings.state / "dev/cloud"
+    found = asyncio.run(cloud.up(wanted, state=state, cache=settings.cache, cinder=cinder))
     for virt in kinds:
         added = computes.chosen(virt)
         asyncio.run(joining.join(found.wanted, found.where, found.made, added))

@@ -14,7 +14,10 @@ from nospoon.dev.cloud.wanted import Api, Wanted
 from nospoon.errors import ProviderError
 from nospoon.runtime.reasons import reason
 
-_VERSIONS = {"OpenStack-API-Version": "compute 2.61", "X-OpenStack-Ironic-API-Version": "1.90"}
+_VERSIONS = {
+    "OpenStack-API-Version": "compute 2.61, volume 3.70",
+    "X-OpenStack-Ironic-API-Version": "1.90",
+}
 _JSON = {"Content-Type": "application/json"}
 _SECONDS = 120
 _SHOWN = 500

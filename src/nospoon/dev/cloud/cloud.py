@@ -27,6 +27,7 @@ from nospoon.dev.cloud import (
     programs,
     schema,
     start,
+    volumes,
 )
 from nospoon.dev.cloud.client import is_answering
 from nospoon.dev.cloud.computes import Virt
@@ -64,9 +65,10 @@ class Cloud:
 
     @property
     def apis(self) -> list[Api]:
-        """What clients reach. Ironic may not be in it."""
+        """What clients reach. Ironic and Cinder may not be in it."""
         has_ironic = any(each.virt is Virt.IRONIC for each in computes.recorded(self.state))
-        return [each for each in Api if has_ironic or each is not Api.IRONIC]
+        joined = {Api.IRONIC: has_ironic, Api.CINDER: volumes.are_in(self.state)}
+        return [each for each in Api if joined.get(each, True)]
 
     @property
     def is_filled(self) -> bool:
@@ -74,8 +76,9 @@ class Cloud:
         return (self.state / FILLED).exists()
 
 
-async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
-    """The cloud in `state`, running as wanted: started, repaired, or found.
+async def up(wanted: Wanted, *, state: Path, cache: Path, cinder: bool = False) -> Cloud:
+    """The cloud in `state`, running as wanted: started, repaired, or found. `cinder`: it has
+    volumes from now on; those of one that has them stay.
 
     Raises `ProviderError` with the end of a service's log when that does not come up.
     """
@@ -98,6 +101,9 @@ async def up(wanted: Wanted, *, state: Path, cache: Path) -> Cloud:
                 where = await namespaces.begin(state, listeners)
             found = Cloud(wanted, where, made)
             _record(found)
+        if cinder or volumes.are_in(state):
+            await volumes.ensure(made)
+            volumes.prepare(wanted, preparation.passwords(state), state=state, made=made)
         kept = await schema.kept(cache, LOCK_FILE)
         try:
             added = computes.recorded(state)
@@ -121,6 +127,7 @@ async def down(*, state: Path, cache: Path, purge: bool) -> bool:
             state.rmdir()
     if purge:
         environment.remove(cache, NAME)
+        environment.remove(cache, volumes.NAME)
         schema.remove(cache)
     return there
 

@@ -174,6 +174,8 @@ def compute(wanted: Wanted, passwords: Passwords) -> dict[str, Mapping[str, obje
             "ram_allocation_ratio": 4,
             "disk_allocation_ratio": 100,
             "default_ephemeral_format": "ext4",
+            "block_device_allocate_retries": 180,
+            "block_device_allocate_retries_interval": 1,  # seconds; volumes are made of files soon
             "shutdown_timeout": 3,  # of guests that do not know ACPI; a minute otherwise
             "mkisofs_cmd": "xorrisofs",
         },

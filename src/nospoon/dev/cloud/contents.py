@@ -26,6 +26,8 @@ _CATALOGUE = {
 _INTERFACES = "public", "internal", "admin"
 _BAREMETAL = "baremetal"
 """The type of Ironic, which joins and leaves."""
+_VOLUMES = "volumev3"
+"""The type of Cinder by which Nova looks for it ([cinder] catalog_info)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,13 @@ async def enter_ironic(client: Client) -> None:
     if known.count(client.wanted.url(Api.IRONIC)) < len(_INTERFACES):
         await remove_ironic(client)
         await _enter(client, Api.IRONIC, _BAREMETAL, client.wanted.url(Api.IRONIC))
+
+
+async def enter_cinder(client: Client) -> None:
+    """Have Cinder in the catalogue, once."""
+    listed = (await client.call("GET", Api.KEYSTONE, f"/v3/services?type={_VOLUMES}"))["services"]
+    if not listed:
+        await _enter(client, Api.CINDER, _VOLUMES, f"{client.wanted.url(Api.CINDER)}/v3")
 
 
 async def remove_ironic(client: Client) -> None:
@@ -195,6 +204,12 @@ async def services(client: Client) -> set[str]:
     path = "/v2.1/os-services?binary=nova-compute"
     listed = (await client.call("GET", Api.NOVA, path))["services"]
     return {each["host"] for each in listed if each["state"] == "up"}
+
+
+async def pools(client: Client) -> set[str]:
+    """Where Cinder's scheduler puts volumes."""
+    listed = await client.call("GET", Api.CINDER, "/v3/scheduler-stats/get_pools")
+    return {each["name"] for each in listed["pools"]}
 
 
 async def agents(client: Client) -> set[str]:

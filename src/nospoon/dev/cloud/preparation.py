@@ -40,7 +40,10 @@ def prepare(wanted: Wanted, *, state: Path, made: Path) -> None:
         (state / name).mkdir(parents=True, exist_ok=True)
     told = passwords(state)
     files = configuration.files(wanted, told)
-    files |= {f"{api}/gunicorn.py": programs.gunicorn(wanted, api) for api in programs.WSGI}
+    files |= {
+        f"{api}/gunicorn.py": programs.gunicorn(wanted, api, application)
+        for api, application in programs.WSGI.items()
+    }
     files |= {"neutron/dnsmasq.conf": "user=root\ngroup=root\n"}  # who reads the state directory
     files |= {"rabbitmq/plugins": "[].\n", "libvirt/qemu.conf": QEMU_CONFIGURATION}
     files |= {"rabbitmq/rabbitmq.conf": "listeners.tcp.1 = 127.0.0.1:5672\n"}

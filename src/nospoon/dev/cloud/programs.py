@@ -112,10 +112,10 @@ def apis(made: Path) -> Iterator[Program]:
     yield _worker(made, "neutron-rpc-server")
 
 
-def gunicorn(wanted: Wanted, api: Api) -> str:
+def gunicorn(wanted: Wanted, api: Api, application: str) -> str:
     """Its configuration: one process, so that an idle cloud takes little memory."""
     options = {
-        "wsgi_app": WSGI[api],
+        "wsgi_app": application,
         "bind": f"127.0.0.1:{wanted.port(api)}",
         "worker_class": "gthread",
         "threads": 8,

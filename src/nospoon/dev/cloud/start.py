@@ -19,6 +19,7 @@ from nospoon.dev.cloud import (
     preparation,
     programs,
     schema,
+    volumes,
 )
 from nospoon.dev.cloud import waiting as waiting_script
 from nospoon.dev.cloud.client import Client, is_answering, logged_in
@@ -61,6 +62,8 @@ async def complete(
         async with asyncio.TaskGroup() as group:
             for fill in (contents.flavors, contents.image, contents.networks):
                 group.create_task(fill(client))
+    if volumes.are_in(where.state):
+        await at.volumes(client)
     await at.computes(client, added)
     await at.wait("queue", *programs.AGENT_QUEUES, *(each.queue for each in added))
     await at.settled(client, added, hosts={HOST})
@@ -162,6 +165,20 @@ class _Start:
                 await self.start(*base)
                 await self.api(Api.IRONIC)
             await self.start(*base, nova)
+
+    async def volumes(self, client: Client) -> None:
+        """Cinder, with a place for volumes."""
+        await schema.sql(self.where, self.env, volumes.CREATE)
+        if argv := volumes.migration(self.where.state, self.made):
+            await self.where.run(argv, {**self.env, **volumes.variables(self.made)})
+            volumes.migrated(self.where.state, self.made)
+        await contents.enter_cinder(client)
+        await self.start(*volumes.programs(self.made))
+        await self.api(Api.CINDER)
+        end = clock.monotonic() + START_SECONDS
+        while not await contents.pools(client):
+            await self._alive_or_raise()
+            await self._pause(end, "cinder-volume")
 
     async def _ironic(self, client: Client, added: Compute) -> None:
         """What Ironic has before it starts: an address, tables, and entries of the catalogue and of

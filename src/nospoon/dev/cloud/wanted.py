@@ -30,6 +30,8 @@ class Api(StrEnum):
     """The proxy of serial consoles (WebSocket)."""
     IRONIC = "ironic"
     """It answers where Ironic is in the cloud."""
+    CINDER = "cinder"
+    """It answers where volumes are in the cloud."""
 
 
 LAST_BASE = 65535 - len(Api)
@@ -50,7 +52,8 @@ class Wanted:
 
     def port(self, api: Api) -> int:
         """Its port, both on the host and in the cloud's own network namespace."""
-        return self.port_base + list(Api).index(api)
+        index = list(Api).index(api)
+        return self.port_base + index + (index > list(Api).index(Api.IRONIC))
 
     def url(self, api: Api) -> str:
         """Where it answers."""
@@ -68,5 +71,5 @@ class Wanted:
 
     @property
     def files_port(self) -> int:
-        """Where Ironic's files are, at its address alone."""
-        return self.port_base + len(Api)
+        """Where Ironic's files are, at its address alone: the port after that of its API."""
+        return self.port(Api.IRONIC) + 1
