@@ -46,6 +46,8 @@ def with_volumes(connection: OpenStackConnection, type_: str = "") -> None:
 @pytest.fixture
 async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
     cloud.volume_types = ["fast", "slow"]
+    for each in cloud.flavors.values():
+        each["OS-FLV-EXT-DATA:ephemeral"] = 0
     async with connected(cloud, tmp_path, open_seed=open_seed) as made:
         yield made
 
@@ -92,9 +94,23 @@ async def test_a_flavor_holds_disks_of_any_size_where_they_are_volumes(
     assert found is not None
     assert found.name == "metal.2048"
     assert lacking(replace(node, memory=1 << 40), facts) == (
-        "no flavor has 1 CPU, 1 TiB of memory. The largest flavors: "
+        "no flavor without an ephemeral disk has 1 CPU, 1 TiB of memory. The largest flavors: "
         "metal.2048: 2 CPUs, 2 GiB of memory; metal.512: 1 CPU, 512 MiB of memory."
     )
+
+
+async def test_a_flavor_with_an_ephemeral_disk_holds_no_volumes(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Nova gives it to the server beside them."""
+    with_volumes(connection)
+    cloud.flavors["1"]["OS-FLV-EXT-DATA:ephemeral"] = 10
+    facts = await survey(connection)
+    assert [each.name for each in facts.sizes or ()] == ["metal.2048"]
+    cloud.flavors["2"]["OS-FLV-EXT-DATA:ephemeral"] = 10
+    with pytest.raises(ProviderError, match=r"every flavor of .* has an ephemeral disk") as caught:
+        await survey(connection)
+    assert caught.value.hint == "Allow others by `flavors` of its host, or drop its `volumes`."
 
 
 async def test_a_volume_type_that_is_not_there_is_refused(

@@ -34,6 +34,7 @@ def node(cpus: int, memory: int, *disks: int) -> Node:
     [
         (node(1, GIB, GIB), "small"),
         (node(2, GIB), "diskless"),
+        (node(1, GIB), "diskless"),  # Nova gives each server the ephemeral disk of its flavor
         (node(2, GIB, GIB), "medium-b"),
         (node(1, GIB, 10 * GIB, 1), "medium-b"),
         (node(3, 5 * GIB, 40 * GIB), "large"),

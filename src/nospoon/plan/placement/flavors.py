@@ -38,7 +38,19 @@ def chosen(node: Node, facts: HostFacts | None, made: Machine | None = None) -> 
     if kept is not None and _fits(node, kept):
         return kept
     fit = [each for each in facts.sizes if _fits(node, each)]
-    return min(fit, key=lambda each: (each.memory, each.cpus, each.disk, each.id), default=None)
+    blank = disk_space(node)
+    return min(fit, key=lambda each: (_adds(each, blank), *_order(each)), default=None)
+
+
+def _adds(size: SizeOffered, blank: int) -> bool:
+    """Whether Nova gives a server an ephemeral disk that its node has not: every one of a flavor
+    that has one, whose call names no blank disk.
+    """
+    return not blank and 0 < size.disk < ENDLESS
+
+
+def _order(size: SizeOffered) -> tuple[int, int, int, str]:
+    return size.memory, size.cpus, size.disk, size.id
 
 
 def had(made: Machine | None) -> SizeOffered | None:
@@ -99,7 +111,10 @@ def _lacking_root(node: Node, sizes: Sequence[SizeOffered]) -> str:
 def _lacking_beside_volumes(node: Node, sizes: Sequence[SizeOffered]) -> str:
     largest = sorted(sizes, key=lambda each: each.memory, reverse=True)[:SHOWN]
     offered = "; ".join(f"{each.name}: {_without_disks(each)}" for each in largest)
-    return f"no flavor has {_without_disks(node)}. The largest flavors: {offered}."
+    return (
+        f"no flavor without an ephemeral disk has {_without_disks(node)}. The largest flavors: "
+        f"{offered}."
+    )
 
 
 def _words(cpus: int, memory: int, disk: int) -> str:

@@ -204,7 +204,9 @@ class OpenStackConnection:
         return found
 
     def _sizes(self, found: Sequence[SizeOffered]) -> tuple[SizeOffered, ...]:
-        """Flavors that the file allows. Raises `ProviderError` for names that the cloud has not."""
+        """Flavors that the file allows, and beside volumes those alone that have no ephemeral disk:
+        Nova gives it to every server. Raises `ProviderError` for names that the cloud has not.
+        """
         allowed = self._around.cloud.flavors
         names = {name for each in found for name in (each.name, each.id)}
         missing = [name for name in allowed if name not in names]
@@ -214,9 +216,16 @@ class OpenStackConnection:
                 hint=f"It has {listed([each.name for each in found]) or 'none'}.",
             )
         chosen = (each for each in found if not allowed or {each.name, each.id} & set(allowed))
-        if self._around.cloud.has_volumes:
-            return tuple(replace(each, disk=ENDLESS, root=ENDLESS) for each in chosen)
-        return tuple(chosen)
+        if not self._around.cloud.has_volumes:
+            return tuple(chosen)
+        beside = [replace(each, disk=ENDLESS, root=ENDLESS) for each in chosen if not each.disk]
+        if not beside:
+            raise ProviderError(
+                f"every flavor of cloud {self._api.name} that nodes may use has an ephemeral "
+                "disk, which Nova would add to their volumes",
+                hint="Allow others by `flavors` of its host, or drop its `volumes`.",
+            )
+        return tuple(beside)
 
     async def _require_volumes(self) -> None:
         """Raises `ProviderError` for a region without Cinder, or without the volume type."""
