@@ -46,6 +46,7 @@ NICS = """[
 TAKEN_THERE = {
     "servers": 1, "CPUs": 2, "MiB of memory": 2048, "ports": 5, "trunks": 1, "networks": 5,
     "subnets": 5, "routers": 2, "floating IPs": 2, "volumes": 2, "GiB of volumes": 7,
+    "volumes of their type": 2, "GiB of volumes of their type": 7, "GiB for one volume": 5,
 }  # fmt: skip
 
 
@@ -127,7 +128,8 @@ def test_what_nodes_take_is_compared_with_all_quotas_at_once() -> None:
     text = text.replace("boot_address", "volumes: true\n      boot_address")
     cluster = load(text, file="c.yaml")
     size = SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=1 << 62)
-    unit = {QuotaName.MEMORY: MIB, QuotaName.VOLUME_SPACE: 1024 * MIB}
+    space = (QuotaName.VOLUME_SPACE, QuotaName.SPACE_OF_TYPE, QuotaName.VOLUME_SIZE)
+    unit = {QuotaName.MEMORY: MIB, **dict.fromkeys(space, 1024 * MIB)}
     own = {UUID(int=1): 1, UUID(int=2): 1}
     facts = HostFacts(
         frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=(size,),

@@ -113,6 +113,44 @@ async def test_a_flavor_with_an_ephemeral_disk_holds_no_volumes(
     assert caught.value.hint == "Allow others by `flavors` of its host, or drop its `volumes`."
 
 
+@pytest.mark.parametrize("given", ["", "slow"])
+async def test_quotas_of_a_volume_type_are_those_of_the_type_that_disks_have(
+    cloud: FakeCloud, connection: OpenStackConnection, given: str
+) -> None:
+    with_volumes(connection, given)
+    assert not (await survey(connection)).quota.shares, "none is limited"
+    asked = len([each for each in cloud.log if "volumes/detail" in each])
+    assert not asked, "what counts is asked for alone"
+    type_ = given or "fast"
+    cloud.volume_quotas = {
+        "volumes_fast": 9, "gigabytes_fast": 90, "volumes_slow": 9, "gigabytes_slow": 90,
+        "per_volume_gigabytes": 50, "volumes": -1, "snapshots": 1,
+    }  # fmt: skip
+    await plugged(connection)
+    await connection.drivers[Kind.IMAGE].create(image(), ONE)
+    await connection.machine_driver.create(server(), ONE)
+    own = [*cloud.volumes.values()]
+    for name, wanted in (("theirs", type_), ("other", "other")):
+        cloud.volumes[name] = {
+            "id": name, "size": 4, "volume_type": wanted, "server": "", "goes": False,
+            "attachments": [{"server_id": "theirs"}],
+        }  # fmt: skip
+    count, size = len(own), sum(each["size"] for each in own)
+    shares = (await survey(connection)).quota.shares
+    assert shares[QuotaName.VOLUMES_OF_TYPE] == Share(9, count + 1, {ONE.cluster: count})
+    gib = 1 << 30
+    assert shares[QuotaName.SPACE_OF_TYPE] == Share(
+        90 * gib, (size + 4) * gib, {ONE.cluster: size * gib}
+    )
+    assert shares[QuotaName.VOLUME_SIZE] == Share(50 * gib)
+    for each in own:  # as of a host that had another type when it made them
+        each["volume_type"] = "other"
+    shares = (await survey(connection)).quota.shares
+    assert shares[QuotaName.VOLUMES_OF_TYPE] == Share(9, 1)
+    cloud.fail("GET .*/os-quota-sets/", 403)
+    assert not (await survey(connection)).quota.shares, "not for this role"
+
+
 async def test_a_volume_type_that_is_not_there_is_refused(
     connection: OpenStackConnection,
 ) -> None:

@@ -80,7 +80,9 @@ class Adoptable:
 
 
 class QuotaName(StrEnum):
-    """What a project of a cloud has quotas of. Memory and the space of volumes are in bytes."""
+    """What a project of a cloud has quotas of. Memory and space are in bytes. "Of type": of that
+    which volumes of the host have; `VOLUME_SIZE`: of one volume.
+    """
 
     SERVERS = "servers"
     CPUS = "cpus"
@@ -93,6 +95,9 @@ class QuotaName(StrEnum):
     FLOATING_IPS = "floating_ips"
     VOLUMES = "volumes"
     VOLUME_SPACE = "volume_space"
+    VOLUMES_OF_TYPE = "volumes_of_type"
+    SPACE_OF_TYPE = "space_of_type"
+    VOLUME_SIZE = "volume_size"
 
 
 @dataclass(frozen=True, slots=True)

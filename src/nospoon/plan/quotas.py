@@ -57,6 +57,14 @@ class Taken:
             return 0
         return sum(disk_space(node) + root_space(node) for node in self.nodes)
 
+    @property
+    def volume_size(self) -> int:
+        """Of the largest one, in whole GiB."""
+        if not self.host.connection.has_volumes:
+            return 0
+        sizes = (disk.size for node in self.nodes for disk in node.disks)
+        return -(-max(sizes, default=0) // GIB) * GIB
+
 
 def routers(networks: Iterable[Network]) -> set[str]:
     """Each leads out of one network with `nat`, or of those that share it."""
@@ -86,6 +94,11 @@ TAKEN: Mapping[QuotaName, _Row] = {
     QuotaName.FLOATING_IPS: _Row("floating IPs", lambda taken: taken.floating_ips),
     QuotaName.VOLUMES: _Row("volumes", lambda taken: taken.volumes),
     QuotaName.VOLUME_SPACE: _Row("GiB of volumes", lambda taken: taken.volume_space, GIB),
+    QuotaName.VOLUMES_OF_TYPE: _Row("volumes of their type", lambda taken: taken.volumes),
+    QuotaName.SPACE_OF_TYPE: _Row(
+        "GiB of volumes of their type", lambda taken: taken.volume_space, GIB
+    ),
+    QuotaName.VOLUME_SIZE: _Row("GiB for one volume", lambda taken: taken.volume_size, GIB),
 }
 """Flavors may have more CPUs and memory than nodes ask for."""
 

@@ -76,8 +76,8 @@ class FakeCloud:
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
     `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
-    `volume_types` names some. `revoked`: passwords that are refused,
-    with their tokens.
+    `volume_types` names some, the usual one first; `volume_quotas`: by their names. `revoked`:
+    passwords that are refused, with their tokens.
     """
 
     url: str = ""
@@ -99,6 +99,7 @@ class FakeCloud:
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
     volume_types: list[str] = field(default_factory=list)
+    volume_quotas: dict[str, int] = field(default_factory=dict)
     revoked: set[str] = field(default_factory=set)
     consoles: dict[str, str] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
@@ -285,7 +286,9 @@ class FakeCloud:
         for each in asked:
             volume = str(uuid4())
             self.volumes[volume] = {"id": volume, "size": each["volume_size"], "server": id_,
-                                    "goes": each["delete_on_termination"]}  # fmt: skip
+                                    "goes": each["delete_on_termination"],
+                                    "volume_type": each.get("volume_type", self.volume_types[0]),
+                                    "attachments": [{"server_id": id_}]}  # fmt: skip
         self.servers[id_] = {
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
             "OS-EXT-STS:task_state": "spawning", "updated": self.now(),
@@ -435,6 +438,12 @@ class FakeCloud:
         if request.method == "GET" and parts[2:] == ["types"]:
             named = [{"id": each, "name": each} for each in self.volume_types]
             return JSONResponse({"volume_types": named})
+        if request.method == "GET" and parts[2:] == ["types", "default"]:
+            return JSONResponse({"volume_type": {"id": "d", "name": self.volume_types[0]}})
+        if request.method == "GET" and parts[2:] == ["volumes", "detail"]:
+            return JSONResponse({"volumes": list(self.volumes.values())})
+        if request.method == "GET" and parts[2:-1] == ["os-quota-sets"]:
+            return JSONResponse({"quota_set": {"id": PROJECT, **self._volume_quotas()}})
         if request.method == "GET" and parts[2:] == ["limits"]:
             used = {
                 "totalVolumesUsed": len(self.volumes),
@@ -442,6 +451,16 @@ class FakeCloud:
             }
             return JSONResponse({"limits": {"rate": [], "absolute": {**used, **self.limits}}})
         return _missing(path)
+
+    def _volume_quotas(self) -> dict[str, Json]:
+        used = Counter[str]()
+        for each in self.volumes.values():
+            used[f"volumes_{each['volume_type']}"] += 1
+            used[f"gigabytes_{each['volume_type']}"] += each["size"]
+        return {
+            name: {"limit": most, "in_use": used[name], "reserved": 0, "allocated": 0}
+            for name, most in self.volume_quotas.items()
+        }
 
     async def _neutron(self, request: Request, path: str) -> Response:
         if path.strip("/") in {"", "v2.0"}:

@@ -1,7 +1,7 @@
 """What a project of a cloud may have, and has: quotas of Nova, Neutron and, for volumes, Cinder.
 
 https://docs.openstack.org/api-ref/compute/#limits-limits, …/network/v2/#quotas-details,
-…/block-storage/v3/#absolute-limits
+…/block-storage/v3/#absolute-limits, …/block-storage/v3/#show-quota-usage-for-a-project
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -18,11 +18,12 @@ import structlog
 
 from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.host_facts import Quota, QuotaName, Share
-from nospoon.providers.answers import number_of
+from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
 from nospoon.providers.openstack.roster import GIB, MIB, Roster, Server
+from nospoon.providers.openstack.shown import VolumeShown
 from nospoon.providers.openstack.tags import of_description, short
 from nospoon.runtime.paced import paced
 
@@ -60,6 +61,14 @@ CINDERS = {
         "maxTotalVolumeGigabytes", "totalGigabytesUsed", lambda s: s.volume_space, GIB
     ),
 }
+OF_TYPE = {
+    QuotaName.VOLUMES_OF_TYPE: ("volumes_{}", 1),
+    QuotaName.SPACE_OF_TYPE: ("gigabytes_{}", GIB),
+}
+QUOTA_SET = {**OF_TYPE, QuotaName.VOLUME_SIZE: ("per_volume_gigabytes", GIB)}
+"""As Cinder calls them, and in which unit they are."""
+MOST_ATTACHED = 16
+"""Servers of a volume that are looked at."""
 NEUTRONS = {
     QuotaName.NETWORKS: "network",
     QuotaName.SUBNETS: "subnet",
@@ -100,6 +109,8 @@ class Quotas:
             cinder = await self._shown(Service.CINDER, "/limits", _limits)
             found |= await _shares(cinder, CINDERS, made)
         project = await self._around.api.project()
+        if self._around.cloud.has_volumes:
+            found |= await self._of_type(project, made)
         path = f"/quotas/{project}/details.json"
         limited = await self._shown(Service.NEUTRON, path, _details)
         things = await self._things(limited, project)
@@ -111,6 +122,31 @@ class Quotas:
             found[name] = Share(share.most, share.used, own)
         floating = things.get(QuotaName.FLOATING_IPS, ())
         return Quota(found, frozenset(each.allocated for each in floating if each.allocated))
+
+    async def _of_type(self, project: str, made: Sequence[Server]) -> Mapping[QuotaName, Share]:
+        """Quotas of the type that volumes of the host have, and of the size of one. Which volumes
+        of a type are nodes' disks is known by their attachments: a host may have had another type
+        when it made some.
+        """
+        type_ = self._around.cloud.volume_type
+        if not type_:
+            usual = await self._shown(Service.CINDER, "/types/default", _usual_type)
+            type_ = usual.get("name", "")
+        path = f"/os-quota-sets/{project}?usage=True"
+        found = await self._shown(Service.CINDER, path, partial(_of_quota_set, type_))
+        if not found.keys() & OF_TYPE.keys():
+            return found
+        of = {str(server.id): server.tagged.tag.cluster for server in made}
+        count, space = Counter[UUID](), Counter[UUID]()
+        listed = self._around.api.listed(
+            Service.CINDER, "/volumes/detail", read=partial(_attached, type_)
+        )
+        async for servers, size in listed:
+            for cluster in {of[server] for server in servers if server in of}:
+                count[cluster] += 1
+                space[cluster] += size
+        own = {QuotaName.VOLUMES_OF_TYPE: count, QuotaName.SPACE_OF_TYPE: space}
+        return {name: replace(each, own=own.get(name, {})) for name, each in found.items()}
 
     async def _shown(
         self, service: Service, path: str, read: Callable[[A], Mapping[K, V]]
@@ -173,6 +209,31 @@ async def _shares(
             used = number_of(limits.get(each.used, 0))
             found[name] = Share(most * each.unit, used * each.unit, own)
     return found
+
+
+def _usual_type(answer: Mapping[str, Mapping[str, object]]) -> Mapping[str, str]:
+    """Of volumes for which none is asked for."""
+    return {"name": short(answer["volume_type"]["name"])}
+
+
+def _of_quota_set(
+    type_: str, answer: Mapping[str, Mapping[str, Limits]]
+) -> Mapping[QuotaName, Share]:
+    found = {}
+    for name, (called, unit) in QUOTA_SET.items():
+        each = answer["quota_set"].get(called.format(type_))
+        if each is not None and (most := number_of(each["limit"])) != UNLIMITED:
+            used = number_of(each.get("in_use", 0)) + number_of(each.get("reserved", 0))
+            found[name] = Share(most * unit, used * unit)
+    return found
+
+
+def _attached(type_: str, record: VolumeShown) -> tuple[list[str], int] | None:
+    """Servers of a volume of this type, and its bytes."""
+    if text_of(record.get("volume_type") or "") != type_:
+        return None
+    servers = [short(each["server_id"]) for each in record["attachments"][:MOST_ATTACHED]]
+    return servers, number_of(record["size"]) * GIB
 
 
 def _limits(answer: Mapping[str, Mapping[str, Limits]]) -> Limits:

@@ -50,6 +50,18 @@ class VolumeType(TypedDict):
     name: str
 
 
+class Attachment(TypedDict):
+    server_id: str
+
+
+class VolumeShown(TypedDict):
+    """`size`: GiB. `volume_type`: its name."""
+
+    size: int
+    volume_type: str | None
+    attachments: Sequence[Attachment]
+
+
 class Fault(TypedDict, total=False):
     message: str
 
