@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,12 @@ from nospoon.testing.rack import Rack
 from nospoon.testing.trees import remove_tree
 
 PORTS, PUBLIC = 7600, "172.24.5.0/24"
-UP = ("dev", "cloud", "up", "--port-base", str(PORTS), "--public", PUBLIC)
+FULL = bool(os.environ.get("NOSPOON_OPENSTACK_FULL"))
+"""With what `make test` does not take the time for."""
+UP = (
+    *("dev", "cloud", "up", "--port-base", str(PORTS), "--public", PUBLIC),
+    *(["--cinder"] if FULL else []),
+)
 LINK = f"nscloud{PORTS}"
 """A bridge of the host."""
 END = f"{LINK}p"
