@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 import pytest
 from starlette.responses import JSONResponse
 from tests.openstack_hosts.test_roots import MAC, ONE, OTHER, image, open_seed, server
+from tests.openstack_hosts.test_volumes import with_volumes
 
 from nospoon.clusterfile.load import load
-from nospoon.errors import Gone, ProviderError, SpecError
+from nospoon.errors import Gone, OutOfSpace, ProviderError, SpecError
 from nospoon.model.boot import BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
@@ -101,15 +102,11 @@ async def test_a_root_is_kept_and_made_again_of_what_was_kept(
 
 
 async def test_what_nova_does_not_keep_is_refused_with_the_reason(
-    cloud: FakeCloud, connection: OpenStackConnection
+    connection: OpenStackConnection,
 ) -> None:
     uuid = shape_of(vm()).uuid
     states = await make(connection, server())
     assert await states.refusal(uuid) == "Nova keeps roots alone, and it has more disks"
-    (record,) = cloud.servers.values()
-    record["image"] = ""
-    assert await states.refusal(uuid) == "its root is a volume"
-    record["image"] = {"id": "any"}
     blank = MachineDisk("v-0", "sata", "")
     shape = replace(shape_of(vm()), kind=NodeKind.BAREMETAL, disks=(blank,))
     metal = replace(vm(), shape=shape)
@@ -117,6 +114,102 @@ async def test_what_nova_does_not_keep_is_refused_with_the_reason(
     await connection.machine_driver.change(seen, metal, ONE)
     assert "its root is the boot image" in await states.refusal(uuid)
     assert await states.list(uuid) == {}
+
+
+async def kept_on_volumes(cloud: FakeCloud, connection: OpenStackConnection) -> ServerSnapshots:
+    """Of a VM, paused, whose root is a volume."""
+    cloud.volume_types = ["usual"]
+    for each in cloud.flavors.values():
+        each["OS-FLV-EXT-DATA:ephemeral"] = 0
+    with_volumes(connection)
+    states = await make(connection, vm())
+    assert await states.pause(shape_of(vm()).uuid)
+    return states
+
+
+async def test_a_root_that_is_a_volume_is_kept_by_a_copy_and_made_again(
+    cloud: FakeCloud, connection: OpenStackConnection, tmp_path: Path
+) -> None:
+    states, uuid = await kept_on_volumes(cloud, connection), shape_of(vm()).uuid
+    assert await states.refusal(uuid) == ""
+    own = set(cloud.volumes)
+    for _ in range(2):
+        await states.create(uuid, "first")
+    assert (set(cloud.volumes), cloud.volume_snapshots) == (own, {}), "copies are gone"
+    _, kept = cloud.images.values()
+    assert (kept["name"], kept["status"]) == ("nospoon-one-v-first", "active")
+    (root,) = shape_of(vm()).disks
+    assert list((await states.list(uuid))[root.volume]) == ["first"]
+    (seen,) = await connection.drivers[Kind.SNAPSHOT].observe(ONE.cluster)
+    assert seen.key.name == "v.first"
+    await states.resume(uuid)
+    await connection.machine_driver.power(uuid, PowerCommand.OFF, PLAN)
+    await states.restore(uuid, "first")
+    (record,) = cloud.servers.values()
+    assert (cloud.acted[-1], record["status"], record["image"]) == ("rebuild", "SHUTOFF", "")
+    cloud.microversion = "2.92"
+    (tmp_path / "older").mkdir()
+    async with connected(cloud, tmp_path / "older") as older:
+        why = await older.machine_driver.snapshots.refusal(uuid)
+    assert why == "its root is a volume, and its cloud's Nova is older than Zed"
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "what"),
+    [
+        ("POST .*/snapshots$", 413, OutOfSpace),
+        ("POST .*/volumes$", 413, OutOfSpace),
+        ("POST .*/volumes/.*/action$", 400, ProviderError),
+    ],
+)
+async def test_a_copy_of_a_root_that_cinder_refuses_leaves_nothing(
+    cloud: FakeCloud,
+    connection: OpenStackConnection,
+    call: str,
+    status: int,
+    what: type[ProviderError],
+) -> None:
+    states, uuid = await kept_on_volumes(cloud, connection), shape_of(vm()).uuid
+    before = cloud.everything()
+    words = {"overLimit": {"message": "VolumeLimitExceeded: quota exceeded"}}
+    cloud.rules.append(Rule(call, lambda: JSONResponse(words, status)))
+    with pytest.raises(what, match="quota exceeded"):
+        await states.create(uuid, "first")
+    assert (cloud.everything(), cloud.volume_snapshots) == (before, {})
+
+
+async def test_a_copy_that_becomes_an_error_is_reported_and_removed(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    states, uuid = await kept_on_volumes(cloud, connection), shape_of(vm()).uuid
+
+    def fail(call: str) -> None:
+        if call.startswith("POST") and call.endswith("/snapshots"):
+            for each in cloud.volume_snapshots.values():
+                each["status"] = "error"
+
+    cloud.heard = fail
+    with pytest.raises(ProviderError, match="a copy of a root, is error"):
+        await states.create(uuid, "first")
+    assert not cloud.volume_snapshots
+
+
+async def test_copies_that_a_daemon_left_go_with_their_server_and_those_of_others_stay(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    await kept_on_volumes(cloud, connection)
+    (root,) = cloud.volumes
+    own = {"nospoon_deployment": ONE.deployment, "nospoon_uuid": str(shape_of(vm()).uuid)}
+    for name, metadata in (("own", own), ("theirs", {**own, "nospoon_deployment": "other"})):
+        cloud.volumes[name] = {
+            "id": name, "status": "uploading", "size": 1, "server": "", "goes": False,
+            "metadata": metadata, "volume_type": "usual", "attachments": [],
+        }  # fmt: skip
+        held = {"id": name, "status": "creating", "metadata": metadata}
+        cloud.volume_snapshots[name] = {**held, "volume_id": root if name == "own" else "theirs"}
+    (seen,) = await connection.machine_driver.observe(None)
+    await connection.machine_driver.delete(seen)
+    assert (list(cloud.volumes), list(cloud.volume_snapshots)) == (["theirs"], ["theirs"])
 
 
 async def test_an_image_that_nova_gives_up_is_an_error_and_the_earlier_one_stays(

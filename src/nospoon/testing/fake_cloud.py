@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import uvicorn
@@ -35,8 +34,9 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.relayed import RelayNetbootDriver
 from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.relayed.bmcs import RelayedBmcs
+from nospoon.testing import fake_cinder
+from nospoon.testing.fake_cinder import Json
 
-Json = dict[str, Any]
 USUAL_ADDRESS = "192.0.2.9"
 """Of ports for which none is chosen."""
 PROJECT = "0" * 32
@@ -49,8 +49,8 @@ DHCP_NETWORK = {
 }  # fmt: skip
 START = datetime(2026, 1, 1, tzinfo=UTC)
 OFF, ON, RESCUED, SHELVED = "SHUTOFF", "ACTIVE", "RESCUE", "SHELVED_OFFLOADED"
-BY_VOLUME = 2.87
-"""Microversion by which a server is rescued whose root disk is a volume."""
+BY_VOLUME, OF_VOLUME = 2.87, 2.93
+"""Microversions by which a server is rescued and rebuilt whose root disk is a volume."""
 FAULT = {"error": {"message": "a fault of the test"}}
 UNAUTHORIZED = {"error": {"code": 401, "message": "The request requires authentication."}}
 
@@ -98,6 +98,7 @@ class FakeCloud:
     flavors: dict[str, Json] = field(default_factory=dict)
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
+    volume_snapshots: dict[str, Json] = field(default_factory=dict)
     volume_types: list[str] = field(default_factory=list)
     volume_quotas: dict[str, int] = field(default_factory=dict)
     revoked: set[str] = field(default_factory=set)
@@ -285,9 +286,11 @@ class FakeCloud:
         self.requested.append(body)
         for each in asked:
             volume = str(uuid4())
-            self.volumes[volume] = {"id": volume, "size": each["volume_size"], "server": id_,
+            self.volumes[volume] = {"id": volume, "status": "in-use", "server": id_,
+                                    "size": each["volume_size"],
                                     "goes": each["delete_on_termination"],
                                     "volume_type": each.get("volume_type", self.volume_types[0]),
+                                    "image_metadata": self._said_of(each.get("uuid", "")),
                                     "attachments": [{"server_id": id_}]}  # fmt: skip
         self.servers[id_] = {
             "id": id_, "name": body["name"], "status": "BUILD", "metadata": body["metadata"],
@@ -318,8 +321,8 @@ class FakeCloud:
         self, request: Request, method: str, server: Json, rest: list[str]
     ) -> Response:
         match method, rest:
-            case "GET", []:
-                return JSONResponse({"server": self._shown(server)})
+            case "GET", [*what]:
+                return self._looked_at(server, what)
             case "DELETE", []:
                 self.remove(server["id"])
                 return Response(status_code=204)
@@ -347,6 +350,18 @@ class FakeCloud:
                 version = request.headers.get("X-OpenStack-Nova-API-Version", "2.1")
                 return self._act(server, await request.json(), float(version))
         return _missing("/".join(rest))
+
+    def _looked_at(self, server: Json, what: list[str]) -> Response:
+        if what != ["os-volume_attachments"]:
+            return (
+                _missing("/".join(what)) if what else JSONResponse({"server": self._shown(server)})
+            )
+        plugged = server["os-extended-volumes:volumes_attached"]
+        found = [
+            {"device": f"/dev/vd{chr(ord('a') + index)}", "volumeId": each["id"]}
+            for index, each in enumerate(plugged)
+        ]
+        return JSONResponse({"volumeAttachments": found[::-1]})
 
     async def _plug(self, request: Request, server: Json, ports: list[str]) -> Response:
         """A port into a server, or those out of it."""
@@ -382,17 +397,12 @@ class FakeCloud:
             return self._keep(server, how)
         if name in wanted:
             before, after = wanted[name]
-            if name == "rescue" and not server.get("image") and version < BY_VOLUME:
-                message = "Cannot rescue a volume-backed instance"
-                return JSONResponse({"badRequest": {"message": message}}, 400)
-            if name == "rescue" and how["rescue_image_ref"] not in self.images:
-                return JSONResponse({"badRequest": {"message": "no such image"}}, 400)
+            if words := self._cannot(server, name, how, version):
+                return JSONResponse({"badRequest": {"message": words}}, 400)
             if server["status"] not in before.split():
                 message = f"Cannot '{name}' while it is in vm_state {server['status']}"
                 return JSONResponse({"conflictingRequest": {"message": message}}, 409)
-            if name == "rebuild":
-                if how["imageRef"] not in self.images:
-                    return JSONResponse({"badRequest": {"message": "no such image"}}, 400)
+            if name == "rebuild" and server["image"]:
                 server["image"] = {"id": how["imageRef"]}
             if name == "os-start" and self.failing_starts:
                 self.failing_starts, after = self.failing_starts - 1, before
@@ -401,14 +411,27 @@ class FakeCloud:
             server.pop("OS-EXT-STS:power_state", None)
         return Response(status_code=202)
 
+    def _cannot(self, server: Json, name: str, how: Json, version: float) -> str:
+        """Why a server is not made again of an image, or rescued by it; "" where it is."""
+        if name not in {"rescue", "rebuild"}:
+            return ""
+        if not server.get("image") and version < (BY_VOLUME if name == "rescue" else OF_VOLUME):
+            return f"Cannot {name} a volume-backed instance"
+        image = how["rescue_image_ref" if name == "rescue" else "imageRef"]
+        return "" if image in self.images else "no such image"
+
+    def _said_of(self, image: str) -> Json:
+        """What is of an image's data, and not of the image."""
+        own = {"id", "name", "status", "image_type", "created_at", "min_disk", "visibility"}
+        return {k: v for k, v in self.images.get(image, {}).items() if k not in own}
+
     def _keep(self, server: Json, how: Json) -> Response:
         """An image of a server, with the properties of that of which the server was made."""
-        id_, base = str(uuid4()), self.images.get((server["image"] or {}).get("id", ""), {})
-        own = {"id", "name", "status", "image_type", "created_at", "min_disk", "visibility"}
+        id_, base = str(uuid4()), (server["image"] or {}).get("id", "")
         self.images[id_] = {
-            **{key: value for key, value in base.items() if key not in own},
-            **how["metadata"], "id": id_, "name": how["name"], "status": "saving",
-            "image_type": "snapshot", "created_at": self.now(), "base_image_ref": base.get("id"),
+            **self._said_of(base), **how["metadata"], "id": id_, "name": how["name"],
+            "status": "saving", "image_type": "snapshot", "created_at": self.now(),
+            "base_image_ref": base or None,
         }  # fmt: skip
         after = server["status"]
         server |= {"OS-EXT-STS:task_state": "image_uploading", "after": after}
@@ -420,7 +443,10 @@ class FakeCloud:
         if self.ends is not None:
             self.ends(id_)
         for volume in [each for each in self.volumes.values() if each["server"] == id_]:
-            if volume["goes"]:
+            is_held = any(
+                each["volume_id"] == volume["id"] for each in self.volume_snapshots.values()
+            )
+            if volume["goes"] and not is_held:
                 del self.volumes[volume["id"]]
         self.deleted[id_] = {**gone, "status": "DELETED", "updated": self.now()}
         for port in self.ports.values():
@@ -428,39 +454,7 @@ class FakeCloud:
                 port["device_id"] = ""
 
     async def _cinder(self, request: Request, path: str) -> Response:
-        parts = path.strip("/").split("/")
-        if len(parts) < 2:
-            links = [{"rel": "self", "href": f"{self.url}/volume/v3/"}]
-            return JSONResponse({"versions": [{
-                "id": "v3.0", "status": "CURRENT", "version": "3.70", "min_version": "3.0",
-                "links": links,
-            }]})  # fmt: skip
-        if request.method == "GET" and parts[2:] == ["types"]:
-            named = [{"id": each, "name": each} for each in self.volume_types]
-            return JSONResponse({"volume_types": named})
-        if request.method == "GET" and parts[2:] == ["types", "default"]:
-            return JSONResponse({"volume_type": {"id": "d", "name": self.volume_types[0]}})
-        if request.method == "GET" and parts[2:] == ["volumes", "detail"]:
-            return JSONResponse({"volumes": list(self.volumes.values())})
-        if request.method == "GET" and parts[2:-1] == ["os-quota-sets"]:
-            return JSONResponse({"quota_set": {"id": PROJECT, **self._volume_quotas()}})
-        if request.method == "GET" and parts[2:] == ["limits"]:
-            used = {
-                "totalVolumesUsed": len(self.volumes),
-                "totalGigabytesUsed": sum(each["size"] for each in self.volumes.values()),
-            }
-            return JSONResponse({"limits": {"rate": [], "absolute": {**used, **self.limits}}})
-        return _missing(path)
-
-    def _volume_quotas(self) -> dict[str, Json]:
-        used = Counter[str]()
-        for each in self.volumes.values():
-            used[f"volumes_{each['volume_type']}"] += 1
-            used[f"gigabytes_{each['volume_type']}"] += each["size"]
-        return {
-            name: {"limit": most, "in_use": used[name], "reserved": 0, "allocated": 0}
-            for name, most in self.volume_quotas.items()
-        }
+        return await fake_cinder.answer(self, request, path)
 
     async def _neutron(self, request: Request, path: str) -> Response:
         if path.strip("/") in {"", "v2.0"}:

@@ -35,6 +35,7 @@ from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.ports import vlan_noted
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
 from nospoon.providers.openstack.rescue import Rescue
+from nospoon.providers.openstack.root_volumes import RootVolumes
 from nospoon.providers.openstack.roster import (
     LONGEST_NAME,
     MADE,
@@ -292,6 +293,8 @@ class ServerDriver:
         self._consoles.pop(machine, None)
 
     async def _remove(self, server: Server) -> None:
+        if server.has_root_volume:
+            await RootVolumes(self._around).clear(server)
         await self._forget(str(server.id))
         end = clock.monotonic() + REMOVE * self._around.pause
         while await self._roster.of(server.machine) is not None:

@@ -62,6 +62,21 @@ class VolumeShown(TypedDict):
     attachments: Sequence[Attachment]
 
 
+class CopyShown(TypedDict, total=False):
+    """A volume or a snapshot of one."""
+
+    id: str
+    status: str
+    metadata: Metadata
+
+
+class Plugged(TypedDict):
+    """A volume of a server."""
+
+    device: str
+    volumeId: str
+
+
 class Fault(TypedDict, total=False):
     message: str
 

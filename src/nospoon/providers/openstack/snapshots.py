@@ -1,4 +1,5 @@
-"""Snapshots of servers: their root disks as images of Nova's, each tagged with its cluster.
+"""Snapshots of servers: their root disks as images of Nova, each tagged with its cluster. Those of
+roots that are volumes are made by Cinder (`nospoon.providers.openstack.root_volumes`).
 
 Nova keeps the root disk alone: no ephemeral disk, and nothing of the firmware. An image of a server
 has all properties of the image that the server was made of, so one that someone else makes of a
@@ -25,10 +26,12 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import KeptRoot
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.providers.answers import How
 from nospoon.providers.openstack.actions import PAUSED, POWER, STARTED_BY, Actions
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import FIRMWARES, READY
+from nospoon.providers.openstack.root_volumes import IMAGED, RootVolumes
 from nospoon.providers.openstack.roster import Server
 from nospoon.providers.openstack.tags import (
     PREFIX,
@@ -50,6 +53,7 @@ BY_NAME = {name: firmware for firmware, name in FIRMWARES.items()}
 DEPLOYMENT, CLUSTER, TOKEN = (f"{PREFIX}{each}" for each in ("deployment", "cluster", "token"))
 YES, NO = "yes", "no"
 Rebuilding = Callable[[UUID], AbstractAsyncContextManager[None]]
+IMAGES_ROOTS = tuple(map(int, IMAGED.split(".")))
 KEEP = 7200
 """Pauses within which Nova stores an image of a server, and makes a root of one."""
 
@@ -128,14 +132,14 @@ class ServerSnapshots:
 
     def __init__(self, around: Around, actions: Actions, rebuilding: Rebuilding) -> None:
         self._around, self._actions, self._rebuilding = around, actions, rebuilding
-        self._images = SnapshotImages(around)
+        self._images, self._volumes = SnapshotImages(around), RootVolumes(around)
 
     async def refusal(self, machine: UUID) -> str:
         server = await self._actions.must(machine)
         if server.shape.kind is NodeKind.BAREMETAL:
             return "Nova keeps roots alone, and its root is the boot image"
-        if server.has_root_volume:
-            return "its root is a volume"
+        if server.has_root_volume and await self._around.api.microversion() < IMAGES_ROOTS:
+            return "its root is a volume, and its cloud's Nova is older than Zed"
         if len(server.shape.disks) > 1:
             return "Nova keeps roots alone, and it has more disks"
         if server.status in STARTED_BY:
@@ -161,8 +165,15 @@ class ServerSnapshots:
             raise ProviderError(f"machine {machine} was resumed by other means")
         token = uuid4().hex
         image = _image_of(server, name, token)
-        await self._actions.act(machine, {"createImage": image})
-        await self._until_stored(server, token)
+        if server.has_root_volume:
+            try:
+                await self._volumes.keep(server, image)
+                await self._until_stored(server, token)
+            finally:
+                await self._volumes.clear(server)
+        else:
+            await self._actions.act(machine, {"createImage": image})
+            await self._until_stored(server, token)
         await self._actions.until(machine, lambda _: True, KEEP)
         before = await self._images.of(machine, name)
         await self._images.delete([each for each in before if each.tagged.tag.token != token])
@@ -207,7 +218,8 @@ class ServerSnapshots:
         if kept is None:
             raise Gone(f"machine {machine} has no state {name}")
         async with self._rebuilding(machine):
-            await self._actions.act(machine, {"rebuild": {"imageRef": kept.id}})
+            how: How = {"microversion": IMAGED} if server.has_root_volume else {}
+            await self._actions.act(machine, {"rebuild": {"imageRef": kept.id}}, **how)
             await self._actions.until(machine, lambda each: each.power is not PowerState.ON, KEEP)
 
     async def delete(self, machine: UUID, name: str) -> None:
