@@ -17,7 +17,17 @@ from nospoon.model.cluster import Firmware
 from nospoon.model.host_facts import QuotaName
 from nospoon.providers.answers import LARGEST_NUMBER, text_of
 from nospoon.providers.ironic import drivers, progress, records, states
-from nospoon.providers.openstack import adopted, api, connection, images, relays, roster, servers
+from nospoon.providers.openstack import (
+    adopted,
+    api,
+    connection,
+    images,
+    quotas,
+    relays,
+    root_volumes,
+    roster,
+    servers,
+)
 from nospoon.providers.openstack.around import port
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
 
@@ -79,6 +89,22 @@ WAYS: dict[str, Call] = {
         {"name": value, "id": value, "vcpus": 1, "ram": 1, "disk": 1}
     ),
     "volume type": lambda value: connection._volume_types(shown(volume_types=[{"name": value}])),
+    "usual volume type": lambda value: quotas._usual_type({"volume_type": {"name": value}}),
+    "type of a volume": lambda value: quotas._attached("", shown(volume_type=value)),
+    "server of a volume": lambda value: quotas._attached(
+        "t", shown(volume_type="t", size=1, attachments=[{"server_id": value}])
+    ),
+    "device of a volume": lambda value: root_volumes._plugged(
+        shown(volumeAttachments=[{"device": value, "volumeId": value}])
+    ),
+    "metadata of a copy": lambda value: root_volumes._copied(
+        {"a": "b"}, shown(id=value, metadata={"a": value})
+    ),
+    "id of a copy": lambda value: root_volumes._copied({}, shown(id=value)),
+    "new copy": lambda value: root_volumes._id_in("volume")({"volume": {"id": value}}),
+    "status of a copy": lambda value: root_volumes._status_in(
+        "volume", shown(volume={"status": value})
+    ),
     "MAC of a port": lambda value: port({"id": ID, "network_id": ID, "mac_address": value}),
     "pair of a port": lambda value: port(
         {
