@@ -55,9 +55,11 @@ def server(
 
 
 @contextmanager
-def theirs(member: Connection, firmware: Firmware, tmp_path: Path) -> Iterator[str]:
-    """A server, by its id. Off; its root disk is one of Nova's virtio disks, and says that it
-    booted.
+def theirs(
+    member: Connection, firmware: Firmware, tmp_path: Path, *, is_volume: bool = False
+) -> Iterator[str]:
+    """A server, by its id. Off; its root disk is one of Nova's virtio disks, or a volume, and says
+    that it booted.
     """
     image = member.image.create_image(
         name=f"theirs-{uuid4()}",
@@ -69,9 +71,14 @@ def theirs(member: Connection, firmware: Firmware, tmp_path: Path) -> Iterator[s
     network = next(member.network.networks(name="rack"))
     port = member.network.create_port(network_id=network.id, port_security_enabled=False)
     flavor = member.compute.find_flavor("metal.tiny", ignore_missing=False)
+    root = {
+        "boot_index": 0, "uuid": image.id, "source_type": "image", "destination_type": "volume",
+        "volume_size": 1, "delete_on_termination": True,
+    }  # fmt: skip
+    of_what = {"block_device_mapping": [root]} if is_volume else {"image_id": image.id}
     made = member.compute.create_server(
         name=f"theirs-{firmware}",
-        image_id=image.id,
+        **of_what,
         flavor_id=flavor.id,
         networks=[{"port": port.id}],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from openstack.connection import Connection
 from tests.cloud.test_cloud import connection, partitioned
 from tests.cloud.test_rack import everything
+from tests.cloud.test_rescue import says, theirs
 
+from nospoon.model.cluster import Firmware
 from nospoon.testing.cloud import FULL, OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
@@ -154,6 +157,8 @@ def test_the_root_of_a_vm_is_a_volume_of_its_image_and_another_size_is_another_s
     refused = rack.run("snapshot", "create", name, "first", status=5).stderr
     assert "Nova keeps roots alone, and it has more disks" in refused
     assert "Nothing to do" in rack.run("plan", file).stdout
+    shelved(member, rack, text, name)
+    assert volumes_of(member, server.id) == disks
     grown = rack.file(text.replace("2GiB], bmc", "3GiB], bmc"))
     assert "-/+ machine v" in rack.run("plan", grown).stdout
     rack.run("up", grown, "--yes")
@@ -164,6 +169,18 @@ def test_the_root_of_a_vm_is_a_volume_of_its_image_and_another_size_is_another_s
     assert len(all_of(member)["volumes"]) == len(before["volumes"]) + 2
     rack.run("down", name, "--yes")
     assert all_of(member) == before
+
+
+def shelved(member: Connection, rack: Rack, text: str, name: str) -> None:
+    """It leaves its compute host with its volumes, and boots them again."""
+    shelving = rack.file(text.replace("volumes: true", "volumes: true, off: shelve"))
+    rack.run("up", shelving, "--yes")
+    (server,) = member.compute.servers(name=f"{name}-v")
+    rack.run("node", "power", f"{name}/v", "off")
+    until(lambda: member.compute.get_server(server).status == "SHELVED_OFFLOADED")
+    rack.run("node", "power", f"{name}/v", "on")
+    until(lambda: member.compute.get_server(server).status == "ACTIVE")
+    until(lambda: BOOTED.decode() in member.compute.get_server_console_output(server)["output"])
 
 
 @pytest.mark.timeout(1200, func_only=True)
@@ -325,6 +342,24 @@ def test_a_daemon_that_dies_between_volume_and_server_leaves_no_orphan(
 
 
 @pytest.mark.timeout(600, func_only=True)
+def test_a_daemon_that_dies_while_a_root_is_copied_leaves_no_copy(
+    cloud: OwnCloud, beside: str, rack: Rack
+) -> None:
+    member = connection(cloud)
+    before = all_of(member)
+    (rack.directory / "disk.raw").write_bytes(partitioned(speaking_disk()))
+    one = VM.replace("}, 2GiB]", "}]")
+    rack.run("up", rack.file(text_of(cloud, rack, one, flavors=beside) + rack.bmc()), "--yes")
+    name = rack.names[-1]
+    with ThreadPoolExecutor() as pool:
+        pool.submit(rack.attempt, "snapshot", "create", name, "first")
+        until(lambda: len(all_of(member)["snapshots"]) > len(before["snapshots"]))
+        rack.crash()
+    rack.run("down", name, "--yes")
+    assert all_of(member) == before
+
+
+@pytest.mark.timeout(600, func_only=True)
 def test_a_lost_store_is_recovered_and_a_server_that_no_cluster_knows_goes_with_its_volumes(
     cloud: OwnCloud, beside: str, rack: Rack
 ) -> None:
@@ -350,3 +385,26 @@ def test_a_lost_store_is_recovered_and_a_server_that_no_cluster_knows_goes_with_
     rack.run("orphans", "--reap", "--yes", "--grace", "0.2", file)
     assert all_of(member) == before
     rack.names.clear()
+
+
+@pytest.mark.timeout(1200, func_only=True)
+def test_a_server_of_others_whose_root_is_a_volume_boots_the_network_by_rescue(
+    cloud: OwnCloud, rack: Rack, tmp_path: Path
+) -> None:
+    member = connection(cloud)
+    with theirs(member, Firmware.BIOS, tmp_path, is_volume=True) as id_:
+        node = f"  - {{adopt: {id_}, name: mine}}"
+        file = rack.file(text_of(cloud, rack, node, flavors="tiny", volumes="false") + rack.bmc())
+        name = rack.names[-1]
+        before = all_of(member)
+        (root,) = volumes_of(member, id_).values()
+        rack.run("up", file, "--yes")
+        bmc = rack.bmcs(name)["mine"]
+        rack.ipmitool(bmc, "chassis", "bootdev", "pxe")
+        rack.power(f"{name}/mine", "on")
+        for said in ("nospoon: boot the network", "nospoon: boot the disk", BOOTED.decode()):
+            until(partial(says, rack, "mine", said, 0), 600)
+        until(lambda: member.compute.get_server(id_).status == "ACTIVE")
+        rack.run("down", name, "--yes")
+        assert all_of(member) == before
+        assert [*volumes_of(member, id_).values()] == [root]
