@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -16,7 +18,7 @@ from tests.cloud.test_rack import everything
 from tests.cloud.test_rescue import says, theirs
 
 from nospoon.model.cluster import Firmware
-from nospoon.testing.cloud import FULL, OwnCloud
+from nospoon.testing.cloud import FULL, UP, OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
@@ -96,6 +98,34 @@ def volumes_of(member: Connection, server: str) -> dict[int, str]:
 def place_of(cloud: OwnCloud, volume: str) -> Path:
     """The file that it is."""
     return Path(cloud.told["clouds"]).parent / f"cinder/volumes/volume-{volume}"
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_cinder_that_was_killed_is_shown_and_up_starts_it_again_with_its_volumes(
+    cloud: OwnCloud,
+) -> None:
+    member = connection(cloud)
+    made = member.block_storage.create_volume(size=1, name="kept")
+    member.block_storage.wait_for_status(made, "available", wait=120)
+    for program in ("cinder-volume", "cinder-scheduler"):
+        for pid in cloud.pids(program):
+            with suppress(ProcessLookupError):  # a child of one that was killed
+                os.kill(pid, signal.SIGKILL)
+
+    def is_seen() -> bool:
+        done = cloud.rack.run("dev", "cloud", "status", status=1)
+        names = ("cinder-volume", "cinder-scheduler")
+        return all(f"{name} ended with status -9" in done.stderr for name in names)
+
+    until(is_seen)
+    without = [each for each in UP if each != "--cinder"]
+    assert cloud.rack.json(*without) == cloud.told, "it stays"
+    cloud.rack.run("dev", "cloud", "status")
+    member.block_storage.extend_volume(made.id, 2)
+    until(lambda: member.block_storage.get_volume(made.id).status == "available")
+    assert place_of(cloud, made.id).stat().st_size == 2 << 30
+    member.block_storage.delete_volume(made.id)
+    member.block_storage.wait_for_delete(made)
 
 
 @pytest.mark.timeout(900, func_only=True)
@@ -255,9 +285,9 @@ def test_a_plan_refuses_what_a_quota_of_volumes_does_not_leave(
     member = connection(cloud)
     type_ = fast if given == fast else "__DEFAULT__"
     theirs = member.block_storage.create_volume(size=2, name="theirs", volume_type=type_)
-    member.block_storage.wait_for_status(theirs, "available", wait=120)
     file = rack.file(text_of(cloud, rack, METAL, flavors=beside, volumes=given) + rack.bmc())
     try:
+        member.block_storage.wait_for_status(theirs, "available", wait=120)
         for quotas, said in (
             ({"volumes": 3}, {"volumes": (2, 3, 1, 3)}),
             ({"gigabytes": 5}, {"GiB of volumes": (3, 5, 2, 4)}),
