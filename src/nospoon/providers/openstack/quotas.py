@@ -136,7 +136,7 @@ class Quotas:
         found = await self._shown(Service.CINDER, path, partial(_of_quota_set, type_))
         if not found.keys() & OF_TYPE.keys():
             return found
-        of = {str(server.id): server.tagged.tag.cluster for server in made}
+        of = {str(each.id): each.tagged.tag.cluster async for each in paced(made)}
         count, space = Counter[UUID](), Counter[UUID]()
         listed = self._around.api.listed(
             Service.CINDER, "/volumes/detail", read=partial(_attached, type_)
