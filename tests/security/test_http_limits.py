@@ -11,7 +11,7 @@ import struct
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,11 @@ from nospoon.api.client import connected
 from nospoon.api.peer import Members, PeerHttp
 from nospoon.model.addresses import peer_key
 from nospoon.model.principal import Administrators
+from nospoon.runtime import accepting
 from nospoon.runtime.accepting import RefusedPeer
 from nospoon.runtime.handshakes import SECONDS, Handshakes
 from nospoon.runtime.http_limits import CONTROL, LIMITS, Connections, HttpLimits
-from nospoon.runtime.limited_http import logged_in
+from nospoon.runtime.limited_http import LimitedHttp, logged_in
 from nospoon.runtime.log_rate import Rate
 from nospoon.runtime.serve import HttpServer
 from nospoon.runtime.tasks import Tasks
@@ -642,6 +643,43 @@ async def test_sources_take_turns_to_shake_hands() -> None:
         while len(told) < 4:  # noqa: ASYNC110  (no event)
             await asyncio.sleep(0)
     assert told == ["a1", "b1", "a2", "a3"]
+
+
+async def test_who_opens_many_connections_has_no_other_source_wait_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, peers = list[str](), iter([*["192.0.2.1"] * 60, "192.0.2.2"])
+
+    class Noted(LimitedHttp):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            assert self.place is not None
+            begun.append(self.place.peer)
+            super().connection_made(transport)
+
+    monkeypatch.setattr(accepting, "SECONDS", 60.0)
+    async with served(LIMITS, http=Noted, identify=lambda _: next(peers)) as server:
+        # nothing is accepted meanwhile
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(61)]
+        async with asyncio.timeout(20):
+            while len(begun) < 61:  # noqa: ASYNC110  (no event)
+                await asyncio.sleep(0)
+        for each in clients:
+            each.close()
+    assert begun.index("192.0.2.2") <= 3
+
+
+async def test_connections_that_have_not_begun_end_with_their_listener() -> None:
+    async with served(LIMITS) as server:
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+        async with asyncio.timeout(20):
+            while not len(server.connections):  # noqa: ASYNC110  (no event)
+                await asyncio.sleep(0)
+    assert not len(server.connections)
+    for each in clients:
+        each.settimeout(20)
+        with suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+        each.close()
 
 
 async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 asyncio's own accepting makes a protocol only after the handshake of TLS, takes thousands of
 connections in one turn of the loop, and logs a line for each that it cannot accept.
+
+The kernel's queue of connections has no turns: who opens thousands a second would have all others
+wait there. So they are accepted at once, which is cheap, and begin in turns of sources.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from traceback import clear_frames
 
 from nospoon.model.addresses import peer_key, source_key
+from nospoon.runtime import clock
 from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import Connection, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp
@@ -22,8 +27,10 @@ from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.received import READ
 from nospoon.runtime.tasks import Tasks
 
-AT_ONCE = 8
-"""Connections that are accepted in one turn of the loop."""
+AT_ONCE, SECONDS = 64, 0.002
+"""Connections that are accepted in one turn of the loop, and for how long, but one of them."""
+SOURCES, OF_ONE = 4, 2
+"""Sources whose connections begin in one turn of the loop, and connections of each."""
 PAUSE = 0.5
 """Seconds for which nothing is accepted once descriptors or memory have run out."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -40,7 +47,7 @@ class RefusedPeer(Exception):
 
 
 Identify = Callable[[socket.socket], str]
-"""Whom a connection is counted for. Raises `RefusedPeer` where that is known at once."""
+"""The peer that a connection is counted for. Raises `RefusedPeer` where that is known at once."""
 Authorize = Callable[[str], Awaitable[None]]
 """May take a while, for it is done after the counting. Raises `RefusedPeer` with that one."""
 
@@ -49,6 +56,22 @@ def by_address(connection: socket.socket) -> str:
     """The address that it comes from."""
     found = connection.getpeername()
     return peer_key(found[0]) if isinstance(found, tuple) else "local"
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A connection that was accepted and has not begun. `beside`: those of its source."""
+
+    socket: socket.socket
+    peer: str
+    beside: dict[_Waiting, None]
+    place: Connection | None = None
+    is_waiting, is_stranger, account = True, False, None
+
+    def drop(self) -> None:
+        """It gives way."""
+        self.beside.pop(self, None)
+        self.socket.close()
 
 
 class Acceptor:
@@ -70,6 +93,8 @@ class Acceptor:
         self._limits, self._connections, self._identify = limits, connections, identify
         self._authorize = authorize
         self._loop, self._tasks = asyncio.get_running_loop(), Tasks("accept")
+        self._waiting: dict[str, dict[_Waiting, None]] = {}
+        """By source, the oldest first; a source that is here has its turn."""
         self._unbegun: set[socket.socket] = set()
         self._number = listener.fileno()
         self._resume: asyncio.TimerHandle | None = None
@@ -84,12 +109,18 @@ class Acceptor:
         if self._number >= 0:
             self._loop.remove_reader(self._number)
             self._number = -1
+        for waiting in self._waiting.values():
+            for each in list(waiting):
+                if each.place is not None:
+                    each.place.release()
+                each.drop()
 
     async def wait_closed(self) -> None:
         """Handshakes that are under way are given up."""
         await self._tasks.close()
 
     def _readable(self) -> None:
+        end = clock.monotonic() + SECONDS
         for _ in range(AT_ONCE):
             try:
                 connection, _address = self._listener.accept()
@@ -100,6 +131,8 @@ class Acceptor:
                     self._rest(error)
                 return  # as ECONNABORTED: it was gone before it was accepted (accept(2))
             self._accepted(connection)
+            if clock.monotonic() >= end:
+                return
 
     def _rest(self, error: OSError) -> None:
         log.warning("connections are not accepted for a while", why=str(error))
@@ -119,17 +152,41 @@ class Acceptor:
         except OSError:  # it has gone already
             connection.close()
             return
-        protocol = self._make()
-        place = self._connections.admit(
-            peer, self._number, protocol, descriptor=connection.fileno()
+        source = source_key(peer)
+        beside = self._waiting.get(source)
+        waiting = _Waiting(connection, peer, {} if beside is None else beside)
+        waiting.place = self._connections.admit(
+            peer, self._number, waiting, descriptor=connection.fileno()
         )
-        if place is None:
+        if waiting.place is None:
             log.warning("connection refused", peer=peer, why="too many connections")
             connection.close()
             return
+        waiting.beside[waiting] = None
+        if beside is None:
+            if not self._waiting:
+                self._loop.call_soon(self._turn)
+            self._waiting[source] = waiting.beside
+
+    def _turn(self) -> None:
+        """The oldest of some sources that have not given way begin; those of others in turn."""
+        for source in list(self._waiting)[:SOURCES]:
+            waiting = self._waiting.pop(source)
+            for each in list(waiting)[:OF_ONE]:
+                del waiting[each]
+                self._begin(each)
+            if waiting:
+                self._waiting[source] = waiting  # behind all others
+        if self._waiting:
+            self._loop.call_soon(self._turn)
+
+    def _begin(self, found: _Waiting) -> None:
+        connection, place = found.socket, found.place
+        assert place is not None, "it was admitted"
+        place.subject = protocol = self._make()
         protocol.place = place
         self._unbegun.add(connection)
-        task = self._tasks.start(self._connect(connection, protocol, peer), name="connection")
+        task = self._tasks.start(self._connect(connection, protocol, found.peer), name="connection")
         task.add_done_callback(lambda _: self._connected(connection, protocol, place))
         protocol.handshake = task
 

@@ -104,6 +104,8 @@ class _Server(uvicorn.Server):
             return
         for each in (*self.servers, *(sockets or ())):
             each.close()
+        for server in self.servers:  # connections that have begun to connect
+            await server.wait_closed()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -153,8 +155,8 @@ class Serving(TypedDict, total=False):
 class HttpServer:
     """One application on some sockets. Start it, close it; closing ends open connections soon.
 
-    `connections`: counts those of several servers together. `identify`: whom a connection is
-    counted for; `authorize`: who may connect.
+    `connections`: counts those of several servers together. `identify`: the peer that a connection
+    is counted for; `authorize`: who may connect.
     """
 
     def __init__(
