@@ -17,7 +17,10 @@ from nospoon.runtime.http import request, without_account
 from nospoon.runtime.reach import ANYWHERE
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.events.delivery import Deliveries
+from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.store.lab_notices import Notice
+from nospoon.testing.bench import bench
+from nospoon.testing.redfish_app import Redfish
 
 PATIENCE = 20.0
 URL = "http://me:s3cret@127.0.0.1:{}/hook?of=me@example.com"
@@ -77,3 +80,18 @@ async def test_the_log_has_no_account_of_a_destination() -> None:
     (line,) = logs
     assert "answered 500" in line["why"]
     assert "s3cret" not in str(line)
+
+
+async def test_users_of_a_bmc_see_no_account_of_what_it_boots_by_http() -> None:
+    async with bench(1) as b:
+        redfish, path = Redfish.of(b), f"{ROOT}/Systems/{b.first.bmc.uuid}"
+        served = b.service.status(b.first.bmc.uuid)
+        assert served is not None
+        for uri in (URL.format(8080), without_account(URL.format(8080))):  # and as it is shown
+            changed = await redfish.ask("PATCH", path, {"Boot": {"HttpBootUri": uri}})
+            assert changed.status == 200
+            shown = (await redfish.ask("GET", path)).json["Boot"]["HttpBootUri"]
+            assert shown == without_account(URL.format(8080))
+            assert served.aggregate.runtime.http_boot_uri == URL.format(8080)
+        assert (await redfish.ask("PATCH", path, {"Boot": {"HttpBootUri": None}})).status == 200
+        assert served.aggregate.runtime.http_boot_uri == ""

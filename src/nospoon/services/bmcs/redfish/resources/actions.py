@@ -227,7 +227,9 @@ def _boot(served: Served, body: Mapping[str, object]) -> Iterator[_BootChange]:
         known = name == "BootOptions"
         raise (errors.read_only if known else errors.unknown_property)(f"Boot/{name}")
     if _URI in boot:
-        yield HttpBootUriRequested(_http_boot_uri(boot[_URI]))
+        uri = _http_boot_uri(boot[_URI])
+        if not uri or uri != shown.http_boot_uri(served):  # as it is shown: it stays
+            yield HttpBootUriRequested(uri)
     if _ORDER in boot:
         yield BootOrderRequested(_order(served, boot[_ORDER]))
     if boot.keys() & _OVERRIDE:

@@ -17,6 +17,7 @@ from nospoon.bmc.software import Component, told
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerCommand, PowerPolicy, PowerState
+from nospoon.runtime.http import without_account
 from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
 from nospoon.services.bmcs.redfish.http.answers import CLOCK
 from nospoon.services.bmcs.redfish.http.query import MAX_LEVELS
@@ -242,10 +243,15 @@ def _boot(served: Served, path: str) -> dict[str, object]:
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
         "BootSourceOverrideMode": mode_of(served),
         "BootSourceOverrideMode@Redfish.AllowableValues": list(modes(served)),
-        "HttpBootUri": served.aggregate.runtime.http_boot_uri or None,
+        "HttpBootUri": http_boot_uri(served) or None,
         "BootOrder": boot_order(served),
         "BootOptions": ref(f"{path}/BootOptions"),
     }
+
+
+def http_boot_uri(served: Served) -> str:
+    """As all users of the BMC may see it."""
+    return without_account(served.aggregate.runtime.http_boot_uri)
 
 
 def boot_order(served: Served) -> list[str]:
