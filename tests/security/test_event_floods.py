@@ -302,6 +302,33 @@ async def test_subscriptions_that_were_kept_for_each_address_become_those_of_all
     assert kept_at == {f"0.0.0.0 {bmc.bmc.redfish_port}"}
 
 
+async def test_subscriptions_go_with_a_bmc_to_another_address_and_end_with_it() -> None:
+    """What stayed where it was would be kept for ever, for every address that it had."""
+    async with bench(1) as b:
+        before, port = b.first, free_port(socket.SOCK_STREAM)
+        made = await client(before).ask("POST", SUBSCRIPTIONS, BODY)
+        assert made.status == 201
+        after = replace(before, bmc=replace(before.bmc, address="127.0.0.2", redfish_port=port))
+        await b.service.put(after)
+        assert (await client(after).get(made.headers["location"])).status == 200
+        kept = {each.place for each in await b.store.events() if each.subscriptions}
+        assert kept == {f"127.0.0.2 {port}"}
+        await b.service.remove(after.bmc.uuid)
+        assert not any(each.subscriptions for each in await b.store.events())
+
+
+async def test_subscriptions_stay_where_another_bmc_knows_their_account() -> None:
+    async with bench(0) as b:
+        port = free_port(socket.SOCK_STREAM)
+        one, two = (replace(config(n, redfish_port=port), password="same") for n in range(2))
+        for each in (one, two):
+            await b.service.put(each)
+        assert (await client(one).ask("POST", SUBSCRIPTIONS, BODY)).status == 201
+        await b.service.put(replace(one, bmc=replace(one.bmc, address="127.0.0.2")))
+        kept = {each.place for each in await b.store.events() if each.subscriptions}
+        assert kept == {f"127.0.0.1 {port}"}
+
+
 class Asked(asyncio.Lock):
     """One that says when it is waited for."""
 

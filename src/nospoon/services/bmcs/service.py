@@ -189,9 +189,11 @@ class BmcService:
         self.registry.put(served)
         self.listeners.accounts.put(config, served.aggregate.runtime.settings.users)
         self._pdus.plug(served)
-        await self.events.follow(partial(is_at, was), accounts, self._accounts_of(served))
+        place = config.bmc.address, config.bmc.redfish_port
+        to = place if place != (was.address, was.redfish_port) else None
+        after = self._accounts_of(served) if config.bmc.redfish_port else {}
+        await self.events.follow(partial(is_at, was), accounts, after, to=to)
         if config.bmc.address in {ANY_IPV4, ANY}:
-            place = config.bmc.address, config.bmc.redfish_port
             await self.events.gather(place, partial(is_at, config.bmc))
         last = self._machines.last(config.bmc.uuid)
         if known is None and last is not None and last.power is not PowerState.UNKNOWN:

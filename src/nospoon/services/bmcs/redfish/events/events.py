@@ -158,13 +158,20 @@ class Events:
             self._of[each.id] = settings.key
 
     async def follow(
-        self, here: Here, before: Mapping[int, bytes], after: Mapping[int, bytes]
+        self,
+        here: Here,
+        before: Mapping[int, bytes],
+        after: Mapping[int, bytes],
+        *,
+        to: tuple[str, int] | None = None,
     ) -> None:
-        """Users of one BMC, by number, had these accounts and have those; it answers `here`."""
+        """Users of one BMC, by number, had these accounts and have those; it answers `here`, or did
+        before it went `to` another endpoint.
+        """
         async with self._following:
             for number, account in before.items():
-                if after.get(number) != account:
-                    await self._follow(here, account, after.get(number))
+                if to is not None or after.get(number) != account:
+                    await self._follow(here, account, after.get(number), to)
         for stream in [each for each in self.streams.values() if here(each.place)]:
             if not self._may_use(stream.account, stream.place):
                 stream.end()
@@ -174,15 +181,17 @@ class Events:
         async with self._following:
             pass
 
-    async def _follow(self, here: Here, account: bytes, heir: bytes | None) -> None:
-        """Where nobody knows the account any more, it is another one's now, or ends."""
+    async def _follow(
+        self, here: Here, account: bytes, heir: bytes | None, to: tuple[str, int] | None
+    ) -> None:
+        """Where no BMC knows the account any more, it is another one's now, or ends."""
         for key in [key for key in self._held.get(account.hex(), ()) if here(_place(key[0]))]:
             if self._knows(account, _place(key[0])):
                 continue
             if heir is None:
                 await self.change(key, lambda settings: EventSettings(*settings.key))
             else:
-                await self._move(key, (key[0], heir.hex()))
+                await self._move(key, (_name(to) if to is not None else key[0], heir.hex()))
 
     async def gather(self, place: tuple[str, int], here: Here) -> None:
         """BMCs answer at all addresses of this place, which earlier versions kept apart: services
