@@ -477,6 +477,10 @@ class Idle:
         return self.waiting
 
     @property
+    def is_known(self) -> bool:
+        return self.account is not None
+
+    @property
     def is_stranger(self) -> bool:
         return False
 
@@ -666,6 +670,19 @@ async def test_who_opens_many_connections_has_no_other_source_wait_behind_them(
         for each in clients:
             each.close()
     assert begun.index("192.0.2.2") <= 3
+
+
+def test_who_has_some_addresses_has_no_other_source_lose_its_connection() -> None:
+    """On a full listener the source with most that have not logged in loses one."""
+
+    connections = Connections(HttpLimits(per_listener=8))
+    member, fresh = [Idle(account="member") for _ in range(3)], Idle()
+    for each in (*member, fresh):
+        assert connections.admit(f"192.0.2.{8 + bool(each.account)}", 1, each)
+    for number in range(40):
+        assert connections.admit(f"192.0.2.{number % 2}", 1, Idle())
+    assert len(connections) == 8
+    assert not any(each.dropped for each in (*member, fresh))
 
 
 async def test_connections_that_have_not_begun_end_with_their_listener() -> None:

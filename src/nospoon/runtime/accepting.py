@@ -66,7 +66,7 @@ class _Waiting:
     peer: str
     beside: dict[_Waiting, None]
     place: Connection | None = None
-    is_waiting, is_stranger, account = True, False, None
+    is_waiting, is_stranger, is_known, account = True, False, False, None
 
     def drop(self) -> None:
         """It gives way."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, TypeVar
 
+from nospoon.model.addresses import source_key
 from nospoon.runtime.handshakes import Handshakes
 from nospoon.runtime.received import Received
 
@@ -82,7 +83,8 @@ def raise_descriptor_limit() -> None:
 
 class Droppable(Protocol):
     """A connection: whether it waits for a request, whether it asks for something without having
-    logged in and without an answer so far, the account that it asks by, and its end.
+    logged in and without an answer so far, whether its latest request has logged in, the account
+    that it asks by, and its end.
     """
 
     @property
@@ -90,6 +92,9 @@ class Droppable(Protocol):
 
     @property
     def is_stranger(self) -> bool: ...
+
+    @property
+    def is_known(self) -> bool: ...
 
     @property
     def account(self) -> Hashable: ...
@@ -125,9 +130,11 @@ class Connections:
 
     Where a limit is reached, a connection that waits for a request gives way to a new one, else one
     whose client has not logged in and has no answer yet: clients that send nothing, or a body byte
-    by byte, cannot keep others out. On a full listener without either, the oldest of the account
-    with most connections there gives way; of boot files, for which there are no accounts, that of
-    the peer with most (`most_gives_way`). Else the new one is refused.
+    by byte, cannot keep others out. On a full listener it is one of the source with most that have
+    not logged in, where that has such a one: who has some addresses cannot, either. On one without
+    either, the oldest of the account with most connections there gives way; of boot files, for
+    which there are no accounts, that of the peer with most (`most_gives_way`). Else the new one is
+    refused.
     """
 
     def __init__(self, limits: HttpLimits = LIMITS) -> None:
@@ -135,6 +142,8 @@ class Connections:
         self.handshakes, self.received = Handshakes(), Received()
         self._peers: dict[str, Group] = {}
         self._listeners: dict[int, Group] = {}
+        self._new: dict[int, dict[str, Group]] = {}
+        """Of each listener, by source; those that have logged in leave when it is looked at."""
 
     def __len__(self) -> int:
         return sum(map(len, self._listeners.values()))
@@ -150,7 +159,8 @@ class Connections:
         most = limits.per_listener - (0 if peer in limits.kept_for else limits.kept)
         full = len(beside) >= most
         if full and not (
-            _give_way(beside)
+            self._new_gives_way(listener)
+            or _give_way(beside)
             or _give_way(_of_most(beside), anyway=True)
             or (limits.most_gives_way and _give_way(_of_busiest(beside, peer), anyway=True))
         ):
@@ -158,17 +168,40 @@ class Connections:
         if descriptor > limits.highest_descriptor and not _give_way(self._most()):
             return None
         made = Connection(peer, listener, subject, self)
-        self._peers.setdefault(peer, {})[made] = None
-        self._listeners.setdefault(listener, {})[made] = None
+        _add(self._peers, peer, made)
+        _add(self._listeners, listener, made)
+        _add(self._new.setdefault(listener, {}), source_key(peer), made)
         return made
 
     def remove(self, connection: Connection) -> None:
         _remove(self._peers, connection.peer, connection)
         _remove(self._listeners, connection.listener, connection)
+        self._forget_new(connection)
+
+    def _forget_new(self, connection: Connection) -> None:
+        new = self._new.get(connection.listener, {})
+        _remove(new, source_key(connection.peer), connection)
+        if not new:
+            self._new.pop(connection.listener, None)
+
+    def _new_gives_way(self, listener: int) -> bool:
+        """Of the source with most connections that have not logged in, the oldest may give way:
+        else who has some addresses would have all others lose theirs before these log in.
+        """
+        while group := max(self._new.get(listener, {}).values(), key=len, default={}):
+            oldest = next(iter(group))
+            if oldest.subject is None or not oldest.subject.is_known:
+                return _give_way(group)
+            self._forget_new(oldest)
+        return False
 
     def _most(self) -> Group:
         """The connections of the peer that has the most."""
         return max(self._peers.values(), key=len, default={})
+
+
+def _add(groups: dict[K, Group], key: K, connection: Connection) -> None:
+    groups.setdefault(key, {})[connection] = None
 
 
 def _remove(groups: dict[K, Group], key: K, connection: Connection) -> None:
