@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,8 +26,17 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 from tests.security.test_cloud_answers import service
 
 from nospoon.control.maintenance.survey import Scope
-from nospoon.errors import Conflict, ProviderError
-from nospoon.model.ironic import IronicPlace, IronicStanding
+from nospoon.errors import Conflict, NospoonError, ProviderError
+from nospoon.model.ironic import (
+    IronicConnector,
+    IronicNode,
+    IronicPlace,
+    IronicPort,
+    IronicPortgroup,
+    IronicStanding,
+    IronicTarget,
+    Settings,
+)
 from nospoon.model.nova import NovaFlavor
 from nospoon.model.resources.bmcs import Secrets
 from nospoon.model.resources.keys import Key, Kind
@@ -292,9 +301,71 @@ async def test_of_a_node_that_is_brought_somewhere_little_is_kept(
     assert len(str(refused.value)) < 3000
     (record, *_) = kept
     assert len(json.dumps(record)) < 10_000
-    assert record["instance_info"] == {"a": {"b": 1}, "b": progress.OTHER}
+    assert record["instance_info"] == {"a": {"b": 1}, "b": records.OTHER}
     (one, other) = progress.deployed({**record, "extra": {"nospoon": {"instance": ["a", "b"]}}})
     assert (one == wanted[0], other == wanted[1]) == (True, False)
+
+
+MAC = "52:54:00:00:00:01"
+LONGEST = {
+    "uuid": uuid(1), "driver": "ipmi", "address": MAC, "node_uuid": uuid(2),
+    "portgroup_uuid": LONG, "traits": ["A", LONG], "name": LONG, "description": LONG,
+    "driver_info": {"ipmi_password": LONG}, "properties": {"cpus": 4, "x": LONG, LONG: 1},
+    "maintenance": True,
+    "maintenance_reason": LONG, "provision_state": LONG, "power_state": LONG,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (Kind.IRONIC_NODE, partial(IronicNode, UUID(int=1))),
+        (Kind.IRONIC_PORT, partial(IronicPort, UUID(int=1), UUID(int=2))),
+        (Kind.IRONIC_PORTGROUP, partial(IronicPortgroup, UUID(int=1), UUID(int=2))),
+        (Kind.IRONIC_CONNECTOR, partial(IronicConnector, UUID(int=1), UUID(int=2))),
+        (Kind.IRONIC_TARGET, partial(IronicTarget, UUID(int=1), UUID(int=2))),
+    ],
+)
+async def test_of_a_record_that_is_changed_little_is_kept(
+    kind: Kind, shape: Callable[..., Any], ironic: Callable[[Page], Any]
+) -> None:
+    """32 operations of a member change 8 at a time, each for as long as Ironic takes."""
+    gone = [f"properties/{LONG}", "properties/gone", "driver/x", "description"]
+    tag = OwnerTag("kit", UUID(int=7))
+    noted = records.tag_body(tag, key="n", ours=["properties/cpus", *gone], state=LONG, traits=[])
+    record = {**LONGEST, "extra": {"nospoon": noted, "theirs": LONG}}
+    kept, missing = list[records.Record](), list[object]()
+    operations = records.operations
+
+    def page(path: str, first: bool) -> dict[str, object]:  # noqa: FBT001  (a protocol)
+        del path, first
+        return record
+
+    def changed(
+        there: records.Record, told: Settings, more: Mapping[str, object]
+    ) -> list[records.Operation]:
+        kept.append(there)
+        some = operations(there, told, more)
+        missing.extend(each["path"] for each in operations(record, told, more) if each not in some)
+        raise NospoonError("seen")
+
+    async def secrets(_: UUID) -> Secrets:
+        return Secrets("p")
+
+    given = {"driver": "ipmi", "properties/cpus": 4, "properties/x": "s", "address": MAC}
+    wanted = Resource(Key(kind, "ironic", "n"), shape(settings=settings(given)))
+    async with Tasks("test") as tasks:
+        ironics = Ironics("kit", secrets, tasks, Clouds())
+        with ironic(page) as url, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(records, "operations", changed)
+            driver = ironics.drivers(IronicPlace(endpoint=url), 1)[kind]
+            with pytest.raises(NospoonError, match="seen"):
+                await driver.change(Observed(wanted.key, wanted.shape, tag), wanted, tag)
+    assert len(json.dumps(kept[0])) < 10_000
+    assert missing == [f"/properties/{LONG}"], "no name of nospoon's is as long"
+    assert records.tag_of(kept[0]) == tag
+    noted["ours"] = ["extra", "properties", "properties/a", "extra/nospoon"]
+    assert records.tag_of(records.kept({"properties/cpus": 4}, record)) == tag
 
 
 async def test_a_record_that_is_kept_has_few_values(

@@ -16,6 +16,7 @@ from nospoon.model.ironic import (
     IronicPort,
     IronicPortgroup,
     IronicTarget,
+    Settings,
 )
 from nospoon.model.resources.bmcs import Secrets
 from nospoon.model.resources.keys import Key, Kind
@@ -120,7 +121,7 @@ class _Records:
     ) -> None:  # fmt: skip
         shape = _of_a_record(resource.shape)
         try:
-            there = await self._record(shape.uuid)
+            there = await self._record(shape.uuid, shape.settings)
         except Gone:
             raise NotOurs(
                 f"{resource.key} cannot be made: {why}",
@@ -142,9 +143,8 @@ class _Records:
         """
         self._must_be_ours(there, resource.key, tag.cluster)
         shape = _of_a_record(resource.shape)
-        noted = there["extra"][TAG]
-        own = {f"extra/{TAG}": {**noted, **self._tag(resource, tag, **notes)}}
-        changes = records.operations(there, shape.settings, {**more, **own})
+        changes = records.operations(there, shape.settings, more)
+        changes += records.notes(self._tag(resource, tag, **notes))
         # interfaces of another driver fit no more: those that are not named go to its defaults
         other = any(each["path"] == "/driver" for each in changes)
         query = "?reset_interfaces=True" if other else ""
@@ -163,8 +163,10 @@ class _Records:
                 "unchanged"
             )
 
-    async def _record(self, uuid: UUID) -> Record:
-        return await self._api.get(f"/{self.collection.path}/{uuid}")
+    async def _record(self, uuid: UUID, wanted: Settings = ()) -> Record:
+        """What is kept of it, to bring it to these settings."""
+        read = partial(records.kept, values(wanted))
+        return await self._api.get(f"/{self.collection.path}/{uuid}", read=read)
 
     async def delete(self, observed: Observed) -> None:
         uuid = _of_a_record(observed.shape).uuid
@@ -188,7 +190,7 @@ class NodeDriver(_Records):
         settings = tuple(each for each in node.settings if each.name != OWNER)
         first = replace(resource, shape=replace(node, settings=settings))
         await self._make(first, tag, more, **notes)
-        made = await self._record(node.uuid)
+        made = await self._record(node.uuid, node.settings)
         if settings != node.settings:
             await self._bring(made, resource, tag, more, **notes)
         await self._traits(node, made)
@@ -196,7 +198,7 @@ class NodeDriver(_Records):
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed
         node = _node(desired)
-        there = await self._record(node.uuid)
+        there = await self._record(node.uuid, node.settings)
         await self._traits(node, there)
         await self._bring(there, desired, tag, await self._secret(node), **_notes(node))
 
@@ -229,7 +231,8 @@ class PortgroupDriver(_Records):
         shape = desired.shape
         assert isinstance(shape, IronicPortgroup), "portgroup keys have portgroup shapes"
         async with _maintained(self._api, shape.node):
-            await self._bring(await self._record(shape.uuid), desired, tag, {})
+            there = await self._record(shape.uuid, shape.settings)
+            await self._bring(there, desired, tag, {})
 
 
 @understood
@@ -249,14 +252,14 @@ class PortDriver(_Records):
         port = _port(desired)
         group = str(port.portgroup) if port.portgroup else None
         async with _maintained(self._api, port.node):
-            there = await self._record(port.uuid)
+            there = await self._record(port.uuid, port.settings)
             moves, address = there.get("portgroup_uuid") != group, values(port.settings)["address"]
             if moves and there["address"] != address:
                 # first: together with another address Ironic takes no other group
                 self._must_be_ours(there, desired.key, tag.cluster)
                 to = {"op": "replace", "path": "/address", "value": address}
                 await self._api.patch(f"/ports/{port.uuid}", [to])
-                there = await self._record(port.uuid)
+                there = await self._record(port.uuid, port.settings)
             await self._bring(there, desired, tag, {"portgroup_uuid": group} if moves else {})
 
 
@@ -278,7 +281,8 @@ class VolumeDriver(_Records):
         shape = desired.shape
         assert isinstance(shape, IronicConnector | IronicTarget), "volume keys have volume shapes"
         await self._refuse_running(shape.node, desired.key)
-        await self._bring(await self._record(shape.uuid), desired, tag, {})
+        there = await self._record(shape.uuid, shape.settings)
+        await self._bring(there, desired, tag, {})
 
     async def delete(self, observed: Observed) -> None:
         shape = observed.shape
@@ -311,10 +315,25 @@ class VolumeDriver(_Records):
 
     async def _is_on(self, node: UUID) -> bool:
         try:
-            record = await self._api.get(f"/nodes/{node}?fields=power_state,target_power_state")
+            fields = "power_state,target_power_state"
+            record = await self._api.get(f"/nodes/{node}?fields={fields}", read=_power)
         except Gone:
             return False
-        return bool(record["power_state"] == "power on")
+        return bool(record["is_on"])
+
+
+def _power(record: Record) -> Record:
+    return {"is_on": record["power_state"] == "power on"}
+
+
+def _upkeep(record: Record) -> Record:
+    """Whether a node is in maintenance, why, and how far it is."""
+    why = text_of(record.get("maintenance_reason") or "")
+    return {
+        "maintenance": bool(record["maintenance"]),
+        "maintenance_reason": why[:LONGEST_WHY],
+        "provision_state": text_of(record["provision_state"])[:LONGEST_WHY],
+    }
 
 
 @asynccontextmanager
@@ -325,7 +344,7 @@ async def _maintained(api: Api, node: UUID) -> AsyncIterator[None]:
     One that was in maintenance before stays so.
     """
     fields = "maintenance,maintenance_reason,provision_state"
-    record = await api.get(f"/nodes/{node}?fields={fields}")
+    record = await api.get(f"/nodes/{node}?fields={fields}", read=_upkeep)
     left = left_in_maintenance(record)
     if not left and (record["maintenance"] or record["provision_state"] in PORTS_FREE):
         yield

@@ -25,8 +25,6 @@ READ = (
 """What is read of a node beside what nospoon noted and deploys."""
 LONGEST_NAME = 255
 """Characters of the name of what is deployed."""
-OTHER = {"": "something else"}
-"""Stands for a value that is not the wanted one."""
 LONGEST_FIELD = 2000
 """Characters of one of `FIELDS`: the last error is the longest."""
 STALE = f"/extra/{records.TAG}/stale"
@@ -184,7 +182,9 @@ def kept(wanted: Settings, record: Record) -> Record:
                 "roots": roots if noted("roots") is not None else None,
             }
         },
-        "instance_info": {each.name: own[each.name] if each in wanted else OTHER for each in there},
+        "instance_info": {
+            each.name: own[each.name] if each in wanted else records.OTHER for each in there
+        },
     }
 
 

@@ -34,6 +34,10 @@ MOST_NOTED = 1000
 """Settings, traits and volumes of one node that a tag names, and traits of a node, of which Ironic
 takes 50.
 """
+MOST_NAMED, LONGEST_TEXT = 1 << 16, 255
+"""Characters of all settings that a tag names and that are not wanted; of other texts."""
+OTHER = {"": "something else"}
+"""Stands for a value that is not the wanted one."""
 Record = Mapping[str, Any]
 Operation = Mapping[str, object]
 
@@ -155,6 +159,45 @@ def target_shape(record: Record) -> IronicTarget:
 def body(told: Settings, more: Mapping[str, object]) -> dict[str, object]:
     """What is posted to make it."""
     return nested({**values(told), **more})
+
+
+def kept(wanted: Mapping[str, object], record: Record) -> Record:
+    """What `operations` and drivers read of a record that is brought to these settings: hundreds
+    are, and Ironic may give each of them a megabyte.
+    """
+    tag, uuid = tag_of(record), text_of(record["uuid"])[:LONGEST_TEXT]
+    texts = {name: record.get(name) for name in ("driver", "address", "portgroup_uuid")}
+    found: dict[str, object] = {
+        name: None if value is None else text_of(value)[:LONGEST_TEXT]
+        for name, value in texts.items()
+    }
+    left, named = MOST_NAMED, list[str]()
+    for path in noted_texts(record, "ours") or ():
+        size = 0 if path in wanted else len(path)
+        if size <= left:
+            named.append(path)
+            left -= size
+    secrets = (f"driver_info/{name}" for name in SECRETS)
+    for path in sorted({*wanted, *named, *secrets} - {"extra", f"extra/{TAG}"}):
+        field, _, key = path.partition("/")
+        value = None if key and field in found else _at(record, path)
+        if value is not None:
+            found[path] = wanted[path] if wanted.get(path) == value else found.get(path) or OTHER
+    traits = [text_of(each)[:LONGEST_TEXT] for each in (record.get("traits") or ())[:MOST_NOTED]]
+    nested_ = nested({**found, "uuid": uuid, "traits": traits})
+    if tag is not None:
+        own = noted_texts(record, "traits")
+        more = {} if own is None else {"traits": [each[:LONGEST_TEXT] for each in own]}
+        noted_ = tag_body(tag, key=text_of(noted(record, "key")), ours=named, **more)
+        nested_.setdefault("extra", {})[TAG] = noted_
+    return nested_
+
+
+def notes(tag: Mapping[str, object]) -> list[Operation]:
+    """JSON Patch of a tag that is there: what others noted in it stays."""
+    return [
+        {"op": "add", "path": f"/extra/{TAG}/{name}", "value": value} for name, value in tag.items()
+    ]
 
 
 def operations(record: Record, told: Settings, more: Mapping[str, object]) -> list[Operation]:
