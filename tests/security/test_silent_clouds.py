@@ -18,7 +18,18 @@ import requests
 
 from nospoon.model.ironic import IronicPlace
 from nospoon.providers.bounded_http import BoundedAdapter
-from nospoon.providers.cloud_calls import PER_USER, REMEMBERED, Calls, Clouds, Means, within
+from nospoon.providers.cloud_calls import (
+    LARGE,
+    LARGE_PER_USER,
+    PER_USER,
+    REMEMBERED,
+    Calls,
+    Clouds,
+    Means,
+    large_places,
+    wait_for_place,
+    within,
+)
 from nospoon.providers.ironic.api import Api
 
 pytestmark = [
@@ -75,7 +86,7 @@ async def test_a_user_has_so_many_calls_at_a_time_over_all_clouds() -> None:
 
         def calls(name: int, means: Means) -> Calls:
             assert name < PER_USER
-            return Calls(means.threads, parallel=4)
+            return Calls(means, parallel=4)
 
         async with asyncio.TaskGroup() as group:
             for each in range(PER_USER // 2):
@@ -89,6 +100,63 @@ async def test_a_user_has_so_many_calls_at_a_time_over_all_clouds() -> None:
             let.set()
     assert len(ran) == PER_USER // 2 * 8
     clouds.close()
+
+
+async def test_a_user_has_few_large_answers_at_a_time_over_all_clouds() -> None:
+    """Each is decoded to many times its size: one `up` took a gigabyte of the daemon's memory."""
+    clouds, began, ran = Clouds(), threading.Semaphore(0), list[int]()
+    with held() as let:
+
+        def large() -> None:
+            wait_for_place()
+            wait_for_place()  # a call takes one place
+            ran.append(1)
+            began.release()
+            let.wait()
+
+        def calls(name: int, means: Means) -> Calls:
+            assert name < PER_USER
+            return Calls(means, parallel=2)
+
+        async with asyncio.TaskGroup() as group:
+            for each in range(LARGE_PER_USER):
+                of = clouds.service(ONE, each, partial(calls, each))
+                for _ in range(2):
+                    group.create_task(of.run(large))
+            for _ in range(LARGE_PER_USER):
+                await asyncio.to_thread(began.acquire)
+            same = clouds.service(ONE, LARGE_PER_USER, partial(calls, 0))
+            assert await same.run(lambda: len(ran)) == LARGE_PER_USER
+            theirs = clouds.service(OTHER, 0, partial(calls, 0))
+            await theirs.run(wait_for_place)
+            assert len(ran) == LARGE_PER_USER
+            let.set()
+    assert len(ran) == 2 * LARGE_PER_USER
+    clouds.close()
+
+
+async def test_only_large_answers_wait_for_places() -> None:
+    sizes = {"/small": LARGE, "/large": LARGE + 1}
+    with ThreadPoolExecutor(1) as threads:
+
+        def answer(to: BaseHTTPRequestHandler) -> None:
+            giving(b"x" * sizes[to.path])(to)
+
+        def size(url: str) -> int:
+            with requests.Session() as session:
+                session.trust_env = False
+                session.mount("http://", BoundedAdapter())
+                return len(session.get(url, timeout=60).content)
+
+        with service(answer) as url:
+            means = Means(threads, large=(places := large_places(1)))
+            calls = Calls(means, parallel=1)
+            for _ in range(2):
+                assert await calls.run(partial(size, f"{url}/large")) == LARGE + 1
+            places.acquire()
+            with pytest.raises(requests.RequestException, match="large answers"):
+                await Calls(means, parallel=1, seconds=0.5).run(partial(size, f"{url}/large"))
+            assert await calls.run(partial(size, f"{url}/small")) == LARGE
 
 
 def test_of_a_users_services_the_one_longest_unused_is_forgotten_and_no_one_elses() -> None:
@@ -140,7 +208,7 @@ async def test_a_call_to_a_cloud_has_one_end_for_all_of_its_requests() -> None:
                 session.get(url, timeout=60)
 
         with service(silent) as url:
-            calls = Calls(threads, parallel=1, seconds=0.2)
+            calls = Calls(Means(threads), parallel=1, seconds=0.2)
             with pytest.raises(requests.RequestException):
                 await calls.run(partial(twice, url))
             let.set()

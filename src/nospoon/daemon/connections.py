@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import BoundedSemaphore
 from uuid import UUID
 
 from nospoon.control.content.files import Files
@@ -39,7 +40,7 @@ class Connections:
     images at an address of this machine; `media`: what is in CD drives of servers; `is_at`: whether
     a machine is on a host; `record_space`: what writers of consoles here share; `pools`: directory
     on a host in which pools are made. `tunnels`: to relays of clouds; `has_nodes`: whether a
-    cluster has some on a host.
+    cluster has some on a host; `large`: places for large answers to a login.
     """
 
     deployment: str
@@ -61,6 +62,7 @@ class Connections:
     pools: Callable[[Host], str]
     tunnels: Tunnels
     has_nodes: Callable[[Host, UUID], bool]
+    large: Callable[[str], BoundedSemaphore]
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
@@ -119,6 +121,7 @@ class Connections:
             serve=partial(self.serve, cloud.boot_address) if cloud.boot_address else lambda: None,
             tunnels=self.tunnels,
             is_home=partial(self.has_nodes, host),
+            large=self.large(cloud.login),
         )
 
     @staticmethod

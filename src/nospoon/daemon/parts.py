@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import BoundedSemaphore
 from uuid import UUID
 
 import structlog
@@ -48,7 +49,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.machine import MachineEvent
 from nospoon.model.principal import ROOT, Administrators, OwnerId
 from nospoon.providers.base import Connection
-from nospoon.providers.cloud_calls import Clouds
+from nospoon.providers.cloud_calls import Clouds, large_places
 from nospoon.providers.ironic.connection import Ironics
 from nospoon.providers.libvirt_rights import may_manage
 from nospoon.providers.openstack.drives import KeptMedia
@@ -207,8 +208,14 @@ class Parts:
             pools=lambda host: pool_root(host, str(settings.pools)),
             tunnels=self.tunnels,
             has_nodes=lambda host, cluster: self.fleet.has_nodes(host, cluster),  # noqa: PLW0108  (made later)
+            large=self._large_places,
         )
         self.hosts = Hosts(self._connect, self.tasks, self._machine_event, sockets=sockets)
+
+    def _large_places(self, login: str) -> BoundedSemaphore:
+        """Of one that was planned by no one since the start, one of its own."""
+        owner = self.logins.planned_by(login)
+        return large_places(1) if owner is None else self.clouds.large_places(owner)
 
     def _wire_bmcs(self) -> None:
         """What belongs to each machine: its console, its media, its BMC."""

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from nospoon.providers import cloud_lines
 from nospoon.providers.answers import BETWEEN, LONG, SENDS, value_of
-from nospoon.providers.cloud_calls import within
+from nospoon.providers.cloud_calls import LARGE, wait_for_place, within
 from nospoon.runtime.reach import ANYWHERE, Reach
 from nospoon.runtime.reasons import OurWords
 
@@ -97,6 +97,8 @@ class BoundedAdapter(TCPKeepAliveAdapter):
             values += sum(part.count(each) for each in BETWEEN)
             if size > most:
                 raise Refused(f"expected an answer of at most {most} bytes")
+            if size > LARGE:
+                wait_for_place()
             if values > most_values:
                 raise Refused(f"expected an answer of at most {most_values} values")
             if self._now() > deadline:

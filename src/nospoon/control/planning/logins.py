@@ -90,6 +90,11 @@ class Logins:
         found: dict[str, object] = json.loads(settings)
         return found
 
+    def planned_by(self, name: str) -> int | None:
+        """A user who planned with it of late."""
+        with self._lock:
+            return next((owner for owner, mine in self._planned.items() if name in mine), None)
+
     def _settings(self, name: str) -> str:
         planned = (mine[name] for mine in self._planned.values() if name in mine)
         return self._kept.get(name) or next(planned, "")

@@ -106,7 +106,7 @@ class Api:
 
     def __init__(self, place: IronicPlace, means: Means, *, patience: float = 0.0) -> None:
         self.place, self.patience, self._reach = place, patience, means.reach
-        self._calls = Calls(means.threads, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=PARALLEL)
         self._adapter: Adapter | None = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
@@ -225,8 +225,8 @@ class Api:
         told = "".join(islice(json.JSONEncoder().iterencode(answer), 60))[:60]
         return HostUnreachable(f"{self.place} is not an Ironic: it answered GET {path} with {told}")
 
-    async def post(self, path: str, body: object) -> object:
-        return await self._call("POST", path, body)
+    async def post(self, path: str, body: object) -> None:
+        await self._call("POST", path, body)
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, object]]) -> None:
         """JSON Patch (RFC 6902)."""
@@ -238,8 +238,8 @@ class Api:
     async def delete(self, path: str) -> None:
         await self._call("DELETE", path, None)
 
-    async def _call(self, method: str, path: str, body: object) -> object:
-        return self._judged(await self._answer(method, path, body), method, path)
+    async def _call(self, method: str, path: str, body: object) -> None:
+        self._judged(await self._answer(method, path, body, _nothing), method, path)
 
     async def _answer(
         self, method: str, path: str, body: object, read: Read | None = None
@@ -346,6 +346,10 @@ class Api:
                 return replace(answer, value=read(answer.value))
             finally:
                 undo(answer.value)
+
+
+def _nothing(answer: object) -> None:
+    """What is kept of an answer to a change."""
 
 
 def _is_record(entry: object) -> bool:

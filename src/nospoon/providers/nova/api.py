@@ -54,7 +54,7 @@ class Api:
 
     def __init__(self, place: IronicPlace, means: Means, *, service: Service = NOVA) -> None:
         self.place, self.service, self._reach = place, service, means.reach
-        self._calls = Calls(means.threads, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=PARALLEL)
         self._adapter: Adapter | None = None
         self._reading = Lock()  # an answer takes many times its size until it is read
 

@@ -127,7 +127,7 @@ class Api:
     ) -> None:
         self.name = name
         self._settings, self._reach = settings, replace(means.reach, names=self._look_up)
-        self._calls = Calls(means.threads, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=PARALLEL)
         self._connection: Connection | None = None
         self._decoding = Lock()  # an answer takes many times its size until it is read
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import BoundedSemaphore
 
 import structlog
 
@@ -19,7 +20,7 @@ from nospoon.model.resources.keys import Kind
 from nospoon.plan.words import listed
 from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
-from nospoon.providers.cloud_calls import Means
+from nospoon.providers.cloud_calls import Means, large_places
 from nospoon.providers.openstack.adopted import OwnersServers
 from nospoon.providers.openstack.api import PARALLEL, Api, Service
 from nospoon.providers.openstack.around import (
@@ -81,7 +82,7 @@ class OpenStackConnection:
     """A `Connection`. `settings`: of openstacksdk, asked for when it is first needed; `open_image`
     and `open_seed`: what VMs are made of; `records`: directory for consoles; `media`: what is in CD
     drives; `pause`: as `Around` has it. `tunnels`: to relays, of clusters that have nodes here by
-    `is_home`.
+    `is_home`; `large`: places for large answers.
     """
 
     def __init__(
@@ -102,9 +103,12 @@ class OpenStackConnection:
         serve: Callable[[], object] = lambda: None,
         tunnels: Tunnels,
         is_home: IsHome = everywhere,
+        large: BoundedSemaphore | None = None,
     ) -> None:
         self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
-        self._api = Api(cloud_of(host).cloud, settings, Means(self._threads, reach))
+        self._api = Api(
+            cloud_of(host).cloud, settings, Means(self._threads, reach, large or large_places())
+        )
         self._around = Around(self._api, host, deployment, build_image, pause, at_home)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks, record_space)
