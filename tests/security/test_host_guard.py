@@ -275,6 +275,41 @@ async def test_a_guest_is_answered_as_itself_alone_and_redirects_nothing(
     assert BRIDGE not in left.stdout
 
 
+SEEN = "-d 172.30.10.9 -m conntrack --ctstate UNTRACKED"
+SEND = """
+import socket
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("172.30.10.9", 7))
+"""
+
+
+async def unfollowed() -> int:
+    """Packets so far, of one more that a guest sends to no address of the host."""
+    await Inside(GUEST).run([sys.executable, "-c", SEND])
+    assert asked("172.30.9.1", OPEN) == "reached"
+    said = await Inside(HOST).run(["iptables", "-t", "mangle", "-L", "PREROUTING", "-nvx"])
+    (line,) = (line for line in said.stdout.splitlines() if "172.30.10.9" in line)
+    return int(line.split()[0])
+
+
+@pytest.mark.usefixtures("host")
+async def test_of_an_isolated_network_the_host_follows_no_connections_but_its_own() -> None:
+    """A guest that said both sides of made-up ones filled the host's table, for five days."""
+    guard = HostGuard(Inside(HOST), "nospoon test")
+    ip("-n", GUEST, "route", "add", "default", "via", "172.30.9.1")
+    await Inside(HOST).run(["sh", "-c", f"iptables -t mangle -A PREROUTING {SEEN}"])
+    assert await unfollowed() == 0
+    for host_ports in (None, (OPEN,), (OPEN,)):  # harmless when repeated
+        await guard.make(replace(LINK, host_ports=host_ports))
+    assert await unfollowed() == 1
+    await guard.make(replace(LINK, nat=True))
+    assert await unfollowed() == 1
+    await guard.make(LINK)
+    await guard.remove(BRIDGE)
+    assert await unfollowed() == 1
+    left = await Inside(HOST).run(["sh", "-c", "iptables-save; ip6tables-save"])
+    assert BRIDGE not in left.stdout
+
+
 class WithoutMangle(Inside):
     """Its kernel has no such table, and may load none."""
 

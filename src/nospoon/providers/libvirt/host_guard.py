@@ -10,6 +10,10 @@ Whatever else guests reach, the host takes nothing from them whose source it wou
 (RFC 3704): they would have it answer other networks for them, and could forge the router of its own
 network, which redirects it (RFC 1122 §3.2.2.2). sysctl's `rp_filter` is systemd's, which sets it
 when a bridge comes.
+
+Of isolated networks the host follows no connections but its own (conntrack). Linux shows it those
+of guests with each other, too (br_netfilter, as Docker sets it): a guest that says both sides of
+made-up ones, each of which is kept for five days, would leave no place for the host's.
 """
 
 from __future__ import annotations
@@ -41,12 +45,25 @@ forged() {
 """Shell: the rule about forged sources of one of `FAMILIES`. Frames from guest to guest, which
 Linux may show to the table, too (br_netfilter), are not for the host.
 """
+UNFOLLOWED = """
+unfollowed() {
+  $1 -w -t raw $2 PREROUTING $3 -i "$b" -m addrtype ! --dst-type LOCAL \\
+    -m comment --comment "$owner" -j CT --notrack
+}
+"""
+"""Shell: the rule of one of `FAMILIES` about connections that are not the host's."""
 MAKE_FORGED = f"""
-b=$1 owner=$2
+b=$1 owner=$2 nat=$3
 {FORGED}
+{UNFOLLOWED}
 failed=0
 for t in iptables ip6tables; do
   forged $t -C 2>/dev/null || forged $t -I 1 || failed=1
+  if [ "$nat" ]; then
+    while unfollowed $t -D 2>/dev/null; do :; done
+  else
+    unfollowed $t -C 2>/dev/null || unfollowed $t -I 1 || failed=1
+  fi
 done
 exit $failed
 """
@@ -68,7 +85,9 @@ exit $failed
 REMOVE = f"""
 b=$1 c=$2 owner=$3
 {FORGED}
+{UNFOLLOWED}
 for t in iptables ip6tables; do
+  while unfollowed $t -D 2>/dev/null; do :; done
   while forged $t -D 2>/dev/null; do :; done
   while $t -w -D INPUT -i "$b" -m comment --comment "$owner" -j "$c" 2>/dev/null; do :; done
   set -- -i "$b" ! -o "$b" -m comment --comment "$owner" -j "$c"
@@ -91,15 +110,16 @@ class HostGuard:
         self._runner, self._owner = runner, owner
 
     async def make(self, link: Link) -> None:
-        """Have these rules and no others; where guests reach all of the host, that about forged
-        sources alone.
+        """Have these rules and no others; where guests reach all of the host, those about forged
+        sources and connections alone.
         """
         if link.host_ports is None:
             await self.remove(link.bridge)
-        done = await self._sh(MAKE_FORGED, link.bridge, self._owner)
+        done = await self._sh(MAKE_FORGED, link.bridge, self._owner, "nat" if link.nat else "")
         if done.status:
             log.warning(
-                "guests may send to the host from other networks' addresses",
+                "guests may send to the host from other networks' addresses, or fill its table of "
+                "connections",
                 bridge=link.bridge, why=said_by(done),
             )  # fmt: skip
         if link.host_ports is None:
