@@ -66,3 +66,12 @@ def test_a_new_password_holds_for_what_is_there_already(cipher: Cipher) -> None:
     elsewhere = logins.taken(cluster('{"password": "new"}', at="http://other p"), 0)
     assert with_new_logins(before.hosts, now.hosts) == now.hosts
     assert with_new_logins(before.hosts, elsewhere.hosts) == before.hosts
+
+
+def test_whose_plan_a_login_came_with_is_known_for_what_its_answers_may_take(
+    cipher: Cipher,
+) -> None:
+    logins = Logins(cipher)
+    mine = login_of(logins.taken(cluster('{"password": "mine"}'), 7))
+    theirs = login_of(logins.taken(cluster('{"password": "theirs"}'), 8))
+    assert [logins.planned_by(each) for each in (mine, theirs, "other")] == [7, 8, None]

@@ -129,6 +129,7 @@ async def test_a_user_has_few_large_answers_at_a_time_over_all_clouds() -> None:
             assert await same.run(lambda: len(ran)) == LARGE_PER_USER
             theirs = clouds.service(OTHER, 0, partial(calls, 0))
             await theirs.run(wait_for_place)
+            assert not clouds.large_places(ONE).acquire(blocking=False), "clouds have the same"
             assert len(ran) == LARGE_PER_USER
             let.set()
     assert len(ran) == 2 * LARGE_PER_USER
