@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import struct
 from functools import partial
 
 from nospoon.dev.cloud.keeper import Keeper
@@ -49,4 +51,27 @@ async def test_so_many_connections_are_forwarded_at_a_time() -> None:
         got, client = await asyncio.to_thread(ask, b"last\n")
         assert got == b"last\n"
         client.close()
+        await idle(keeper)
+
+
+async def test_a_client_of_a_service_that_resets_does_not_wait() -> None:
+    """As one does that closes an idle connection at the moment of the next request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        line = writer.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    keeper = Keeper()
+    service = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = service.sockets[0].getsockname()[1]
+    front = await asyncio.start_server(partial(keeper.forward, port), "127.0.0.2", port)
+    async with service, front:
+        reader, writer = await asyncio.open_connection("127.0.0.2", port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
         await idle(keeper)

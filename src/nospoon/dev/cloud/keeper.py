@@ -140,18 +140,21 @@ async def _forward(port: int, reader: asyncio.StreamReader, writer: asyncio.Stre
         writer.close()
         return
     try:
-        await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
+        async with asyncio.TaskGroup() as both:  # an error of one ends the other, too
+            both.create_task(_copy(reader, inner_writer))
+            both.create_task(_copy(inner_reader, writer))
+    except* OSError:
+        pass
     finally:
         inner_writer.close()
         writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
 
 
 def main(path: str, *listeners: str) -> None:
