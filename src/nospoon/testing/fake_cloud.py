@@ -75,7 +75,8 @@ class FakeCloud:
     `serial_url`: where its serial consoles are, "" where it has none.
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
-    `failing_starts`: so many leave the server off. `volumes`: of Cinder, which there is where
+    `failing_starts`: so many leave the server off. `slow`: looks at a server until what is under
+    way is over. `volumes`: of Cinder, which there is where
     `volume_types` names some, the usual one first; `volume_quotas`: by their names. `revoked`:
     passwords that are refused, with their tokens.
     """
@@ -113,6 +114,7 @@ class FakeCloud:
     tokens: int = 0
     serial_url: str = ""
     failing_starts: int = 0
+    slow: int = 1
     boots: Callable[[str, str], None] | None = None
     ends: Callable[[str], None] | None = None
     ticks: int = 0
@@ -308,9 +310,12 @@ class FakeCloud:
         return JSONResponse({"server": {"id": id_}}, 202)
 
     def _shown(self, server: Json) -> Json:
-        """As it is now; what is under way is over at the next look."""
+        """As it is now; what is under way is over after so many looks."""
         shown = dict(server)
-        if server["status"] == "BUILD":
+        left = server.pop("left", self.slow) - 1
+        if server["OS-EXT-STS:task_state"] and left:
+            server["left"] = left
+        elif server["status"] == "BUILD":
             server |= {"status": ON, "OS-EXT-STS:task_state": None, "updated": self.now()}
         elif server["OS-EXT-STS:task_state"]:
             after = server.pop("after")

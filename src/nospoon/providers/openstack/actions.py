@@ -14,6 +14,7 @@ from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.providers.answers import How
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
+from nospoon.providers.openstack.looks import Looks
 from nospoon.providers.openstack.roster import Roster, Server
 from nospoon.runtime import clock
 
@@ -46,6 +47,7 @@ class Settled:
 class Actions:
     def __init__(self, around: Around, roster: Roster) -> None:
         self._around, self._roster = around, roster
+        self._looks = Looks(around, roster)
         self._restless = 0.0
 
     def stir(self) -> None:
@@ -60,11 +62,11 @@ class Actions:
     async def act(self, machine: UUID, action: Mapping[str, object], **how: Unpack[How]) -> None:
         """One action; it waits while Nova is doing another. `how`: as `Api.call` has it."""
         self.stir()
-        server = await self.must(machine)
+        id_ = await self._roster.id_of(machine) or (await self.must(machine)).id
         end = clock.monotonic() + POWER * self._around.pause
         while True:
             try:
-                path = f"/servers/{server.id}/action"
+                path = f"/servers/{id_}/action"
                 await self._around.api.call(Service.NOVA, "POST", path, action, **how)
             except Conflict as error:
                 if BUSY not in str(error) or clock.monotonic() > end:
@@ -75,7 +77,9 @@ class Actions:
 
     async def must(self, machine: UUID) -> Server:
         """The server of a machine as it is now. Raises `Gone`."""
-        server = await self._roster.of(machine)
+        return self._there(machine, await self._roster.of(machine))
+
+    def _there(self, machine: UUID, server: Server | None) -> Server:
         if server is None:
             raise Gone(
                 f"machine {machine} has no server in cloud {self._around.api.name}",
@@ -95,10 +99,19 @@ class Actions:
 
     async def until(self, machine: UUID, is_it: Callable[[Server], bool], pauses: int) -> Server:
         """Once the server is so, and Nova does nothing with it."""
+        server = await self.must(machine)
+        if is_it(server) and not server.task:
+            return server
+        return await self.afterwards(machine, is_it, pauses)
+
+    async def afterwards(
+        self, machine: UUID, is_it: Callable[[Server], bool], pauses: int
+    ) -> Server:
+        """As `until`, of a server with which something was just begun: it is not so yet."""
         seconds = pauses * self._around.pause
         end = clock.monotonic() + seconds
         while True:
-            server = await self.must(machine)
+            server = await self.soon(machine)
             if is_it(server) and not server.task:
                 return server
             if server.status == "ERROR":
@@ -108,4 +121,7 @@ class Actions:
                     f"server {server.id} is {server.status} ({server.task or 'no task'}) after "
                     f"{seconds:.0f} s"
                 )
-            await asyncio.sleep(self._around.pause)
+
+    async def soon(self, machine: UUID) -> Server:
+        """The server of a machine as it is a pause from now. Raises `Gone`."""
+        return self._there(machine, await self._looks.soon(machine))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -17,6 +17,7 @@ from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import Tagged, of_description, short
+from nospoon.runtime.shared import Shared
 
 LEADS = URLS | {"endpoint"}
 BuildImage = Callable[[str], Awaitable[Path]]
@@ -123,6 +124,10 @@ class Around:
     build_image: BuildImage
     pause: float = 0.5
     at_home: AtHome = everywhere
+    _networks: Shared[list[NeutronNetwork]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._networks = Shared(self._list_networks)
 
     @property
     def cloud(self) -> OpenStack:
@@ -158,7 +163,10 @@ class Around:
             )
 
     async def networks(self) -> list[NeutronNetwork]:
-        """All that the project sees, with what is needed of each."""
+        """All that the project sees, with what is needed of each; who asks meanwhile shares it."""
+        return await self._networks()
+
+    async def _list_networks(self) -> list[NeutronNetwork]:
         listed = self.api.listed(Service.NEUTRON, "/networks", read=_network)
         return [each async for each in listed]
 

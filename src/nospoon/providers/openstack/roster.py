@@ -32,6 +32,7 @@ from nospoon.providers.openstack.tags import (
     properties,
     whole,
 )
+from nospoon.runtime.shared import Shared
 
 MACHINE, MADE = f"{PREFIX}uuid", f"{PREFIX}made"
 RELAYS = f"{PREFIX}relays"
@@ -115,6 +116,7 @@ class Roster:
     def __init__(self, around: Around) -> None:
         self._around = around
         self._ids: dict[UUID, UUID] = {}
+        self._listing = Shared(self.servers)
 
     async def servers(self, cluster: UUID | None = None) -> list[Server]:
         """All of nospoon, in one call for each thousand of the project's."""
@@ -148,9 +150,7 @@ class Roster:
 
     async def of(self, machine: UUID) -> Server | None:
         """The server of a machine as it is now; None where there is none."""
-        if machine not in self._ids:
-            await self.servers()
-        id_ = self._ids.get(machine)
+        id_ = await self.id_of(machine)
         if id_ is None:
             return None
         server = await self._around.api.get(Service.NOVA, f"/servers/{id_}", read=self.read_one)
@@ -158,6 +158,16 @@ class Roster:
             self._ids.pop(machine, None)
             return None
         return server if self._around.is_own(server.tagged, None) else None
+
+    async def id_of(self, machine: UUID) -> UUID | None:
+        """The id of a machine's server, as it was seen last; None where none was seen."""
+        if machine not in self._ids:
+            await self._listing()
+        return self._ids.get(machine)
+
+    def know(self, machine: UUID, server: UUID) -> None:
+        """This server was just made for a machine."""
+        self._ids[machine] = server
 
     def read_one(self, answer: Mapping[str, ServerShown]) -> Server | None:
         """What Nova shows of one server."""

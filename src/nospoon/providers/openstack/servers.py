@@ -65,6 +65,8 @@ SOON, SELDOM = 4, 20
 """Pauses from one look at all servers to the next, while something changes, and while nothing
 does.
 """
+FLAVORS = 10.0
+"""Seconds for which the ids of flavors are taken to be what they were."""
 CONSOLES = 8
 """Logs that are asked for at a time."""
 DISK = BootDevice.DISK
@@ -101,6 +103,8 @@ class ServerDriver:
         self._known: dict[UUID, MachineEvent] = {}
         self._consoles: dict[UUID, Known] = {}
         self._started: set[UUID] = set()
+        self._flavors: dict[str, str] = {}
+        self._flavors_end = 0.0
         self._user = -2 - int(around.cloud.login[:8] or "0", 16)
 
     @property
@@ -131,9 +135,9 @@ class ServerDriver:
         if not (server.is_rescued and server.shape.boot_iso):
             return
         self._owners.check(server, tag)
-        await self._rescue.leave(server.machine)
+        now = await self._rescue.leave(server.machine)
         if server.power is not PowerState.ON:
-            await self._power_off(server.machine)
+            await self._power_off(now)
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         server = await self._actions.must(machine)
@@ -175,22 +179,20 @@ class ServerDriver:
             await self._remove(there)
             there = None
         if there is None:
-            await self._build(resource, shape, tag)
+            there = await self._build(resource, shape, tag)
         else:
             self._around.refuse_others(resource.key, there.tagged, tag)
             if there.made:
                 return
-            await self._built(str(there.id))
-        await self._finish(shape.uuid)
+            there = await self._built(there)
+        await self._finish(there)
 
-    async def _finish(self, machine: UUID) -> None:
+    async def _finish(self, made: Server) -> None:
         """Power off what Nova started, and note that it is made. One that starts from an image runs
         on: what cloud-init does at its first boot is not to be interrupted.
         """
-        made = await self._actions.must(machine)
         if made.shape.kind is NodeKind.BAREMETAL:
-            await self._power_off(machine)
-            made = await self._actions.must(machine)
+            made = await self._power_off(made)
         body = {"metadata": {MADE: "yes"}}
         path = f"/servers/{made.id}/metadata"
         await self._around.api.call(Service.NOVA, "POST", path, body)
@@ -210,28 +212,25 @@ class ServerDriver:
         how: How = {"microversion": WITH_TYPES} if self._around.cloud.volume_type else {}
         id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
         self._actions.stir()
+        self._roster.know(shape.uuid, UUID(id_))
         try:
-            return await self._built(id_)
+            return await self._built(await self._actions.soon(shape.uuid))
         except ProviderError as error:
             await self._forget(id_)
             raise error from None
 
-    async def _built(self, id_: str) -> Server:
+    async def _built(self, server: Server) -> Server:
         """Once Nova has built it. Raises `ProviderError` with Nova's words where it has not."""
         end = clock.monotonic() + BUILD * self._around.pause
         while clock.monotonic() < end:
-            path = f"/servers/{id_}"
-            read = self._roster.read_one
-            server = await self._around.api.call(Service.NOVA, "GET", path, read=read)
-            if server is None:
-                raise Gone(f"server {id_} went while it was built")
             if server.status == "ERROR":
                 failure = OutOfSpace if is_full(server.fault) else ProviderError
-                raise failure(f"Nova could not build server {id_}: {server.fault}")
+                raise failure(f"Nova could not build server {server.id}: {server.fault}")
             if not _is_building(server):
                 return server
-            await asyncio.sleep(self._around.pause)
-        raise ProviderError(f"server {id_} is not built after {BUILD * self._around.pause:.0f} s")
+            server = await self._actions.soon(server.machine)
+        seconds = BUILD * self._around.pause
+        raise ProviderError(f"server {server.id} is not built after {seconds:.0f} s")
 
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> NeutronPort:
         query = {"mac_address": mac}
@@ -242,6 +241,15 @@ class ServerDriver:
         raise Gone(f"{resource.key} has no port with MAC {mac}", hint="Run `nospoon up` again.")
 
     async def _flavor(self, name: str) -> str:
+        """Its id, which is asked for once for many servers."""
+        now = clock.monotonic()
+        if now > self._flavors_end:
+            self._flavors, self._flavors_end = {}, now + FLAVORS
+        if name not in self._flavors:
+            self._flavors[name] = await self._flavor_id(name)
+        return self._flavors[name]
+
+    async def _flavor_id(self, name: str) -> str:
         listed = self._around.api.listed(Service.NOVA, "/flavors", read=partial(_called, name))
         async for id_ in listed:
             return id_
@@ -261,8 +269,7 @@ class ServerDriver:
         server = await self._actions.must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
         if not server.made:
-            await self._built(str(server.id))
-            await self._finish(shape.uuid)
+            await self._finish(await self._built(server))
         if server.task or server.status in STARTED_BY:
             await self._take_out(shape.uuid)
         path = f"/servers/{server.id}"
@@ -297,12 +304,15 @@ class ServerDriver:
             await RootVolumes(self._around).clear(server)
         await self._forget(str(server.id))
         end = clock.monotonic() + REMOVE * self._around.pause
-        while await self._roster.of(server.machine) is not None:
+        while True:
+            try:
+                await self._actions.soon(server.machine)
+            except Gone:
+                return
             if clock.monotonic() > end:
                 raise ProviderError(
                     f"server {server.id} is still there after {REMOVE * self._around.pause:.0f} s"
                 )
-            await asyncio.sleep(self._around.pause)
 
     async def _forget(self, id_: str) -> None:
         try:
@@ -314,8 +324,8 @@ class ServerDriver:
         """`boot` is not needed where a boot image asks for it: a server of others boots its disk,
         or is rescued with the boot image.
         """
-        await self._read_console(machine)
         server, was_paused = await self._actions.going_on(machine)
+        await self._read_before(server, command)
         on = server.power is PowerState.ON
         if server.shape.adopted:
             asks = _asks(server, command, boot)
@@ -325,19 +335,18 @@ class ServerDriver:
             case (PowerCommand.ON, True) if was_paused:
                 return Outcome.CONTINUED
             case (PowerCommand.OFF | PowerCommand.SOFT, _) if server.shape.shelved:
-                await self._put_away(machine)
+                await self._put_away(server)
                 return Outcome.CHANGED if on else Outcome.UNCHANGED
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return Outcome.UNCHANGED
             case (PowerCommand.ON | PowerCommand.CYCLE, False):
-                await self._power_on(machine)
+                await self._power_on(server)
             case (PowerCommand.OFF, True):
-                await self._power_off(machine)
+                await self._power_off(server)
             case (PowerCommand.SOFT, True):
                 await self._actions.act(machine, {"os-stop": None})
             case (PowerCommand.CYCLE, True):
-                await self._power_off(machine)
-                await self._power_on(machine)
+                await self._power_on(await self._power_off(server))
             case (PowerCommand.RESET, True):
                 self._started.add(machine)
                 await self._actions.act(machine, {"reboot": {"type": "HARD"}})
@@ -351,21 +360,24 @@ class ServerDriver:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
         return Outcome.CHANGED
 
-    async def _put_away(self, machine: UUID) -> None:
+    async def _read_before(self, server: Server, command: PowerCommand) -> None:
+        """Its console, but where a command ends with that."""
+        if server.power is not PowerState.ON or command is not PowerCommand.OFF:
+            await self._read_console(server.machine)
+
+    async def _put_away(self, server: Server) -> None:
         """Off, and shelved, which goes on when this returns: Nova copies its root. One whose guest
         powered itself off is shelved, too.
         """
-        await self._power_off(machine)
-        now = await self._actions.until(machine, lambda _: True, KEEP)
+        now = await self._power_off(server)
         if now.status not in STARTED_BY:
-            await self._actions.act(machine, {"shelve": None})
+            await self._actions.act(server.machine, {"shelve": None})
 
     async def _take_out(self, machine: UUID) -> None:
         """Of a server that is shelved, on its host and off: Nova changes no other ones."""
         server = await self._actions.until(machine, lambda _: True, KEEP)
         if server.status in STARTED_BY:
-            await self._power_on(machine)
-            await self._power_off(machine)
+            await self._power_off(await self._power_on(server))
 
     @asynccontextmanager
     async def _rebuilding(self, machine: UUID) -> AsyncIterator[None]:
@@ -373,8 +385,9 @@ class ServerDriver:
         await self._take_out(machine)
         self._started.add(machine)
         yield
-        if (await self._actions.must(machine)).shape.shelved:
-            await self._put_away(machine)
+        made = await self._actions.must(machine)
+        if made.shape.shelved:
+            await self._put_away(made)
 
     async def _power_by_rescue(
         self, server: Server, command: PowerCommand, *, asks: bool
@@ -385,8 +398,7 @@ class ServerDriver:
             case (PowerCommand.ON, True) | (PowerCommand.OFF | PowerCommand.SOFT, False):
                 return Outcome.UNCHANGED
             case (PowerCommand.OFF | PowerCommand.SOFT, True):
-                await self._rescue.leave(machine)
-                await self._power_off(machine)
+                await self._power_off(await self._rescue.leave(machine))
             case (PowerCommand.ON | PowerCommand.CYCLE, _) | (PowerCommand.RESET, True):
                 self._started.add(machine)
                 by = self._rescue.enter if asks else self._rescue.leave
@@ -398,34 +410,37 @@ class ServerDriver:
                 raise ProviderError(f"machine {machine} is off: it cannot do {command}")
         return Outcome.CHANGED
 
-    async def _power_on(self, machine: UUID) -> None:
+    async def _power_on(self, server: Server) -> Server:
         """A start that fails on its host leaves the server off without a word, such as where Nova
         gave the port of one's serial console to another that started meanwhile: it is begun again.
         """
+        machine = server.machine
         self._started.add(machine)
         for left in reversed(range(STARTS)):
-            server = await self._actions.until(machine, lambda _: True, KEEP)
-            await self._actions.act(machine, {STARTED_BY.get(server.status, "os-start"): None})
+            if server.task:
+                server = await self._actions.afterwards(machine, lambda _: True, KEEP)
             pauses = KEEP if server.status in STARTED_BY else POWER
+            await self._actions.act(machine, {STARTED_BY.get(server.status, "os-start"): None})
             is_on = Settled(lambda each: each.power is PowerState.ON)
-            now = await self._actions.until(machine, is_on, pauses)
-            if now.power is PowerState.ON:
-                self._publish(now.event(MachineChange.STARTED))
-                return
-            log.warning("a server did not start", server=str(now.id), tries_left=left)
+            server = await self._actions.afterwards(machine, is_on, pauses)
+            if server.power is PowerState.ON:
+                self._publish(server.event(MachineChange.STARTED))
+                return server
+            log.warning("a server did not start", server=str(server.id), tries_left=left)
         raise ProviderError(
-            f"server {now.id} did not start: it is {now.status} again after {STARTS} tries",
+            f"server {server.id} did not start: it is {server.status} again after {STARTS} tries",
             hint="Nova's log of its host says why.",
         )
 
-    async def _power_off(self, machine: UUID) -> None:
-        if (await self._actions.must(machine)).power is PowerState.ON:
+    async def _power_off(self, server: Server) -> Server:
+        machine = server.machine
+        if server.power is PowerState.ON:
             await self._actions.act(machine, {"os-stop": None})
-        now = await self._actions.until(
-            machine, lambda each: each.power is not PowerState.ON, POWER
-        )
+        if server.power is PowerState.ON or server.task:
+            server = await self._actions.afterwards(machine, _is_off, POWER)
         await self._read_console(machine)
-        self._publish(now.event(MachineChange.STOPPED))
+        self._publish(server.event(MachineChange.STOPPED))
+        return server
 
     async def machines(self) -> Sequence[MachineEvent]:
         events = [
@@ -577,6 +592,10 @@ def _called(name: str, record: Mapping[str, object]) -> str | None:
 def _said(answer: Mapping[str, object]) -> str:
     """The end of a console log; its thread is a call's."""
     return text_of(answer["output"])[-LONGEST_LOG:]
+
+
+def _is_off(server: Server) -> bool:
+    return server.power is not PowerState.ON
 
 
 def _is_building(server: Server) -> bool:

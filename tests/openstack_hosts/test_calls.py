@@ -1,0 +1,102 @@
+"""How many calls of a cloud's API many nodes take that are made, switched and removed together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from nospoon.model.machine import PowerCommand, PowerState
+from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.networks import Port
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
+from nospoon.plan import identity
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all
+from nospoon.testing.fake_cloud import FakeCloud
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+COUNT, LOOKS = 10, 6
+ONE, ALL = "GET /compute/v2.1/servers/ID", "GET /compute/v2.1/servers/detail"
+Pair = tuple[Resource, Resource]
+
+
+@pytest.fixture
+def bench(connection: OpenStackConnection) -> Bench:
+    async def nothing(*_: object) -> None:
+        return None
+
+    return Bench(
+        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
+        flavor="metal.512",
+    )  # fmt: skip
+
+
+async def many(bench: Bench) -> list[Pair]:
+    """Ports and machines as those of the kit's rack, which is made."""
+    rack = list(any_rack(bench).all)
+    await make(bench, *rack)
+    (port,) = (each for each in rack if isinstance(each.shape, Port))
+    (machine,) = (each for each in rack if isinstance(each.shape, Machine))
+    return [_another(bench, port, machine, f"n{number}") for number in range(COUNT)]
+
+
+def _another(bench: Bench, port: Resource, machine: Resource, name: str) -> Pair:
+    assert isinstance(port.shape, Port)
+    assert isinstance(machine.shape, Machine)
+    uuid = identity.node_uuid(bench.cluster, name)
+    mac = identity.mac_address(uuid, 0)
+    key = Key(Kind.PORT, bench.host, f"{name}-0")
+    (nic,), (disk,) = machine.shape.nics, machine.shape.disks
+    made = replace(
+        machine.shape,
+        uuid=uuid,
+        nics=(replace(nic, mac=mac, port=identity.port_name(uuid, 0)),),
+        disks=(replace(disk, volume=f"{name}-0"),),
+    )
+    return (
+        Resource(key, replace(port.shape, mac=mac), port.needs, name),
+        Resource(Key(Kind.MACHINE, bench.host, name), made, (key,), name),
+    )
+
+
+async def made(bench: Bench, pairs: list[Pair]) -> None:
+    await asyncio.gather(*(make(bench, *pair) for pair in pairs))
+
+
+async def test_nodes_that_are_made_together_share_what_they_ask(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    pairs = await many(bench)
+    cloud.slow = LOOKS
+    cloud.calls.clear()
+    await made(bench, pairs)
+    assert cloud.calls["GET /compute/v2.1/flavors"] <= 1
+    assert cloud.calls[ONE] <= COUNT
+    found = await observe_all(bench)
+    assert all(machine.key in found for _, machine in pairs)
+
+
+async def test_nodes_that_are_switched_together_are_looked_at_together(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    pairs = await many(bench)
+    await made(bench, pairs)
+    driver = bench.connection.machine_driver
+    uuids = [pair[1].shape.uuid for pair in pairs if isinstance(pair[1].shape, Machine)]
+
+    async def switch(command: PowerCommand) -> None:
+        await asyncio.gather(*(driver.power(uuid, command, PLAN) for uuid in uuids))
+        powers = {each.uuid: each.power for each in await driver.machines()}
+        expected = PowerState.ON if command is PowerCommand.ON else PowerState.OFF
+        assert {powers[uuid] for uuid in uuids} == {expected}
+
+    cloud.slow = LOOKS
+    for command in (PowerCommand.ON, PowerCommand.OFF):
+        cloud.calls.clear()
+        await switch(command)
+        assert cloud.calls[ONE] <= 2 * COUNT, "each is asked for once, and all together later"
+        assert cloud.calls[ALL] >= 1
