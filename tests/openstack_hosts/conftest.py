@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.testing.conformance import Bench
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
 
 
@@ -21,3 +23,16 @@ async def cloud() -> AsyncIterator[FakeCloud]:
 async def connection(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[OpenStackConnection]:
     async with connected(cloud, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def bench(connection: OpenStackConnection) -> Bench:
+    """What the conformance kit makes things with; nothing here is of others."""
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    return Bench(
+        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
+        flavor="metal.512",
+    )  # fmt: skip

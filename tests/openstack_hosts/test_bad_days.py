@@ -10,7 +10,6 @@ from starlette.responses import JSONResponse, Response
 
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all, remove_all
 from nospoon.testing.fake_cloud import FakeCloud, Rule
@@ -38,17 +37,6 @@ ODD: dict[str, Callable[[], Response]] = {
         }
     ),
 }  # fmt: skip
-
-
-@pytest.fixture
-def bench(connection: OpenStackConnection) -> Bench:
-    async def nothing(*_: object) -> None:
-        return None
-
-    return Bench(
-        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
-        flavor="metal.512",
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 413, 500, 502])

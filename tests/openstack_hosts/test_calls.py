@@ -12,9 +12,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Port
 from nospoon.model.resources.resource import Resource
-from nospoon.model.resources.storage import Image
 from nospoon.plan import identity
-from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all
 from nospoon.testing.fake_cloud import FakeCloud
 
@@ -24,17 +22,6 @@ MOST = COUNT * LOOKS // 2
 """Of looks at single servers: who is the last to wait, as on a busy machine, looks alone."""
 ONE, ALL = "GET /compute/v2.1/servers/ID", "GET /compute/v2.1/servers/detail"
 Pair = tuple[Resource, Resource]
-
-
-@pytest.fixture
-def bench(connection: OpenStackConnection) -> Bench:
-    async def nothing(*_: object) -> None:
-        return None
-
-    return Bench(
-        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
-        flavor="metal.512",
-    )  # fmt: skip
 
 
 async def many(bench: Bench) -> list[Pair]:
