@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from nospoon.dev.configuration import Wanted
 from nospoon.dev.ironic import Ironic
 from nospoon.testing.alone import held
 from nospoon.testing.ironic import Api
+from nospoon.testing.lasting import Lasting
 from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
@@ -76,8 +78,8 @@ def is_free(port: int) -> bool:
     return True
 
 
-@pytest.fixture(scope="package")
-def running_ironic() -> Iterator[Ironic]:
+@contextmanager
+def _ironic() -> Iterator[Ironic]:
     """Made by the product's own command, from the environment that all tests share."""
     state = Path(tempfile.mkdtemp(prefix="nospoon-ironic-"))
     wanted = Wanted(port=free_port_number(), files_port=free_port_number(), options=IMPATIENT)
@@ -86,6 +88,20 @@ def running_ironic() -> Iterator[Ironic]:
     finally:
         asyncio.run(ironic.down(state=state, cache=CACHE, purge=False))
     assert not state.exists()
+
+
+RUNNING = Lasting(HERE, _ironic)
+
+
+@pytest.fixture
+def running_ironic() -> Ironic:
+    """One for all tests of this directory that a worker runs in a row."""
+    return RUNNING.get()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    RUNNING.leave(nextitem)
 
 
 @pytest.fixture

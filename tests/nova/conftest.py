@@ -5,25 +5,40 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nospoon.testing import openstack
+from nospoon.testing.lasting import Lasting
 from nospoon.testing.openstack import Cloud
 from nospoon.testing.rack import CACHE, Rack
 
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="package")
-def cloud() -> Iterator[Cloud]:
+@contextmanager
+def _cloud() -> Iterator[Cloud]:
     state = Path(tempfile.mkdtemp(prefix="nospoon-nova-"))
     made = openstack.up(state, cache=CACHE)
     yield made
     openstack.down(made, cache=CACHE)
+
+
+RUNNING = Lasting(HERE, _cloud)
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    """One for all tests of this directory."""
+    return RUNNING.get()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    RUNNING.leave(nextitem)
 
 
 @pytest.fixture
