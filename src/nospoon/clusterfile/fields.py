@@ -64,7 +64,7 @@ PLACE_PATTERN = NAME_PATTERN.removesuffix("$") + r"(:[a-z]+)?$"
 SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *(B|kB|KB|KiB|MB|MiB|GB|GiB|TB|TiB)$"
 
 
-LONGEST_AMOUNT = 400
+LONGEST_AMOUNT = 500
 """Characters of a size or time: a pattern looks at a million for a tenth of a second, in which no
 other thread runs.
 """
