@@ -16,7 +16,7 @@ LOCKS = (
     *(TOP / "src/nospoon/dev" / name for name in ("agent.txt", "ironic.txt")),
     *sorted((TOP / "src/nospoon/dev/cloud").glob("*.txt")),
     TOP / "tests/ironic/ironic-snmp.txt",
-    TOP / "src/nospoon/dev/cloud/cloud.txt",
+    *sorted((TOP / "src/nospoon/dev/cloud").glob("*.txt")),
 )
 PINNED = re.compile(r"[\w.-]+==[\w.]+( ; [^\\]+)?( --hash=sha256:[0-9a-f]{64})+")
 
