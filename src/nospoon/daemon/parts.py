@@ -136,6 +136,15 @@ class Parts:
             lost=lost,
         )
         self.builds = Builds(settings.cache, settings.state / "boot-iso", self._boot_http_port)
+        self._wire_simulated()
+        self._wire_machines()
+        self._wire_bmcs()
+        self._wire_boot()
+        self._wire_plans()
+
+    def _wire_simulated(self) -> None:
+        """Simulated hosts, and the agents that run in their machines."""
+        settings = self.settings
         discs = HttpDiscs(
             lambda uuid: self.boots.http_uri_of(uuid),  # noqa: PLW0108  (made later)
             self.files,
@@ -156,10 +165,6 @@ class Parts:
             is_probed=self._is_probed,
             record_space=self.record_space,
         )
-        self._wire_machines()
-        self._wire_bmcs()
-        self._wire_boot()
-        self._wire_plans()
 
     def _wire_machines(self) -> None:
         """Hosts, and the connections that they have."""
@@ -332,6 +337,10 @@ class Parts:
             str(settings.grants),
             may_manage,
         )
+        self._wire_planner()
+
+    def _wire_planner(self) -> None:
+        settings, database = self.settings, self.database
         self.enrolment = Enrolment(
             self.cipher, self.enrolling.drivers, self.ironics.nodes, database, self.ironics.held
         )
