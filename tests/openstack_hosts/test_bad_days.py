@@ -86,6 +86,7 @@ async def test_what_is_put_off_is_asked_again(
     cloud.rules.append(Rule(call, later, times=2))
     await make(bench, *any_rack(bench).all)
     await connection.survey("", ())
+    await observe_all(bench)
     assert cloud.rules[0].times == 0
     await remove_all(bench)
 

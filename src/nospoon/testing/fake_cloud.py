@@ -467,9 +467,8 @@ class FakeCloud:
             return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
         if (trunk := await self._trunk(request, path)) is not None:
             return trunk
-        if await self._is_taken(request, path):
-            message = "IP address is already allocated in subnet"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
+        if words := await self._refused(request, path):
+            return JSONResponse({"NeutronError": {"message": words}}, 409)
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
             case "GET", [kind] if kind in NEUTRON:
                 return JSONResponse({kind: self._listed(kind, request)})
@@ -497,6 +496,21 @@ class FakeCloud:
             case "DELETE", [kind, id_] if id_ in getattr(self, kind):
                 return self._delete(kind, id_)
         return _missing(path)
+
+    async def _refused(self, request: Request, path: str) -> str:
+        """Why a port cannot be as it is asked for; "" where it can."""
+        if request.method == "POST" and path.endswith("/ports") and await self._has_mac(request):
+            return "Unable to complete operation: the MAC address is in use"
+        if await self._is_taken(request, path):
+            return "IP address is already allocated in subnet"
+        return ""
+
+    async def _has_mac(self, request: Request) -> bool:
+        """Whether a port of its network has the MAC of one that is to be made."""
+        port: Json = (await request.json())["port"]
+        wanted = port["network_id"], port.get("mac_address")
+        there = ((each["network_id"], each.get("mac_address")) for each in self.ports.values())
+        return wanted in there
 
     async def _is_taken(self, request: Request, path: str) -> bool:
         """Whether an address is chosen for a port that another one of its network has."""

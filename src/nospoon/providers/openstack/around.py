@@ -17,6 +17,7 @@ from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.answers import text_of
 from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.tags import Tagged, of_description, short
+from nospoon.runtime import clock
 from nospoon.runtime.shared import Shared
 
 LEADS = URLS | {"endpoint"}
@@ -32,6 +33,8 @@ MOST_PAIRS, LONGEST_PAIR = 64, 64
 """Pairs of a port that are looked at, and characters of each part."""
 Span = tuple[str, str]
 """First and last of some addresses."""
+MADE_SECONDS = 60.0
+"""For which a port is taken to be what it was when it was made."""
 MOST_SPANS = 64
 """Of a subnet that are looked at."""
 Segment = tuple[str, int | None]
@@ -125,6 +128,8 @@ class Around:
     pause: float = 0.5
     at_home: AtHome = everywhere
     _networks: Shared[list[NeutronNetwork]] = field(init=False)
+    _made: dict[tuple[UUID, str], tuple[float, NeutronPort]] = field(default_factory=dict)
+    """Of a cluster, by MAC: until when these ports are taken to be there."""
 
     def __post_init__(self) -> None:
         self._networks = Shared(self._list_networks)
@@ -185,6 +190,18 @@ class Around:
         """Those of the project with these values."""
         listed = self.api.listed
         return listed(Service.NEUTRON, "/ports", query, read=port, parts=_addresses)
+
+    def note_port(self, cluster: UUID, made: NeutronPort) -> None:
+        """It was just made, and its server is next."""
+        now = clock.monotonic()
+        while self._made and (first := next(iter(self._made.items())))[1][0] < now:
+            del self._made[first[0]]
+        self._made[cluster, made.mac.lower()] = now + MADE_SECONDS, made
+
+    def noted_port(self, cluster: UUID, mac: str) -> NeutronPort | None:
+        """One that was just made, which this forgets; None where none was."""
+        end, found = self._made.pop((cluster, mac.lower()), (0.0, None))
+        return found if clock.monotonic() < end else None
 
     async def routers(self) -> list[NeutronRouter]:
         """All of the project. None in a cloud that has no routers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from nospoon.providers.openstack.tags import (
     properties,
 )
 from nospoon.providers.understood import understood
+from nospoon.runtime.shared import Shared
 
 URL, FIRMWARE = f"{PREFIX}url", f"{PREFIX}firmware"
 READY = "active"
@@ -62,10 +64,11 @@ class BootImageDriver:
 
     def __init__(self, around: Around) -> None:
         self._around = around
+        self._all = Shared(partial(self._made, None))
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         found = []
-        for record, tagged in await self._ours(cluster):
+        for record, tagged in await self._made(cluster):
             fault = _fault(record)
             shape = BootImage(Firmware(record[FIRMWARE]), record[URL])
             found.append(self._around.observed(self.kind, shape, tagged, fault=fault))
@@ -74,7 +77,7 @@ class BootImageDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = resource.shape
         assert isinstance(shape, BootImage), "keys of boot images have their shapes"
-        for record, tagged in await self._ours(tag.cluster):
+        for record, tagged in await self._made(tag.cluster):
             if tagged.name == resource.key.name:  # half made, or its answer was lost
                 await self._delete(record)
         built = await self._around.build_image(shape.url)
@@ -116,7 +119,7 @@ class BootImageDriver:
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
-        for record, tagged in await self._ours(observed.tag.cluster):
+        for record, tagged in await self._made(observed.tag.cluster):
             if tagged.name == observed.key.name:
                 await self._delete(record)
 
@@ -134,8 +137,9 @@ class BootImageDriver:
         return {"uuid": image["id"], **(AS_CD if image.get(FORMAT) != ISO else {})}
 
     async def _ready(self, firmware: Firmware, cluster: UUID) -> Image:
-        for record, image in await self.of_cluster(cluster):
-            if image.firmware is firmware:
+        for record, tagged in await self._all():
+            is_it = record[FIRMWARE] == firmware and record["status"] == READY
+            if is_it and self._around.is_own(tagged, cluster):
                 return record
         raise Gone(
             f"there is no boot image for {firmware} in cloud {self._around.api.name}",
@@ -146,7 +150,7 @@ class BootImageDriver:
         """Those that are ready, as Glance has them."""
         return [
             (record, BootImage(Firmware(record[FIRMWARE]), record[URL]))
-            for record, _ in await self._ours(cluster)
+            for record, _ in await self._made(cluster)
             if record["status"] == READY
         ]
 
@@ -156,7 +160,7 @@ class BootImageDriver:
         except Gone:
             return
 
-    async def _ours(self, cluster: UUID | None) -> list[tuple[Image, Tagged]]:
+    async def _made(self, cluster: UUID | None) -> list[tuple[Image, Tagged]]:
         """A cloud may list more than it is asked for, and what is listed may be deleted."""
         query = {f"{PREFIX}deployment": self._around.deployment}
         if cluster is not None:

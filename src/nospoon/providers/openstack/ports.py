@@ -14,7 +14,7 @@ from nospoon.model.resources.networks import Port
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort
+from nospoon.providers.openstack.around import PAIRS, Around, NeutronNetwork, NeutronPort, port
 from nospoon.providers.openstack.tags import Tagged, described
 from nospoon.providers.understood import understood
 
@@ -55,9 +55,6 @@ class PortDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _port(resource)
         network = await self._around.network(shape.network)
-        for record in await self._with(shape, network.id):
-            self._around.refuse_others(resource.key, record.tagged, tag)
-            return
         noted = _noted(shape, by_id=shape.network == network.id)
         body = {
             "network_id": network.id,
@@ -68,7 +65,16 @@ class PortDriver:
             **({PAIRS: _pairs(shape)} if shape.virtual_ips else {}),
             **await self._addressed(shape, network),
         }
-        await self._send("POST", "/ports", body, shape, network, tag)
+        try:
+            made = await self._send("POST", "/ports", body, shape, network, tag)
+        except Conflict:
+            there = await self._with(shape, network.id)
+            for record in there:
+                self._around.refuse_others(resource.key, record.tagged, tag)
+            if not there:
+                raise
+        else:
+            self._around.note_port(tag.cluster, made)
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         """Its virtual IPs and its address; with any other change it is replaced."""
@@ -117,14 +123,14 @@ class PortDriver:
         shape: Port,
         network: NeutronNetwork,
         tag: OwnerTag,
-    ) -> None:
-        call = self._around.api.call
+    ) -> NeutronPort:
+        call, sent = self._around.api.call, {"port": body}
         try:
-            await call(Service.NEUTRON, method, path, {"port": body})
+            return await call(Service.NEUTRON, method, path, sent, read=_answered)
         except Conflict:
             if not await self._freed(shape, network, tag):
                 raise
-            await call(Service.NEUTRON, method, path, {"port": body})
+            return await call(Service.NEUTRON, method, path, sent, read=_answered)
 
     async def _freed(self, shape: Port, network: NeutronNetwork, tag: OwnerTag) -> bool:
         """Whether another port of its cluster had its address, and has another one now: a relay
@@ -143,6 +149,10 @@ class PortDriver:
     async def _with(self, shape: Port, network: str) -> list[NeutronPort]:
         query = {"mac_address": shape.mac, "network_id": network}
         return [each async for each in self._around.ports(**query)]
+
+
+def _answered(answer: Mapping[str, Mapping[str, object]]) -> NeutronPort:
+    return port(answer["port"])
 
 
 def _noted(shape: Port, *, by_id: bool = False) -> str:
