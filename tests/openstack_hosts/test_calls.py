@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Port
-from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.resource import Observed, Resource
 from nospoon.plan import identity
 from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all
 from nospoon.testing.fake_cloud import FakeCloud
@@ -20,6 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:opens
 COUNT, LOOKS = 10, 6
 MOST = COUNT * LOOKS // 2
 """Of looks at single servers: who is the last to wait, as on a busy machine, looks alone."""
+MORE = 5
+"""Calls for a node that a loop over the bare API would not make: it creates a port and a server and
+stops it, starts it, stops it, and deletes both.
+"""
 ONE, ALL = "GET /compute/v2.1/servers/ID", "GET /compute/v2.1/servers/detail"
 Pair = tuple[Resource, Resource]
 
@@ -56,6 +61,11 @@ async def made(bench: Bench, pairs: list[Pair]) -> None:
     await asyncio.gather(*(make(bench, *pair) for pair in pairs))
 
 
+async def remove(bench: Bench, found: Mapping[Key, Observed], pair: Pair) -> None:
+    for each in reversed(pair):
+        await bench.connection.drivers[each.key.kind].delete(found[each.key])
+
+
 async def test_nodes_that_are_made_together_share_what_they_ask(
     cloud: FakeCloud, bench: Bench
 ) -> None:
@@ -89,3 +99,29 @@ async def test_nodes_that_are_switched_together_are_looked_at_together(
         await switch(command)
         assert cloud.calls[ONE] <= MOST, "each is asked for once, and all together later"
         assert cloud.calls[ALL] >= 1
+
+
+async def test_no_more_calls_are_made_than_a_few_beside_those_of_a_loop(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    pairs = await many(bench)
+    driver = bench.connection.machine_driver
+    uuids = [pair[1].shape.uuid for pair in pairs if isinstance(pair[1].shape, Machine)]
+
+    async def switch(command: PowerCommand) -> None:
+        await asyncio.gather(*(driver.power(uuid, command, PLAN) for uuid in uuids))
+
+    async def delete() -> None:
+        found = await observe_all(bench)
+        await asyncio.gather(*(remove(bench, found, pair) for pair in pairs))
+
+    cloud.slow = LOOKS
+    for act, bare in (
+        (made(bench, pairs), 3),
+        (switch(PowerCommand.ON), 1),
+        (switch(PowerCommand.OFF), 1),
+        (delete(), 2),
+    ):
+        cloud.calls.clear()
+        await act
+        assert cloud.calls.total() <= (bare + MORE) * COUNT, cloud.calls

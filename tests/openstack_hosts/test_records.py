@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from nospoon.providers.openstack.records import GAP, LONGEST_PAUSE, OVERLAP, Known
+from nospoon.providers.openstack.records import (
+    FAST,
+    GAP,
+    LONGEST_PAUSE,
+    LONGEST_SILENCE,
+    OVERLAP,
+    Known,
+)
 
 TAIL = 100 << 10
 """What Nova gives of a log at most."""
@@ -45,13 +52,32 @@ def test_lines_that_repeat_are_told_as_often_as_they_came() -> None:
     assert len(known.end) <= OVERLAP
 
 
-def test_a_log_that_says_nothing_is_read_less_and_less_often_until_it_says_something() -> None:
-    known, now, pauses = Known(), 100.0, []
-    for _ in range(5):
-        known.rest(now, said=False, shortest=10)
-        pauses.append(known.due - now)
+def pauses(known: Known, now: float, *said: int) -> list[float]:
+    """After readings with so many new characters each, of a log that is read when it is due."""
+    found = []
+    for each in said:
+        known.rest(now, said=each, shortest=2)
+        found.append(known.due - now)
         now = known.due
-    assert pauses == [10, 20, 40, 60, 60]
-    assert pauses[-1] == 10 * LONGEST_PAUSE
-    known.rest(now, said=True, shortest=10)
-    assert known.due == now
+    return found
+
+
+def test_a_log_that_says_nothing_is_read_less_and_less_often_until_it_says_something() -> None:
+    known = Known()
+    assert pauses(known, 100.0, *[0] * 7) == [2, 4, 8, 16, 32, 60, 60]
+    assert known.pause == 2 * LONGEST_SILENCE
+    assert pauses(known, 500.0, 1, 0, 0) == [2, 4, 8]
+
+
+def test_a_log_that_says_little_is_read_seldom_and_one_that_says_much_often() -> None:
+    known, much = Known(), 2 * LONGEST_PAUSE * FAST
+    assert pauses(known, 100.0, 10, 10, 10, 10, 10) == [2, 4, 8, 10, 10]
+    assert pauses(known, 200.0, much, much, much) == [2, 2, 2]
+
+
+def test_a_machine_that_starts_has_a_console_that_is_read_soon() -> None:
+    known = Known()
+    pauses(known, 100.0, *[0] * 7)
+    known.is_over = True
+    known.begin(700.0, 2)
+    assert (known.due, known.is_over) == (704.0, False)

@@ -14,7 +14,7 @@ from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.providers.answers import How
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
-from nospoon.providers.openstack.looks import Looks
+from nospoon.providers.openstack.looks import Hear, Looks
 from nospoon.providers.openstack.roster import Roster, Server
 from nospoon.runtime import clock
 
@@ -45,9 +45,11 @@ class Settled:
 
 
 class Actions:
-    def __init__(self, around: Around, roster: Roster) -> None:
+    """`hear`: as `Looks` has it."""
+
+    def __init__(self, around: Around, roster: Roster, hear: Hear) -> None:
         self._around, self._roster = around, roster
-        self._looks = Looks(around, roster)
+        self.looks = Looks(around, roster, hear)
         self._restless = 0.0
 
     def stir(self) -> None:
@@ -77,7 +79,7 @@ class Actions:
 
     async def must(self, machine: UUID) -> Server:
         """The server of a machine as it is now. Raises `Gone`."""
-        return self._there(machine, await self._roster.of(machine))
+        return self._there(machine, await self.looks.now(machine))
 
     def _there(self, machine: UUID, server: Server | None) -> Server:
         if server is None:
@@ -123,5 +125,5 @@ class Actions:
                 )
 
     async def soon(self, machine: UUID) -> Server:
-        """The server of a machine as it is a pause from now. Raises `Gone`."""
-        return self._there(machine, await self._looks.soon(machine))
+        """The server of a machine as it is a pause from now or later. Raises `Gone`."""
+        return self._there(machine, await self.looks.soon(machine))

@@ -16,14 +16,17 @@ LONGEST_LOG = 128 << 10
 GAP = "\r\n[nospoon: something of this console is missing here]\r\n"
 
 
-LONGEST_PAUSE = 6
-"""Times the shortest, for logs that say nothing: there may be a thousand of them."""
+FAST = 1024
+"""Characters of a log a second, from which on its beginning may soon be cut off."""
+LONGEST_PAUSE, LONGEST_SILENCE = 5, 30
+"""Times the shortest, for logs that say little, and nothing: there may be a thousand of them."""
 
 
 @dataclass(slots=True)
 class Known:
     """What a log said last: its length, a digest of it, and its end. `due`: when it is read next,
-    on the monotonic clock; the longer it says nothing, the later.
+    on the monotonic clock; the less it says, the later. `is_over`: it says no more until its
+    machine starts.
     """
 
     length: int = 0
@@ -31,13 +34,22 @@ class Known:
     end: str = ""
     due: float = 0.0
     pause: float = 0.0
+    is_over: bool = False
 
-    def rest(self, now: float, *, said: bool, shortest: float) -> None:
-        """It was read. `said`: something was new. `shortest` in seconds: from a log that said
-        nothing to its next reading.
+    def begin(self, now: float, shortest: float) -> None:
+        """Its machine starts; as `rest`."""
+        self.is_over = False
+        self.pause = 2 * shortest
+        self.due = now + self.pause
+
+    def rest(self, now: float, *, said: int, shortest: float) -> None:
+        """It was read. `said`: characters that were new. `shortest` in seconds: from a reading to
+        the next of a log that says much.
         """
-        longest = shortest * LONGEST_PAUSE
-        self.pause = 0.0 if said else min(max(2 * self.pause, shortest), longest)
+        longest = shortest * (LONGEST_PAUSE if said else LONGEST_SILENCE)
+        is_fast, was_silent = said >= FAST * self.pause, said and self.pause > longest
+        slower = min(max(2 * self.pause, shortest), longest)
+        self.pause = shortest if is_fast or was_silent else slower
         self.due = now + self.pause
 
     def more(self, log: str, *, restarted: bool) -> str:

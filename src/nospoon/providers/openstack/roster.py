@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
@@ -52,6 +53,8 @@ GIB, MIB = 1 << 30, 1 << 20
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
 """Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
 MOST_DISKS = 64
+SKEW = timedelta(seconds=5)
+"""By which clocks of Nova's services may differ."""
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
 MachineOf = Callable[[UUID], UUID]
 """Id of a server that others made -> UUID of the node that it is, or would be."""
@@ -131,8 +134,8 @@ class Roster:
         """Servers that changed from a time on, the ids of those that went, and from when on to ask
         next; "" asks for everything that is there.
         """
-        is_all = not since
-        query = {} if is_all else {"changes-since": since}
+        is_all, before = not since, set(self._ids.values())
+        query = {} if is_all else {"changes-since": _a_little_before(since)}
         listed = self._around.api.listed(
             Service.NOVA, "/servers/detail", query, read=self._look, parts=lambda at: _parts(at[0])
         )
@@ -144,6 +147,8 @@ class Roster:
             elif server is not None and self._around.is_own(server.tagged, None):
                 found.append(server)
         now = {each.machine: each.id for each in found}
+        if is_all:
+            gone |= before - set(now.values())
         is_replaced = is_all or len(self._ids) + len(now) > MOST_LISTED
         self._ids = now if is_replaced else self._ids | now
         return found, gone, since
@@ -180,6 +185,14 @@ class Roster:
         """A node's server, or the id of one that went, and when its record changed."""
         went = UUID(record["id"]) if text_of(record["status"]) in GONE else None
         return self._read(record), went, text_of(record["updated"])[:LONGEST_TIME]
+
+
+def _a_little_before(moment: str) -> str:
+    """What Nova's services write has the times of their own clocks, and is seen after others'."""
+    try:
+        return (datetime.fromisoformat(moment) - SKEW).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
+        return moment
 
 
 def _parts(server: Server | None) -> int:

@@ -27,7 +27,7 @@ from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.feed import EventFeed
 from nospoon.providers.openstack.actions import POWER, STARTED_BY, Actions, Settled
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
-from nospoon.providers.openstack.api import Service, is_full
+from nospoon.providers.openstack.api import PARALLEL, Service, is_full
 from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.consoles import serial_console
 from nospoon.providers.openstack.drives import KeptMedia
@@ -67,8 +67,8 @@ does.
 """
 FLAVORS = 10.0
 """Seconds for which the ids of flavors are taken to be what they were."""
-CONSOLES = 8
-"""Logs that are asked for at a time."""
+CONSOLES = PARALLEL // 2
+"""Logs that are asked for at a time: a host that is busy answers late."""
 DISK = BootDevice.DISK
 BOOT_ADDRESS = "Give its host a `boot_address` in the file, where it asks what to boot"
 BOOTING = {PowerCommand.ON, PowerCommand.CYCLE, PowerCommand.RESET}
@@ -96,7 +96,7 @@ class ServerDriver:
         self._around, self._owners, self._made_of = around, owners, made_of
         self._recorder, self._media, self._serve = recorder, media, serve
         self._roster = Roster(around)
-        self._actions = Actions(around, self._roster)
+        self._actions = Actions(around, self._roster, self._hear)
         self._rescue = Rescue(self._actions, made_of.boot_images)
         self.snapshots = ServerSnapshots(around, self._actions, self._rebuilding)
         self._feed = EventFeed()
@@ -192,7 +192,8 @@ class ServerDriver:
         on: what cloud-init does at its first boot is not to be interrupted.
         """
         if made.shape.kind is NodeKind.BAREMETAL:
-            made = await self._power_off(made)
+            made = await self._stop(made)
+            self._consoles[made.machine] = Known(is_over=True)
         body = {"metadata": {MADE: "yes"}}
         path = f"/servers/{made.id}/metadata"
         await self._around.api.call(Service.NOVA, "POST", path, body)
@@ -233,6 +234,9 @@ class ServerDriver:
         raise ProviderError(f"server {server.id} is not built after {seconds:.0f} s")
 
     async def _port(self, resource: Resource, mac: str, tag: OwnerTag) -> NeutronPort:
+        made = self._around.noted_port(tag.cluster, mac)
+        if made is not None and vlan_noted(made) is None:
+            return made
         query = {"mac_address": mac}
         async for record in self._around.ports(**query):
             own = self._around.is_own(record.tagged, tag.cluster)
@@ -286,7 +290,7 @@ class ServerDriver:
             await self.release(observed)
             return
         machine = _shape(observed).uuid
-        server = await self._roster.of(machine)
+        server = await self._actions.looks.now(machine)
         if server is not None:
             self._around.refuse_others(observed.key, server.tagged, observed.tag)
             await self._remove(server)
@@ -348,7 +352,7 @@ class ServerDriver:
             case (PowerCommand.CYCLE, True):
                 await self._power_on(await self._power_off(server))
             case (PowerCommand.RESET, True):
-                self._started.add(machine)
+                self._begins(machine)
                 await self._actions.act(machine, {"reboot": {"type": "HARD"}})
                 now = await self._actions.until(
                     machine, lambda each: each.status == "ACTIVE", POWER
@@ -361,8 +365,10 @@ class ServerDriver:
         return Outcome.CHANGED
 
     async def _read_before(self, server: Server, command: PowerCommand) -> None:
-        """Its console, but where a command ends with that."""
-        if server.power is not PowerState.ON or command is not PowerCommand.OFF:
+        """Its console, but where a command ends with that, or it says no more."""
+        known = self._consoles.get(server.machine)
+        is_read = command is PowerCommand.OFF if _is_on(server) else known and known.is_over
+        if not is_read:
             await self._read_console(server.machine)
 
     async def _put_away(self, server: Server) -> None:
@@ -383,7 +389,7 @@ class ServerDriver:
     async def _rebuilding(self, machine: UUID) -> AsyncIterator[None]:
         """Nova makes its root again meanwhile, and starts and stops it."""
         await self._take_out(machine)
-        self._started.add(machine)
+        self._begins(machine)
         yield
         made = await self._actions.must(machine)
         if made.shape.shelved:
@@ -400,7 +406,7 @@ class ServerDriver:
             case (PowerCommand.OFF | PowerCommand.SOFT, True):
                 await self._power_off(await self._rescue.leave(machine))
             case (PowerCommand.ON | PowerCommand.CYCLE, _) | (PowerCommand.RESET, True):
-                self._started.add(machine)
+                self._begins(machine)
                 by = self._rescue.enter if asks else self._rescue.leave
                 change = MachineChange.RESET if on else MachineChange.STARTED
                 self._publish((await by(machine)).event(change))
@@ -415,7 +421,7 @@ class ServerDriver:
         gave the port of one's serial console to another that started meanwhile: it is begun again.
         """
         machine = server.machine
-        self._started.add(machine)
+        self._begins(machine)
         for left in reversed(range(STARTS)):
             if server.task:
                 server = await self._actions.afterwards(machine, lambda _: True, KEEP)
@@ -433,12 +439,16 @@ class ServerDriver:
         )
 
     async def _power_off(self, server: Server) -> Server:
+        server = await self._stop(server)
+        await self._read_console(server.machine)
+        return server
+
+    async def _stop(self, server: Server) -> Server:
         machine = server.machine
         if server.power is PowerState.ON:
             await self._actions.act(machine, {"os-stop": None})
         if server.power is PowerState.ON or server.task:
             server = await self._actions.afterwards(machine, _is_off, POWER)
-        await self._read_console(machine)
         self._publish(server.event(MachineChange.STOPPED))
         return server
 
@@ -454,20 +464,21 @@ class ServerDriver:
     async def watch(self) -> AsyncIterator[MachineEvent]:
         self._serve()
         with self._feed.listen() as queue:
-            _, _, since = await self._roster.changed("")
+            looked = clock.monotonic()
+            await self._actions.looks.since(looked)
             for event in await self.machines():
                 yield event
             away = False
             while True:
-                try:
-                    looks = SOON if self._actions.is_restless else SELDOM
-                    async with asyncio.timeout(looks * self._around.pause):
-                        yield await queue.get()
+                looks = SOON if self._actions.is_restless else SELDOM
+                left = looked + looks * self._around.pause - clock.monotonic()
+                heard = await _next(queue, left)
+                if heard is not None:
+                    yield heard
                     continue
-                except TimeoutError:
-                    pass
+                before, looked = looked, clock.monotonic()
                 try:
-                    servers, gone, since = await self._roster.changed(since)
+                    await self._actions.looks.since(before)
                     await self._read_consoles()
                 except HostUnreachable as error:
                     name = self._around.api.name
@@ -482,12 +493,8 @@ class ServerDriver:
                     away = False
                     for event in await self.machines():
                         yield event
-                async for event in self._news(servers, gone):
-                    yield event
 
-    async def _news(
-        self, servers: Collection[Server], gone: Collection[UUID]
-    ) -> AsyncIterator[MachineEvent]:
+    async def _hear(self, servers: Collection[Server], gone: Collection[UUID]) -> None:
         """What happened that we did not do."""
         async for each in paced(servers):
             before = self._known.get(each.machine)
@@ -495,17 +502,24 @@ class ServerDriver:
                 continue  # what is made here is published where it is made
             event = each.event(CHANGES.get(each.power, MachineChange.OBSERVED))
             if event.power is PowerState.ON:
-                self._started.add(each.machine)
-            self._known[each.machine] = event
-            yield event
+                self._begins(each.machine)
+            self._publish(event)
         for machine, known in list(self._known.items()) if gone else ():
             if known.smbios in gone:
                 del self._known[machine]
-                yield replace(known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT)
+                self._feed.publish(
+                    replace(known, change=MachineChange.UNDEFINED, power=PowerState.ABSENT)
+                )
 
     def _publish(self, event: MachineEvent) -> None:
         self._known[event.uuid] = event
         self._feed.publish(event)
+
+    def _begins(self, machine: UUID) -> None:
+        """It is started, and its console may begin from the start."""
+        self._started.add(machine)
+        known = self._consoles.setdefault(machine, Known())
+        known.begin(clock.monotonic(), SOON * self._around.pause)
 
     async def _read_consoles(self) -> None:
         """Of those that are on and due; what one cannot be asked for is asked for again."""
@@ -518,7 +532,7 @@ class ServerDriver:
         if each.power is not PowerState.ON:
             return False
         known = self._consoles.get(each.uuid)
-        return known is None or each.uuid in self._started or clock.monotonic() >= known.due
+        return known is None or clock.monotonic() >= known.due
 
     async def _try_console(self, machine: UUID) -> None:
         try:
@@ -540,9 +554,9 @@ class ServerDriver:
         except (Gone, Conflict):
             return
         known = self._consoles.setdefault(machine, Known())
+        known.is_over = server.power is not PowerState.ON
         fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
-        shortest = SELDOM * self._around.pause
-        known.rest(clock.monotonic(), said=bool(fresh), shortest=shortest)
+        known.rest(clock.monotonic(), said=len(fresh), shortest=SOON * self._around.pause)
         if fresh:
             self._started.discard(machine)
             self._recorder.take(machine, fresh.encode(), self._user)
@@ -562,6 +576,17 @@ CHANGES = {
     PowerState.OFF: MachineChange.SHUTDOWN,
     PowerState.FAILED: MachineChange.FAILED,
 }
+
+
+async def _next(queue: asyncio.Queue[MachineEvent], seconds: float) -> MachineEvent | None:
+    """None where there is none within these seconds, or none are left."""
+    if seconds <= 0:
+        return None
+    try:
+        async with asyncio.timeout(seconds):
+            return await queue.get()
+    except TimeoutError:
+        return None
 
 
 def _asks(server: Server, command: PowerCommand, boot: BootPlan) -> bool:
@@ -592,6 +617,10 @@ def _called(name: str, record: Mapping[str, object]) -> str | None:
 def _said(answer: Mapping[str, object]) -> str:
     """The end of a console log; its thread is a call's."""
     return text_of(answer["output"])[-LONGEST_LOG:]
+
+
+def _is_on(server: Server) -> bool:
+    return server.power is PowerState.ON
 
 
 def _is_off(server: Server) -> bool:
