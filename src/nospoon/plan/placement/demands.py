@@ -93,6 +93,8 @@ def alike_in(demand: Demand) -> str:
 
 def _impossible(group: _Group, comers: tuple[Node, ...], staying: Mapping[str, str]) -> str:
     """Why there is no host that could have them all, however much room it had; "" else."""
+    if len(group.nodes) == 1 and not group.nodes[0].placement.anti_affinity:
+        return ""
     asked = "`affinity: " + ", ".join(group.keys) + "`"
     places = {staying[n.name]: f"{n.name} is on" for n in group.nodes if n.name in staying}
     pins = {node.host: f"{node.name} is pinned to" for node in comers if node.host}
@@ -126,7 +128,7 @@ def _groups(nodes: Iterable[Node]) -> list[_Group]:
     root = list(range(len(listed)))
     seen: dict[Token, int] = {}
     for index, node in enumerate(listed):
-        for token in node.placement.together_with(node):
+        for token in node.placement.together_with(node) if node.placement.affinity else ():
             one, other = _root(root, seen.setdefault(token, index)), _root(root, index)
             root[max(one, other)] = min(one, other)
     members: dict[int, list[Node]] = defaultdict(list)

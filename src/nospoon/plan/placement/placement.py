@@ -57,9 +57,9 @@ class _Found:
     def put(self, demand: Demand, host: str, why: str) -> None:
         self.rooms.put(demand, host)
         for index, node in enumerate(demand.nodes):
-            others = PINNED if node.host else together(demand)
-            follows = index > 0 or demand.bound == PINNED
-            self.placed[node.name] = Placed(host, others if follows else why)
+            if index > 0 or demand.bound == PINNED:
+                why = PINNED if node.host else together(demand)
+            self.placed[node.name] = Placed(host, why)
 
     @property
     def homeless(self) -> int:

@@ -78,13 +78,14 @@ def score(strategy: Strategy, rooms: Rooms, name: str) -> float:
 
 def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
     """Why a host was chosen, before anything is put there."""
-    percent = f"{rooms.share(name):.0%}"
     strategy = demand.strategy
-    why = {
-        Strategy.SPREAD: f"fewest nodes ({rooms.places[name].count})",
-        Strategy.BALANCE: f"least used ({percent})",
-        Strategy.PACK: f"most used with enough capacity ({percent})",
-    }[strategy]
+    match strategy:
+        case Strategy.SPREAD:
+            why = f"fewest nodes ({rooms.places[name].count})"
+        case Strategy.BALANCE:
+            why = f"least used ({rooms.share(name):.0%})"
+        case Strategy.PACK:
+            why = f"most used with enough capacity ({rooms.share(name):.0%})"
     fit = "fits" if candidates == 1 else "fit"
     types = sorted({kind for node in demand.nodes for kind in node.image_types})
     runs = f"runs images for {' and '.join(types)}; " if types else ""

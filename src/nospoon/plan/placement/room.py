@@ -280,11 +280,8 @@ def demand(node: Node) -> Usage:
 
 def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `hosts`."""
-    networks = frozenset(nic.network for nic in node.nics)
+    plugs = frozenset((nic.network, nic.trunk, nic.floating_ip != "") for nic in node.nics)
     volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
-    trunks = frozenset((nic.network, nic.trunk) for nic in node.nics if nic.trunk)
-    floating = frozenset(nic.network for nic in node.nics if nic.floating_ip)
-    plugs = networks, trunks, floating
     return node.kind, node.arch, node.firmware, node.tpm, plugs, volumes, node.image_types
 
 
