@@ -21,8 +21,10 @@ BROKER = "rabbit://guest:guest@127.0.0.1:5672/"
 """RabbitMQ's own account, which it accepts from loopback alone: that of the namespace."""
 HOST = "cloud"
 """The first compute host, and the host of Neutron's agents."""
-PUBLIC, RACKS = "public", "racks"
-"""Physical networks: one that leads to the host, one for VLANs of the cloud's administrator."""
+PUBLIC, RACKS, EDGE = "public", "racks", "edge"
+"""Physical networks: one that leads to the host, one for VLANs of the cloud's administrator, and
+one that no compute node has, as of another place.
+"""
 VLANS = "100:999"
 PHYSICAL_MTU = 1550
 """So that networks of projects, which are VXLANs, have 1500 as racks have."""
@@ -133,7 +135,7 @@ def _neutron(wanted: Wanted, passwords: Passwords) -> Sections:
             "physical_network_mtus": f"{PUBLIC}:1500,{RACKS}:1500",
         },
         "ml2_type_flat": {"flat_networks": f"{PUBLIC},{RACKS}"},
-        "ml2_type_vlan": {"network_vlan_ranges": f"{RACKS}:{VLANS}"},
+        "ml2_type_vlan": {"network_vlan_ranges": f"{RACKS}:{VLANS},{EDGE}:{VLANS}"},
         "ml2_type_vxlan": {"vni_ranges": "1:65535"},
         "ovs": {
             "bridge_mappings": f"{PUBLIC}:{bridge(PUBLIC)},{RACKS}:{bridge(RACKS)}",
