@@ -28,11 +28,11 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.plan import identity
-from nospoon.providers.openstack.actions import RESTLESS
+from nospoon.providers.openstack.looks import RESTLESS
 from nospoon.providers.openstack.records import LONGEST_PAUSE
 from nospoon.providers.openstack.roster import metadata, read
-from nospoon.providers.openstack.servers import SELDOM
 from nospoon.providers.openstack.shown import ServerShown
+from nospoon.providers.openstack.watched import SELDOM
 from nospoon.runtime.tasks import Tasks
 from nospoon.testing.conformance import Bench, any_rack, make
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud

@@ -21,6 +21,7 @@ from nospoon.providers.openstack import (
     adopted,
     api,
     connection,
+    console_records,
     images,
     quotas,
     relays,
@@ -83,7 +84,7 @@ WAYS: dict[str, Call] = {
         same,
     ),
     "id of a server": lambda value: servers._id({"server": {"id": value}}),
-    "console": lambda value: servers._said({"output": value}),
+    "console": lambda value: console_records._said({"output": value}),
     "status of a relay": lambda value: relays._read(server(status=value)),
     "flavor": lambda value: connection._size(
         {"name": value, "id": value, "vcpus": 1, "ram": 1, "disk": 1}

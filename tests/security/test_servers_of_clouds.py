@@ -436,7 +436,7 @@ async def test_of_a_long_console_log_the_end_is_looked_at(cloud: FakeCloud, benc
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
     cloud.rules.append(Rule(f"POST .*/{server['id']}/action", said, times=1))
     await machines.power(rack.uuid, PowerCommand.ON, PLAN)
-    await machines._recorder.flush()  # the end of a connection does not wait for it
+    await machines._consoles._recorder.flush()  # the end of a connection does not wait for it
     await bench.connection.close()
     assert Path(machines.console_record(rack.uuid)).stat().st_size <= LONGEST_LOG
 

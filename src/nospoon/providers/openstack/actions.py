@@ -14,14 +14,12 @@ from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.providers.answers import How
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
-from nospoon.providers.openstack.looks import Hear, Looks
+from nospoon.providers.openstack.looks import Looks
 from nospoon.providers.openstack.roster import Roster, Server
 from nospoon.runtime import clock
 
 POWER = 240
 """Pauses within which Nova changes a server's power."""
-RESTLESS = 60.0
-"""Seconds for which a server may still change after a command."""
 BUSY = "task_state"
 """In Nova's refusal of what it cannot do while it does something else (409)."""
 PAUSED = "PAUSED"
@@ -45,25 +43,12 @@ class Settled:
 
 
 class Actions:
-    """`hear`: as `Looks` has it."""
-
-    def __init__(self, around: Around, roster: Roster, hear: Hear) -> None:
-        self._around, self._roster = around, roster
-        self.looks = Looks(around, roster, hear)
-        self._restless = 0.0
-
-    def stir(self) -> None:
-        """Servers change from now on."""
-        self._restless = clock.monotonic() + RESTLESS
-
-    @property
-    def is_restless(self) -> bool:
-        """Whether servers may still change after a command."""
-        return clock.monotonic() < self._restless
+    def __init__(self, around: Around, roster: Roster, looks: Looks) -> None:
+        self._around, self._roster, self._looks = around, roster, looks
 
     async def act(self, machine: UUID, action: Mapping[str, object], **how: Unpack[How]) -> None:
         """One action; it waits while Nova is doing another. `how`: as `Api.call` has it."""
-        self.stir()
+        self._looks.stir()
         id_ = await self._roster.id_of(machine) or (await self.must(machine)).id
         end = clock.monotonic() + POWER * self._around.pause
         while True:
@@ -79,7 +64,7 @@ class Actions:
 
     async def must(self, machine: UUID) -> Server:
         """The server of a machine as it is now. Raises `Gone`."""
-        return self._there(machine, await self.looks.now(machine))
+        return self._there(machine, await self._looks.now(machine))
 
     def _there(self, machine: UUID, server: Server | None) -> Server:
         if server is None:
@@ -126,4 +111,4 @@ class Actions:
 
     async def soon(self, machine: UUID) -> Server:
         """The server of a machine as it is a pause from now or later. Raises `Gone`."""
-        return self._there(machine, await self.looks.soon(machine))
+        return self._there(machine, await self._looks.soon(machine))

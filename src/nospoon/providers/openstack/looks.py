@@ -23,6 +23,10 @@ SLOWER, FASTER = 1.5, 0.7
 """By which the time from one look to the next grows with one that saw nothing new, and falls with
 another: then about one in two sees something.
 """
+SOON = 4
+"""Pauses from one look at all servers to the next, while something changes."""
+RESTLESS = 60.0
+"""Seconds for which servers may still change after a command."""
 QUIET, STALE = 60.0, 600.0
 """Seconds without anyone who waits, after which it is forgotten what servers were; and without a
 look, after which all is asked for: a cloud says of each server that went since.
@@ -66,6 +70,16 @@ class Looks:
         self._since = ""
         self._begun = self._waited_last = float("-inf")
         self._pace = Pace(around.pause)
+        self._restless = 0.0
+
+    def stir(self) -> None:
+        """Servers change from now on."""
+        self._restless = clock.monotonic() + RESTLESS
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether servers may still change after a command."""
+        return clock.monotonic() < self._restless
 
     async def now(self, machine: UUID) -> Server | None:
         """The server of a machine as it is now or later; None where there is none."""

@@ -113,6 +113,10 @@ class Server:
         return MachineEvent(self.machine, change, self.power, why, smbios=self.id)
 
 
+def is_building(server: Server) -> bool:
+    return server.status == "BUILD"
+
+
 class Roster:
     """Lists servers, and remembers which is which machine's."""
 
