@@ -28,8 +28,8 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.plan import identity
-from nospoon.providers.openstack.looks import RESTLESS
-from nospoon.providers.openstack.records import LONGEST_PAUSE
+from nospoon.providers.openstack.looks import RESTLESS, SOON
+from nospoon.providers.openstack.records import LONGEST_SILENCE
 from nospoon.providers.openstack.roster import metadata, read
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.watched import SELDOM
@@ -117,7 +117,7 @@ async def watched(connection: Any, remote: Remote, seconds: float) -> Cost:
     tasks = Tasks("benchmark")
     watching = tasks.start(watch(), name="watch")
     await asyncio.sleep(
-        RESTLESS + LONGEST_PAUSE * PERIOD
+        RESTLESS + LONGEST_SILENCE * SOON * PAUSE
     )  # what was done here is looked after more often
     remote.ask("begin")
     began = time.process_time()

@@ -35,7 +35,7 @@ hosts:
     physnets: {{external: rack, leaves: leaves}}
 networks: {{external: {{physnet: external}}, leaves: {{physnet: leaves}}}}
 nodes:
-  - {{name: n, count: 2, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+  - {{name: "n-{{n}}", count: 2, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
      nics: [external, leaves]}}
 """
 HERE, ELSEWHERE = "198.51.100.0/25", "198.51.100.128/25"
