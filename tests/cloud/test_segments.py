@@ -44,12 +44,13 @@ HERE, ELSEWHERE = "198.51.100.0/25", "198.51.100.128/25"
 
 @contextmanager
 def leaves(cloud: OwnCloud) -> Iterator[None]:
-    """The network `leaves`, of two segments, which all projects may use."""
+    """The network `leaves`, of two segments, which an administrator gives the project."""
     network: Any = connection(cloud, "nospoon-cloud-admin").network
-    vlan = {"provider_network_type": "vlan", "provider_segmentation_id": 311}
+    project = connection(cloud).current_project_id
     made = network.create_network(
-        name="leaves", is_shared=True, provider_physical_network=RACKS, **vlan
-    )
+        name="leaves", project_id=project, provider_network_type="vlan",
+        provider_physical_network=RACKS, provider_segmentation_id=311,
+    )  # fmt: skip
     try:
         (first,) = network.segments(network_id=made.id)
         second = network.create_segment(
@@ -58,7 +59,7 @@ def leaves(cloud: OwnCloud) -> Iterator[None]:
         for segment, cidr in ((first, HERE), (second, ELSEWHERE)):
             network.create_subnet(
                 network_id=made.id, ip_version=4, cidr=cidr, segment_id=segment.id,
-                enable_dhcp=False,
+                enable_dhcp=False, project_id=project,
             )  # fmt: skip
         yield
     finally:
