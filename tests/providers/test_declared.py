@@ -5,20 +5,22 @@ connection is an addition.
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import nospoon
 from nospoon.model.cluster import Host
-from nospoon.model.connections import BootMethod, Libvirt, Simulated
+from nospoon.model.connections import BootMethod, ConnectionKind, ConnectionSpec, Libvirt, Simulated
 
 SOURCES = Path(nospoon.__file__).parent
 MAY_BRANCH = frozenset({"providers", "clusterfile"})
 AT_THE_SEAM = frozenset({
+    "model/connections.py",  # each says what it is
     "store/hosts.py",  # a record becomes the value
     "daemon/connections.py",  # the value becomes an open connection
 })  # fmt: skip
-NAMES = frozenset({"ConnectionKind", "Libvirt", "Simulated"})
+NAMES = frozenset({ConnectionKind.__name__, *(each.__name__ for each in get_args(ConnectionSpec))})
 
 
 def sources() -> Iterator[Path]:
@@ -39,6 +41,8 @@ def branches(tree: ast.AST) -> Iterator[int]:
             asked = node if node.func.id in ("isinstance", "issubclass") else None
         elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
             asked = node.test
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            asked = node.value if node.value.id == ConnectionKind.__name__ else None
         else:
             continue
         parts = list(ast.walk(asked)) if asked is not None else []
@@ -47,7 +51,8 @@ def branches(tree: ast.AST) -> Iterator[int]:
             isinstance(part, ast.Attribute)
             and part.attr in ("uri", "kind")
             and isinstance(part.value, ast.Name | ast.Attribute)
-            and (part.value.id if isinstance(part.value, ast.Name) else part.value.attr) == "host"
+            and (part.value.id if isinstance(part.value, ast.Name) else part.value.attr)
+            in ("host", "connection")
             for part in parts
         )
         if named & NAMES or of_a_host:
@@ -71,6 +76,10 @@ def test_nothing_branches_on_the_kind_of_a_connection() -> None:
         "isinstance(host.connection, Libvirt)",
         "match host.connection:\n    case Simulated(): pass",
         "match host.kind:\n    case ConnectionKind.LIBVIRT: pass",
+        "x = isinstance(each.connection, OpenStack)",
+        "match each.connection:\n    case Docker() | Lxc(): pass",
+        "x = has(cluster, ConnectionKind.LXC)",
+        "def has(kind): return any(host.connection.kind is kind for host in hosts)",
     ],
 )
 def test_a_branch_would_be_found(written: str) -> None:

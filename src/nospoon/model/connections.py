@@ -57,7 +57,9 @@ class Declared:
     have things of others, run out of room, and be reached under two names. `has_pools`: disks are
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
     machines boot an image that is made there. `node_kinds`: which nodes it makes;
-    `hypervisor_types`: images for which machine types it runs.
+    `hypervisor_types`: images for which machine types it runs. `packages`: of Debian, that its host
+    needs besides those of every host, and `preparation`: the variable by which the collection
+    nospoon.host prepares a host for it, "" for none.
     """
 
     is_real: bool
@@ -67,6 +69,8 @@ class Declared:
     has_boot_image: bool = False
     node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
     hypervisor_types: frozenset[HypervisorType] = DISKS
+    packages: tuple[str, ...] = ()
+    preparation: str = ""
 
     @property
     def has_bridges(self) -> bool:
@@ -433,8 +437,15 @@ CONTAINERS = Declared(
     boot=BootMethod.NATIVE,
     node_kinds=frozenset({NodeKind.CONTAINER}),
     hypervisor_types=frozenset({HypervisorType.LXC}),
+    packages=("lxc", "uidmap"),
+    preparation="nospoon_containers",
 )
-ENGINE = replace(CONTAINERS, hypervisor_types=frozenset({HypervisorType.DOCKER}))
+ENGINE = replace(
+    CONTAINERS,
+    hypervisor_types=frozenset({HypervisorType.DOCKER}),
+    packages=("podman", "runc"),
+    preparation="nospoon_engine",
+)
 IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Docker
 from nospoon.model.destinations import LibvirtUri, SshDestination
 
 Address = IPv4Address | IPv6Address
@@ -81,7 +80,7 @@ class Grants:
 
     def _why_not_beside(self, host: Host) -> str:
         """Of a connection beside a libvirt, by the way to its machine."""
-        if isinstance(host.connection, Docker) and host.connection.socket:
+        if host.connection.socket:
             return "what listens at a socket that a file names would be obeyed as root's engine"
         if not host.ssh:
             return ""

@@ -42,21 +42,19 @@ def violations(cluster: Cluster, grants: Grants) -> Iterator[Violation]:
 
 
 def _of_host(host: Host, grants: Grants) -> Iterator[Violation]:
-    why = grants.why_not_host(host)
+    why, path = grants.why_not_host(host), ("hosts", host.section, host.connection.kind)
     if why:
-        yield Violation(("hosts", host.section, "libvirt"), unlisted(host, why))
+        yield Violation(path, unlisted(host, why))
     asked_at = host.connection.boot_address
     if asked_at and not grants.has_network(_alone(asked_at)):
-        path = ("hosts", host.section, "openstack", "boot_address")
-        yield Violation(path, _foreign(asked_at))
+        yield Violation((*path, "boot_address"), _foreign(asked_at))
     agents = host.connection.agents
     if agents is None:
         return
-    path = ("hosts", host.section, "simulated", "agents")
     if not grants.has_network(_alone(agents.address)):
-        yield Violation((*path, "address"), _foreign(agents.address))
+        yield Violation((*path, "agents", "address"), _foreign(agents.address))
     if not grants.has_ports(agents.port, agents.port):
-        yield Violation((*path, "port"), _privileged(str(agents.port)))
+        yield Violation((*path, "agents", "port"), _privileged(str(agents.port)))
 
 
 def _of_tunnels(cluster: Cluster, grants: Grants) -> Iterator[Violation]:

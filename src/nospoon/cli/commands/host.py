@@ -12,12 +12,14 @@ from nospoon.cli.completion import files
 from nospoon.cli.files import read_cluster, read_request
 from nospoon.cli.output import output_options, print_rows
 from nospoon.errors import UsageError
-from nospoon.model.connections import ConnectionKind
 from nospoon.model.rest.hosts import HostFinding, HostSummary, Verdict
 from nospoon.model.sizes import size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nospoon.model.cluster import Cluster
+    from nospoon.model.connections import Declared
 
 COLUMNS = ("host", "what", "verdict", "detail")
 NOT_PREPARED = "Simulated hosts and clouds need no preparation."
@@ -85,9 +87,8 @@ def setup(
     hosts = _to_prepare(cluster, file, chosen)
     asked = ["--ask-become-pass"] if ask_become_pass else []
     for variables in hosts.values():
-        variables["nospoon_more_packages"] = [*packages, *_more_packages(cluster, volume_group)]
-        variables["nospoon_containers"] = _has(cluster, ConnectionKind.LXC)
-        variables["nospoon_engine"] = _has(cluster, ConnectionKind.DOCKER)
+        variables["nospoon_more_packages"] = [*packages, *more_packages(cluster, volume_group)]
+        variables.update(preparations(cluster))
         if volume_group:
             variables["nospoon_volume_group"] = volume_group
             variables["nospoon_volume_size"] = volume_size
@@ -99,16 +100,20 @@ def setup(
         raise click.exceptions.Exit(1)
 
 
-def _more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
+def more_packages(cluster: Cluster, volume_group: str | None) -> list[str]:
     """What is wanted only by those who use it."""
     ovs = any(network.switch == "ovs" for network in cluster.networks)
-    containers = ["lxc", "uidmap"] * _has(cluster, ConnectionKind.LXC)
-    containers += ["podman", "runc"] * _has(cluster, ConnectionKind.DOCKER)
-    return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group) + containers
+    of_connections = dict.fromkeys(name for of in _declared(cluster) for name in of.packages)
+    return ["openvswitch-switch"] * ovs + ["lvm2"] * bool(volume_group) + [*of_connections]
 
 
-def _has(cluster: Cluster, kind: ConnectionKind) -> bool:
-    return any(host.connection.kind is kind for host in cluster.hosts)
+def preparations(cluster: Cluster) -> dict[str, bool]:
+    """Variables of the collection nospoon.host, by what connections declare."""
+    return {of.preparation: True for of in _declared(cluster) if of.preparation}
+
+
+def _declared(cluster: Cluster) -> Iterator[Declared]:
+    return (host.declares for host in cluster.hosts)
 
 
 def _to_prepare(

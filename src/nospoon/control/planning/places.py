@@ -12,7 +12,6 @@ from uuid import UUID
 from nospoon.engine.observe import observe_reachable
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Cluster, Host
-from nospoon.model.connections import OpenStack
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed
 from nospoon.plan.order.kinds import KINDS
@@ -55,11 +54,10 @@ def drivers_on(hosts: Iterable[Host], drivers_of: DriversOf) -> dict[tuple[str, 
 
 def makes_nothing(before: Cluster) -> bool:
     """Whether a cluster had nothing made, as one has that is there for its labs."""
-    relays = (host.connection for host in before.hosts if isinstance(host.connection, OpenStack))
     return (
         not before.nodes
         and all(network.existing for network in before.networks)
-        and not any(cloud.relay for cloud in relays)
+        and not any(host.connection.relay for host in before.hosts)
     )
 
 

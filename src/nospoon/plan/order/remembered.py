@@ -172,7 +172,8 @@ def _hosts(before: Said, after: Said) -> Iterator[Remembered]:
     for host in after.cluster.hosts:
         if host.name in then:
             for field, was, will in _differing(_of_host(then[host.name]), _of_host(host)):
-                rule = LIVE if field.startswith(("simulated", "address")) else NEW_NODES
+                live = field.startswith(("address", host.connection.kind))  # its behaviour
+                rule = LIVE if live else NEW_NODES
                 yield Remembered("~", f"{field} of host {host.name}", was, will, rule)
 
 
