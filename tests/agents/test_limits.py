@@ -20,6 +20,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents import listeners, service
 from nospoon.services.agents.listeners import Listeners
 from nospoon.services.agents.service import AgentService, Bounds
+from nospoon.testing.due import forward
 
 MINE, OTHER = UUID(int=1), UUID("11111111-2222-5333-8444-555555555555")
 PLAIN = Agents(tls=False)
@@ -103,20 +104,35 @@ async def test_boot_scripts_are_not_fetched_from_the_daemons_own_listeners() -> 
 async def test_a_listener_ends_a_while_after_its_last_agent() -> None:
     async with Tasks("test") as tasks:
         made = Listeners(AgentService(tasks, nothing, bounds=Bounds(Reach(), no_endpoint)), tasks,
-                         idle=0.01)  # fmt: skip
+                         idle=600)  # fmt: skip
         first, again = await made.use(PLAIN, 1), await made.use(PLAIN, 2)
         assert first is again
         made.leave(PLAIN, 1)
-        await asyncio.sleep(0.1)
+        await _idle()
         assert await made.use(PLAIN, 1) is first, "another user's agent is there"
         made.leave(PLAIN, 1)
         made.leave(PLAIN, 2)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert await made.use(PLAIN, 1) is first, "a while is not over"
+        await _idle()
+        assert await made.use(PLAIN, 2) is first, "one came within that while"
+        made.leave(PLAIN, 1)
+        made.leave(PLAIN, 2)
+        await _idle()
         port = int(first.url.rpartition(":")[2])
         async with asyncio.timeout(20):
             while _answers(port):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert await made.use(PLAIN, 1) is not first
         await made.close()
+
+
+async def _idle() -> None:
+    """What waits for 600 s is due, and what was due by now is done."""
+    await asyncio.sleep(0)  # a task that was started just now begins to wait
+    forward(600)
+    await asyncio.sleep(0.001)
 
 
 def _answers(port: int) -> bool:

@@ -86,7 +86,9 @@ async def test_a_libvirtd_that_is_not_there_at_first_is_noticed_when_it_comes(
     await asyncio.to_thread(own_libvirt.stop)
     watched = late.machine_driver.watch()
     coming = asyncio.ensure_future(anext(watched))  # noqa: TID251  (it must wait beside us)
-    await asyncio.sleep(0.2)
+    await late.machine_driver._presence.ready()
+    with pytest.raises(HostUnreachable):
+        await late.check()
     assert not coming.done()
     await asyncio.to_thread(own_libvirt.start)
     async with asyncio.timeout(60):

@@ -505,7 +505,7 @@ def test_a_relay_that_hangs_up_at_once_is_asked_ever_less() -> None:
 
 async def test_one_that_is_kept_again_while_it_ends_has_its_sockets(tmp_path: Path) -> None:
     async def waiting() -> RelayPlace:
-        await asyncio.sleep(600)
+        await asyncio.Event().wait()
         return await nowhere()
 
     async def sockets() -> None:

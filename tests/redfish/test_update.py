@@ -115,7 +115,10 @@ async def test_an_update_of_the_bmc_at_reset_waits_for_its_own_restart() -> None
         before = await version(b, "BMC")
         path = f"/redfish/v1/Managers/{b.first.bmc.uuid}/Actions/Manager.Reset"
         assert (await client(b.first).ask("POST", path, {})).status == 204
-        await asyncio.sleep(0.05)
+        served = b.service.status(b.first.bmc.uuid)
+        async with asyncio.timeout(20):
+            while served is None or not served.aggregate.answers:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert before != await version(b, "BMC") == "4.1.0-rc2"
 
 

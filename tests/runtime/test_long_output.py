@@ -63,13 +63,17 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_one_whose_caller_is_gone_is_ended() -> None:
-    task = asyncio.create_task(run(["sh", "-c", "exec yes"]))  # noqa: TID251  (to be cancelled)
-    await asyncio.sleep(0.05)
-    task.cancel()
+async def test_one_whose_caller_is_gone_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    argv = ["sh", "-c", f"echo $$ >{pid}.part; mv {pid}.part {pid}; exec yes"]
+    task = asyncio.create_task(run(argv))  # noqa: TID251  (to be cancelled)
     async with asyncio.timeout(PATIENCE):
+        while not pid.exists():  # noqa: ASYNC110  (the program tells nobody else)
+            await asyncio.sleep(0.01)
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+    assert not Path("/proc", pid.read_text().strip()).exists()
 
 
 async def test_one_that_ends_with_its_input_may_do_so(tmp_path: Path) -> None:
