@@ -543,7 +543,7 @@ def test_owners_take_turns_and_priorities_go_first() -> None:
     fair, urgent = recipe_set(ONE, owner="fair"), recipe_set(ONE, owner="greedy", priority=2)
     labs.submit(fair, 2)
     labs.submit(urgent, 3)
-    order = [each.id for each in labs.queued()]
+    order = [each for each in labs.in_order() if each]
     assert order == [urgent.id, greedy[0].id, fair.id, greedy[1].id, greedy[2].id] or order == [
         urgent.id, fair.id, *(each.id for each in greedy)
     ]  # fmt: skip

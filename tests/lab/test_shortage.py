@@ -66,7 +66,7 @@ def test_a_set_without_capacity_waits_with_its_reason_until_something_is_given_b
     assert (waiting.state, waiting.lab) == (SetState.QUEUED, "")
     why = f"lab east has no capacity now: {FULL}"
     assert [labs.reason(each.id) for each in (second, third)] == [why, why]
-    assert [each.id for each in labs.queued()] == [second.id, third.id]
+    assert [each for each in labs.in_order() if each] == [second.id, third.id]
     assert builds(end(labs, first, 2)) == [second.id], "the first of them alone"
     assert builds(labs.started(second.id, 3)) == [third.id]
 

@@ -12,7 +12,7 @@ from tests.security.asked import OWNER, Asked, a_daemon
 from nospoon.clusterfile.grants import load_grants
 from nospoon.clusterfile.host_at import host_at
 from nospoon.clusterfile.load import load
-from nospoon.daemon.grants import read_grants
+from nospoon.daemon.grants import GrantsFile
 from nospoon.errors import Forbidden, HostUnreachable, SpecError, UsageError
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker, Libvirt, Lxc, Simulated
@@ -194,20 +194,20 @@ def test_a_list_that_others_may_have_written_is_refused_and_none_adds_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "grants.yaml"
-    assert read_grants(file, owners=ROOT) == DEFAULTS
+    assert GrantsFile(file, ROOT).read() == DEFAULTS
     file.write_text("ports: [623]\n")
     file.chmod(0o644)
-    assert read_grants(file, owners=ROOT).ports == ((623, 623),)
+    assert GrantsFile(file, ROOT).read().ports == ((623, 623),)
     for mode in (0o664, 0o646):
         file.chmod(mode)
         with pytest.raises(Forbidden, match="group or others"):
-            read_grants(file, owners=ROOT)
+            GrantsFile(file, ROOT).read()
     file.chmod(0o644)
     with pytest.raises(Forbidden, match="belongs to user"):
-        read_grants(file, owners=frozenset({12345}))
+        GrantsFile(file, frozenset({12345})).read()
     file.write_text("ports: [x]\n")
     with pytest.raises(Forbidden, match=r"grants.yaml:1:9"):
-        read_grants(file, owners=ROOT)
+        GrantsFile(file, ROOT).read()
 
 
 TAKES_ALL = """cluster: greedy

@@ -31,7 +31,9 @@ class GrantsFile:
     _known: tuple[tuple[int, ...], Grants | str] | None = None
 
     def read(self) -> Grants:
-        """Raises `Forbidden`, as `read_grants` does."""
+        """The list; the defaults where there is no file. Raises `Forbidden` where others than
+        `owners` may have written it, or it cannot be read.
+        """
         try:
             with self.path.open("rb") as file:
                 found = os.fstat(file.fileno())
@@ -52,13 +54,6 @@ class GrantsFile:
             f"the administrator's list {self.path} is refused: {grants}",
             hint="An administrator must correct it: owner root, mode 0644.",
         )
-
-
-def read_grants(path: Path, *, owners: frozenset[int]) -> Grants:
-    """The list; the defaults where there is no file. Raises `Forbidden` where others than `owners`
-    may have written it, or it cannot be read.
-    """
-    return GrantsFile(path, owners).read()
 
 
 def _decoded(

@@ -51,10 +51,6 @@ class Placing(Holdings):
         self._longest = Longest()
         self._why: dict[str, str] = {}
 
-    def queued(self) -> list[RecipeSet]:
-        """In the order in which they would start, if all fitted."""
-        return [self.sets[set_id] for set_id in self.in_order() if set_id]
-
     def queued_in(self, key: str) -> int:
         """How many sets wait that a lab may serve."""
         return self._queues.amounts[key]

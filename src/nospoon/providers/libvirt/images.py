@@ -53,7 +53,6 @@ class ImageFile:
 
     format: str
     virtual_size: int
-    file_size: int
     refers_to: str = ""
 
 
@@ -76,7 +75,6 @@ async def inspect_image(path: str, kind: str) -> ImageFile:
     return ImageFile(
         format=str(told["format"]),
         virtual_size=int(told["virtual-size"]),
-        file_size=_size(path),
         refers_to=str(told.get("backing-filename") or details.get("data-file") or ""),
     )
 
