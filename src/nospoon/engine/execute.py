@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol, cast
@@ -168,78 +168,64 @@ class _Run:
                 queue.put_nowait(None)
 
     async def _try(self, move: Move) -> bool:
-        key = move.key
         self._tell(Phase.STARTED, move, _verb(move))
         try:
-            entry = await self.journal.intend(key, move.half, self.tag.token)
-            why, passes = await self._carried_out(move)
-            why = why[:LONGEST_MESSAGE]
-            await self.journal.conclude(entry, why)
-        except NospoonError as error:  # of the journal: the next plan starts from what is there
-            why, passes = str(error), False
-        if why:
-            self.outcome.failures.append(Failure(str(key), move.step.node, why, passes))
+            entry = await self.journal.intend(move.key, move.half, self.tag.token)
+            error = await self._call(move)
+            passes = isinstance(error, OutOfSpace)
+            await self.journal.conclude(entry, _why(error))
+        except NospoonError as failed:  # of the journal: the next plan starts from what is there
+            error, passes = failed, False
+        if error is not None:
+            why = _why(error)
+            self.outcome.failures.append(Failure(str(move.key), move.step.node, why, passes))
             self._tell(Phase.FAILED, move, why)
             return False
         self.outcome.done += 1
         self._tell(Phase.DONE, move, _verb(move))
         return True
 
-    async def _carried_out(self, move: Move) -> tuple[str, bool]:
-        """Why it failed, "" when it did not, and whether for want of capacity."""
-        try:
-            await self._with_retries(move)
-        except NospoonError as error:
-            return str(error), isinstance(error, OutOfSpace)
-        except OSError as error:  # a file or socket of this machine, in a driver that lives here
-            where = f"{error.filename}: " if error.filename else ""
-            return f"{where}{error.strerror or error}", False
-        return "", False
+    async def _call(self, move: Move) -> Exception | None:
+        """What the driver raised at last, after other tries while its host was away."""
+        tries = self._tries(move, began=clock.monotonic())
+        while isinstance(error := await self._heard_out(move), HostUnreachable):
+            delay, again = next(tries, (None, ""))
+            if delay is None:
+                break
+            if again:
+                self._tell(Phase.RETRYING, move, f"{str(error).rstrip('.')}. {again}")
+            await asyncio.sleep(delay)
+        return error
 
-    async def _with_retries(self, move: Move) -> None:
-        if move.key.host == PLACE:
-            return await self._patiently(move)
-        for delay in self.limits.retry_delays:
-            try:
-                return await self._call(move)
-            except HostUnreachable as error:
-                self._tell(Phase.RETRYING, move, f"{error} Trying again in {delay:.0f} s.")
-                await asyncio.sleep(delay)
-        return await self._call(move)
+    def _tries(self, move: Move, *, began: float) -> Iterator[tuple[float, str]]:
+        """Seconds before each further try, and what is told of it, "" for nothing. While Ironic
+        restarts, all of its nodes wait; the first of them tells.
+        """
+        limits = self.limits
+        if move.key.host != PLACE:
+            yield from ((each, f"Trying again in {each:.0f} s.") for each in limits.retry_delays)
+            return
+        while clock.monotonic() < began + limits.patience:
+            again = f"Trying again for up to {limits.patience:.0f} s."
+            again, self.ironic_away = "" if self.ironic_away else again, True
+            yield min(limits.retry_delays, default=0.0), again
 
-    async def _patiently(self, move: Move) -> None:
-        """While Ironic restarts, all of its nodes wait; the first of them tells."""
-        end = clock.monotonic() + self.limits.patience
-        while True:
-            try:
-                return await self._call(move)
-            except HostUnreachable as error:
-                if clock.monotonic() >= end:
-                    raise
-                if not self.ironic_away:
-                    again = f"Trying again for up to {self.limits.patience:.0f} s."
-                    self._tell(Phase.RETRYING, move, f"{str(error).rstrip('.')}. {again}")
-                self.ironic_away = True
-                await asyncio.sleep(min(self.limits.retry_delays, default=0.0))
-
-    async def _call(self, move: Move) -> None:
+    async def _heard_out(self, move: Move) -> Exception | None:
         """Once begun, a driver's call is heard out, also when we are cancelled: what it does on its
         host would go on unseen, and be in the way of what comes next. One that only waits for
         somebody else does nothing there, and may wait for an hour: it is cancelled, too.
         """
         call = self.calls.start(self._answer(move), name=f"call for {move.key}")
         try:
-            error = await asyncio.shield(call)
+            return await asyncio.shield(call)
         except asyncio.CancelledError:
             us = asyncio.current_task()
             if call.cancelled() and us is not None and not us.cancelling():
-                raise ProviderError(f"the call for {move.key} was broken off") from None
+                return ProviderError(f"the call for {move.key} was broken off")
             if KINDS[move.key.kind].waits:
                 call.cancel()
             await asyncio.wait([call])
             raise
-        if error is not None:
-            raise error
 
     async def _answer(self, move: Move) -> Exception | None:
         """What the driver raised, of what drivers may raise; it is a task of its own."""
@@ -291,6 +277,15 @@ class _Run:
         what, node = str(move.key), move.step.node
         message = message[:LONGEST_MESSAGE]
         self.emit(Progress(phase, message, what, node, over, self.outcome.total))
+
+
+def _why(error: Exception | None) -> str:
+    """Why a call failed, "" where it did not."""
+    why = str(error) if error is not None else ""
+    if isinstance(error, OSError):  # a file or socket of this machine, in a driver that lives here
+        where = f"{error.filename}: " if error.filename else ""
+        why = f"{where}{error.strerror or error}"
+    return why[:LONGEST_MESSAGE]
 
 
 def _lane(move: Move) -> Lane:
