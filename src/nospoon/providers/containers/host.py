@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nospoon.errors import ProviderError
@@ -13,6 +12,7 @@ from nospoon.providers.containers import filters, scripts
 from nospoon.providers.containers.records import Seen, parse
 from nospoon.runtime.process import Finished, said_by
 from nospoon.runtime.runner import LocalRunner, Runner, SshRunner, patient
+from nospoon.runtime.shared import Shared
 
 CHANGE_SECONDS = 900.0
 """For how long a command that changes something may run: it unpacks an image, or copies a volume's
@@ -20,14 +20,6 @@ first content. One that only looks has what the runner gives it.
 """
 PIECE = 8 << 20
 """Bytes of an image that are sent to another host at a time."""
-
-
-@dataclass(slots=True)
-class _Look:
-    """One that is to be made, for all who share it."""
-
-    seen: Seen | None = None
-    failed: ProviderError | None = None
 
 
 class ContainerHost:
@@ -41,8 +33,7 @@ class ContainerHost:
         self.is_here = isinstance(runner, LocalRunner)
         self._observation = tuple(observation)
         self._has_filters = False
-        self._next: _Look | None = None
-        self._busy = asyncio.Lock()
+        self._looks = Shared(self._look)
 
     async def has_filters(self) -> bool:
         """Whether libvirt there can filter NICs; asked again as long as it cannot."""
@@ -56,19 +47,11 @@ class ContainerHost:
         """What is there after this call. One look is made at a time, and all who ask before it
         begins share it: thousands of containers may be made, each of which asks a few times.
         """
-        mine = self._next = self._next or _Look()
-        async with self._busy:
-            if mine.failed is not None:
-                raise mine.failed
-            if mine.seen is None:
-                self._next = None  # who asks from now on gets another one
-                try:
-                    done = await self.run(self._observation, looks=True)
-                    mine.seen = await asyncio.to_thread(self.parsed, done.stdout)
-                except ProviderError as error:
-                    mine.failed = error
-                    raise
-            return mine.seen
+        return await self._looks()
+
+    async def _look(self) -> Seen:
+        done = await self.run(self._observation, looks=True)
+        return await asyncio.to_thread(self.parsed, done.stdout)
 
     def parsed(self, text: str) -> Seen:
         """What the command wrote."""
