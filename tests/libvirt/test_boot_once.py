@@ -41,16 +41,17 @@ async def test_a_stopped_machine_is_started_without_being_destroyed_first(
 ) -> None:
     """Somebody may have started it since it was looked at."""
     machines = connection.machine_driver
+    power = machines.boot_order
 
     async def refuse(machine: object) -> None:
         raise AssertionError(f"{machine} is destroyed")
 
-    destroy = machines._stop
-    machines._stop = refuse  # type: ignore[method-assign]
+    destroy = power._stop
+    power._stop = refuse  # type: ignore[method-assign]
     await machines.power(rack.uuid, PowerCommand.ON, ALWAYS)
     connect = libvirt.open(connection.host.where)
     assert connect.lookupByUUID(rack.uuid.bytes).isActive()
-    machines._stop = destroy  # type: ignore[method-assign]
+    power._stop = destroy  # type: ignore[method-assign]
 
 
 async def test_bios_boots_once_from_the_network_and_then_from_disk(
@@ -73,7 +74,7 @@ async def test_bios_boots_once_from_the_network_and_then_from_disk(
         assert await listener.hears(*both) == BIOS_DISK
         await until(queue, MachineChange.RESET, 60)
 
-        await machines.set_boot(rack.uuid, ONCE)
+        await machines.boot_order.set_boot(rack.uuid, ONCE)
         console = await machines.console(rack.uuid)
         await console.write(b"r")
         assert await listener.hears(*both) == BIOS_NETWORK

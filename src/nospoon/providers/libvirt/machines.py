@@ -1,4 +1,4 @@
-"""Machines: libvirt domains with power, boot order, console and events."""
+"""Machines: libvirt domains, defined, claimed and found; their console and events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from threading import Lock
 from uuid import UUID
 
 import libvirt
-import structlog
 
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootPlan
@@ -30,7 +29,7 @@ from nospoon.providers.libvirt.added import Added, remove_added
 from nospoon.providers.libvirt.adopted import SETTLE_SECONDS, claim, confirm, release
 from nospoon.providers.libvirt.adopted_variables import AdoptedVariables
 from nospoon.providers.libvirt.bindings import Connect, Domain
-from nospoon.providers.libvirt.boots import Boots, Started
+from nospoon.providers.libvirt.boots import Boots
 from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.definitions import definition, leave_out
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
@@ -42,16 +41,15 @@ from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import DomainDrives
 from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
-from nospoon.providers.libvirt.monitor import PAUSE_REASONS, run_state
 from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
 from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.power import RUNNING, DomainPower, power_of
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
 from nospoon.providers.libvirt.seeds import put_seed, remove_seeds
 from nospoon.providers.libvirt.snapshots import DomainSnapshots
-from nospoon.providers.libvirt.states import POWER
 from nospoon.providers.libvirt.storage_xml import MEDIUM
 from nospoon.providers.libvirt.volumes import named_as_earlier
 from nospoon.runtime.runner import Runner
@@ -64,12 +62,6 @@ UNDEFINE = (
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_TPM
 )
-
-
-log = structlog.get_logger()
-TOLD_SECONDS = 2.0
-"""The event of a stop takes milliseconds."""
-RUNNING = frozenset({PowerState.ON, PowerState.FAILED})
 
 BootIso = Callable[[], Awaitable[Path | None]]
 """The path here of the boot ISO, which is made when it is asked for; None: it cannot be made."""
@@ -101,7 +93,7 @@ class Iso:
 
 
 class MachineDriver:
-    """Defines, starts, stops and removes domains."""
+    """Defines and removes domains, claims and releases those of others."""
 
     kind = Kind.MACHINE
 
@@ -140,12 +132,11 @@ class MachineDriver:
             else None
         )
         self.firmware_keys = self._nvram
-        self._records_made = False
-
-    @property
-    def boot_order(self) -> MachineDriver:
+        self.boot_order = DomainPower(
+            hypervisor, self._roster, self._presence, self._boots, self._locks
+        )
         """On sessions, too: adopted machines boot natively there. Scripts ask for their order."""
-        return self
+        self._records_made = False
 
     @property
     def adoption(self) -> MachineDriver:
@@ -180,8 +171,8 @@ class MachineDriver:
     def _observed(self, domain: Domain, paths: dict[str, str], iso: str) -> Observed | None:
         try:
             root = definition(domain)
-            power, fault = self._power_of(domain)
-            running = power in {PowerState.ON, PowerState.FAILED}
+            power, fault = power_of(domain)
+            running = power in RUNNING
             now = definition(domain, 0) if running else None
         except libvirt.libvirtError as error:
             if error.get_error_code() == NO_DOMAIN:
@@ -209,13 +200,6 @@ class MachineDriver:
             has = replace(has, boot_order=shape.boot_order, unlinked=down)
             live = has if has != shape else None
         return Observed(key, shape, owner.tag, running, fault, live)
-
-    def _power_of(self, domain: Domain) -> tuple[PowerState, str]:
-        state = domain.state()[0]
-        if state == libvirt.VIR_DOMAIN_PAUSED:
-            why = PAUSE_REASONS.get(run_state(domain), "")
-            return (PowerState.FAILED if why else PowerState.ON), why
-        return POWER.get(state, PowerState.UNKNOWN), ""
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Machine)
@@ -399,104 +383,7 @@ class MachineDriver:
         return True
 
     async def power(self, machine: UUID, command: PowerCommand, boot: BootPlan) -> Outcome:
-        await self._presence.ready()
-        async with self._locks[machine]:
-            if command is PowerCommand.ON:
-                started = await self._boots.start_if_off(machine, boot)
-                if started is not None:
-                    return Outcome.CHANGED if started is Started.BOOTED else Outcome.CONTINUED
-            power = await self._power(machine)
-            on = power is PowerState.ON
-            match command, on:
-                case (PowerCommand.OFF | PowerCommand.SOFT, False) if power is PowerState.OFF:
-                    return Outcome.UNCHANGED
-                case (PowerCommand.OFF, _):
-                    await self._switch_off(machine)
-                case (PowerCommand.ON, True):
-                    return await self._resume(machine)
-                case (PowerCommand.CYCLE, _) | (PowerCommand.ON, False):
-                    if power is not PowerState.OFF:
-                        await self._stop(machine)
-                    await self._boots.start(machine, boot)
-                case (PowerCommand.RESET, False) if power is PowerState.FAILED:
-                    await self._stop(machine)
-                    await self._boots.start(machine, boot)
-                case (PowerCommand.RESET, True):
-                    await self._reset(machine, boot)
-                case (PowerCommand.SOFT, True):
-                    button = libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
-                    await self._do(machine, "stop", lambda d: d.shutdownFlags(button))
-                case (PowerCommand.DIAG, True):
-                    await self._do(machine, "interrupt", lambda domain: domain.injectNMI(0))
-                case _:
-                    raise ProviderError(
-                        f"host {self._hypervisor.host}: machine {self._roster.named(machine)} is "
-                        f"{power}: it cannot do {command}"
-                    )
-        return Outcome.CHANGED
-
-    async def _power(self, machine: UUID) -> PowerState:
-        def look(connect: Connect) -> PowerState:
-            return self._power_of(self._roster.find(connect, machine))[0]
-
-        return await self._hypervisor.ask(look, f"look at machine {machine}")
-
-    async def _do(self, machine: UUID, verb: str, act: Callable[[Domain], object]) -> None:
-        await self._hypervisor.work(
-            lambda connect: act(self._roster.find(connect, machine)),
-            f"{verb} machine {self._roster.named(machine)}",
-        )
-
-    async def _reset(self, machine: UUID, boot: BootPlan) -> None:
-        """What a reset cannot bring about, a start does."""
-        if await self._boots.needs_start(machine, boot):
-            await self._stop(machine)
-            await self._boots.start(machine, boot)
-            return
-        await self._tell(machine, boot)
-        await self._do(machine, "reset", lambda domain: domain.reset(0))
-
-    async def _switch_off(self, machine: UUID) -> None:
-        """A libvirtd that was restarted may not tell of it (seen with 9.0): then we do."""
-        with self._presence.feed.listen() as told:
-            await self._stop(machine)
-            try:
-                async with asyncio.timeout(TOLD_SECONDS):
-                    while (event := await told.get()).uuid != machine or event.power in RUNNING:
-                        pass
-            except TimeoutError:
-                log.warning("a stop was not reported; going on", machine=str(machine))
-                self._presence.publish(machine, MachineChange.STOPPED, PowerState.OFF)
-
-    async def _stop(self, machine: UUID) -> None:
-        def destroy(domain: Domain) -> None:
-            with ignoring(OPERATION_INVALID):  # it is off already
-                domain.destroy()
-
-        await self._do(machine, "stop", destroy)
-
-    async def _resume(self, machine: UUID) -> Outcome:
-        """Running is what ON asks for; one that another paused continues."""
-
-        def resume(connect: Connect) -> Outcome:
-            domain = self._roster.find(connect, machine)
-            if domain.state()[0] != libvirt.VIR_DOMAIN_PAUSED:
-                return Outcome.UNCHANGED
-            domain.resume()
-            return Outcome.CONTINUED
-
-        named = self._roster.named(machine)
-        return await self._hypervisor.work(resume, f"start machine {named}")
-
-    async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
-        await self._presence.ready()
-        async with self._locks[machine]:
-            if await self._power(machine) is not PowerState.OFF:
-                await self._tell(machine, boot)
-
-    async def _tell(self, machine: UUID, boot: BootPlan) -> None:
-        if not self._boots.by_script(machine):
-            await self._boots.tell(machine, boot)
+        return await self.boot_order.obey(machine, command, boot)
 
     async def _settled(self, machine: UUID) -> None:
         await self._boots.settled(machine)
