@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
+from tests.control.in_process import HOST, OTHER, OWNER, a_control_plane, file_of
 
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, Stale
@@ -210,3 +211,36 @@ async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembe
             await asking.daemon.control.memory.remember(prepared, request)
         assert await asking.row() is None
         assert asking.daemon.parts.fleet.of(OWNER) == []
+
+
+async def test_capacity_that_another_took_meanwhile_makes_it_stale(tmp_path: Path) -> None:
+    """A host of 3 GiB, by its overcommit, on which each of two clusters had a place for 2 GiB."""
+
+    def of(cluster: str, port: int) -> str:
+        return (
+            f"cluster: {cluster}\nhosts: {{{HOST}: {{simulated: {{memory: 2GiB, cpus: 4}}}}}}\n"
+            f"bmc: {{ports: {port}-{port + 9}, redfish_port: {port + 10}}}\n"
+            "nodes: [{name: a, memory: 2GiB}]\n"
+        )
+
+    async with a_control_plane(tmp_path) as asking:
+        memory = asking.daemon.control.memory
+        mine, others = (
+            Request(Principal(OWNER), file="c.yaml", text=of(*each))
+            for each in (("c", 16200), ("d", 16300))
+        )
+        both = [
+            (await asking.planner.prepare(each, await asking.planner.clusters.of(each)), each)
+            for each in (mine, others)
+        ]
+        found = await asyncio.gather(
+            *(memory.remember(*each) for each in both), return_exceptions=True
+        )
+        (stale,) = (each for each in found if isinstance(each, BaseException))
+        assert isinstance(stale, Stale)
+        assert stale.message == "the plan is stale: another cluster took memory of host s"
+        (late,) = (each for each, was in zip(both, found, strict=True) if was is stale)
+        (first,) = (each for each in both if each is not late)
+        assert await asking.row(late[0].seen.cluster.name) is None
+        await asking.down(first[0].seen.cluster.name)
+        await memory.remember(*late)

@@ -48,7 +48,7 @@ async def test_sockets_of_the_machine_are_listed_beside_the_loop(tmp_path: Path)
         return frozenset()
 
     async with a_daemon(tmp_path) as asked:
-        allocating = asked.daemon.control.controller.planner._allocating
+        allocating = asked.daemon.control.controller.planner.allocating
         allocating._ports_in_use = allocating._listening = listed
         answer = await asked.ask(OWNER, "POST", "/v1/plan", {"file": "f", "text": TEXT})
         assert answer.status == 200

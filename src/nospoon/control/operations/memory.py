@@ -127,6 +127,8 @@ class Memory:
         self._unread = deque[Outline]()
         self._bridges = dict[UUID, frozenset[str]]()
         """Cluster that is being remembered -> the bridges that it is to have."""
+        self._placing = asyncio.Lock()
+        """From the look at what others take of hosts until nodes are remembered there."""
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._fleet, self._consoles = planner, fleet, consoles
         self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
@@ -183,7 +185,8 @@ class Memory:
     async def remember(self, prepared: Prepared, request: Request) -> Kept:
         """Rows before resources: what is made from now on has a row that knows of it.
 
-        Raises `Stale` when another cluster took the same addresses since this one was prepared.
+        Raises `Stale` when another cluster took the same addresses, or what was left of a host,
+        since this one was prepared.
         """
         seen, left = prepared.seen, _left(prepared, request)
         row = await self._planner.workers.run(
@@ -279,16 +282,18 @@ class Memory:
         hosts = prepared.seen.cluster.hosts
         others = await self._database.read(stored.holdings)
         compared = await self._planner.workers.run(row.owner, refuse_collisions, row, others)
-        await self._database.call(
-            save,
-            row,
-            nodes,
-            hosts,
-            limited=row.owner not in self._planner.access.admins,
-            most_nodes=self._planner.member_nodes,
-            settings=self._planner.clusters.logins.sealed(hosts),
-            compared=compared,
-        )
+        async with self._placing:
+            await self._planner.allocating.require_capacity(prepared.seen, row.allocations)
+            await self._database.call(
+                save,
+                row,
+                nodes,
+                hosts,
+                limited=row.owner not in self._planner.access.admins,
+                most_nodes=self._planner.member_nodes,
+                settings=self._planner.clusters.logins.sealed(hosts),
+                compared=compared,
+            )
         self._files.space.hold(row.owner, text_of(row.id), row.size)
 
     async def use_logins(self, cluster: UUID, now: Sequence[Host]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 
 from nospoon.control.fleet import usage
@@ -12,7 +13,7 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
-from nospoon.errors import PlanRefused
+from nospoon.errors import PlanRefused, Stale
 from nospoon.model.host_facts import Route
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
@@ -21,6 +22,7 @@ from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.tunnels import against_identifiers
+from nospoon.plan.placement.room import taken_since
 from nospoon.plan.refuse import against_pool, reasons_against
 from nospoon.plan.seeds import against_addresses, against_boot_urls
 from nospoon.providers import linux
@@ -99,6 +101,24 @@ class Allocating:
         if reasons:
             raise PlanRefused(reasons)
         return allocations
+
+    async def require_capacity(self, seen: Seen, allocations: Allocations) -> None:
+        """Raises `Stale` where nodes of other clusters, as they are remembered by now, left too
+        little for those that come to a host.
+        """
+        facts, before = seen.surveyed.all_facts, {row.name: row.host.name for row in seen.rows}
+        hosts = allocations.hosts
+        coming = {host for name, host in hosts.items() if before.get(name) != host}
+        if not any(facts[host].is_limited for host in coming if host in facts):
+            return
+        used = await usage.of_others(self._database, self._hosts, seen.id)
+        check = partial(taken_since, hosts=hosts, before=before)
+        what = await self._workers.run(seen.owner, check, seen.cluster, facts, used)
+        if what:
+            raise Stale(
+                f"the plan is stale: another cluster took {what}",
+                hint="Look at a new one with `nospoon plan`.",
+            )
 
     async def _occupied(self, request: Request, seen: Seen) -> Occupied:
         others = await self._database.read(stored.holdings, but=seen.id)

@@ -131,7 +131,7 @@ class Planner:
         self._named = NamedFiles(files, self.workers, database)
         self._drivers_of, self._fleet = drivers_of, fleet
         self._boot_port, self._check_sockets = boot_port, check_sockets
-        self._allocating = Allocating(
+        self.allocating = Allocating(
             database=database,
             hosts=hosts,
             access=access,
@@ -184,7 +184,7 @@ class Planner:
         """What is to be, and where; how it comes about is not told yet."""
         cluster = seen.cluster
         decided = await self._decided(seen)
-        allocations = await self._allocating.allocate(request, seen, decided)
+        allocations = await self.allocating.allocate(request, seen, decided)
         accounts = await self.workers.run(
             seen.owner, accounts_for, cluster, seen.id, seen.rows, self._cipher
         )

@@ -262,6 +262,32 @@ class Rooms:
             yield from against_filters(node, self._cluster, place.facts)
 
 
+def taken_since(
+    cluster: Cluster,
+    facts: Mapping[str, HostFacts],
+    used: Mapping[str, Usage],
+    *,
+    hosts: Mapping[str, str],
+    before: Mapping[str, str],
+) -> str:
+    """What other clusters left too little of for the nodes that come to a host, such as "memory of
+    host h", "" for nothing. `used` by them, by identity; node -> its host, now and `before`.
+    """
+    rooms, asked = Rooms(cluster, facts, used), dict[str, Usage]()
+    for node in cluster.nodes:
+        host, takes = hosts.get(node.name, ""), demand(node)
+        if host not in rooms.places:
+            continue  # one that is left where it is, on a host that the file has no more
+        rooms.machine(host).used += takes
+        if before.get(node.name) != host:
+            asked[host] = asked.get(host, Usage()) + takes
+    for host, coming in asked.items():
+        machine = rooms.machine(host)
+        if short := machine.used.missing(machine.room, asked=coming):
+            return f"{CALLED[short]} of host {host}"
+    return ""
+
+
 def _amount(resource: str, value: float) -> str:
     return f"{max(value, 0):g}" if resource == "cpus" else size(max(int(value), 0) >> 20 << 20)
 
