@@ -98,3 +98,20 @@ async def test_all_that_a_system_is_made_of_is_compared() -> None:
         seen = dict[str, set[str]]()
         system(cast("Served", Watched("served", served_of(b), seen)))
         assert all(names <= READ[name] for name, names in seen.items()), seen
+
+
+async def test_a_change_makes_the_system_once() -> None:
+    async with bench(1) as b:
+        served, place = served_of(b), system_of(b.first)
+        seen = await client(b.first).get(place)
+        before = served.system
+        told = {"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}}
+        stale = await client(b.first).ask("PATCH", place, told, If_Match='"another"')
+        assert (stale.status, served.system) == (412, before)
+        changed = await client(b.first).ask("PATCH", place, told, If_Match=seen.headers["etag"])
+        made = served.system
+        assert (changed.status, made is before) == (200, False)
+        assert made is not None
+        assert changed.headers["etag"] == made.tag
+        assert (await client(b.first).get(place)).json == changed.json
+        assert served.system is made, "who looks next has that one"

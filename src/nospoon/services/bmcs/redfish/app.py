@@ -62,11 +62,10 @@ from nospoon.services.bmcs.redfish.resources import resources as shown
 from nospoon.services.bmcs.redfish.resources.actions import (
     patch_chassis,
     patch_manager,
-    patch_system,
     reset_system,
 )
 from nospoon.services.bmcs.redfish.resources.parts import PARTS
-from nospoon.services.bmcs.redfish.resources.systems import get_system
+from nospoon.services.bmcs.redfish.resources.systems import change_system, get_system
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.redfish.http.service import Service
@@ -357,13 +356,6 @@ async def _interface(exchange: Exchange) -> Response:
     raise errors.not_found(exchange.path)
 
 
-async def _patch_system(exchange: Exchange) -> Response:
-    served = exchange.served()
-    check_match(exchange, partial(shown.system, served))
-    await patch_system(exchange.service, served, await exchange.body())
-    return tagged(exchange, shown.system(served))
-
-
 async def _patch_chassis(exchange: Exchange) -> Response:
     served = exchange.served()
     check_match(exchange, partial(shown.chassis, served))
@@ -390,7 +382,7 @@ _V1 = ROOT
 
 RESOURCES: tuple[Resource, ...] = (
     # paths are tried in this order: what clients ask for most comes first
-    Resource(f"{_V1}/Systems/{{id}}", {"GET": get_system, "PATCH": _patch_system}),
+    Resource(f"{_V1}/Systems/{{id}}", {"GET": get_system, "PATCH": change_system}),
     Resource("/redfish", {"GET": _versions}, _OPEN),
     Resource(_V1, {"GET": _root}, _OPEN),
     Resource(f"{_V1}/", {"GET": _root}, _OPEN),

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish.http.answers import tagged_json
+from nospoon.services.bmcs.redfish.http.answers import check_tag, tagged_json
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.messages.encoding import JSON, tag_of
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
+from nospoon.services.bmcs.redfish.resources.actions import patch_system
 from nospoon.services.bmcs.redfish.resources.resources import system
 from nospoon.services.bmcs.served import Served, Shown
 
 
 async def get_system(exchange: Exchange) -> Response:
-    found = as_json(exchange.served())
+    return _answer(exchange, exchange.served())
+
+
+async def change_system(exchange: Exchange) -> Response:
+    """What was made for who looked before is compared, and the answer is for who looks next."""
+    served = exchange.served()
+    check_tag(exchange, lambda: as_json(served).tag)
+    await patch_system(exchange.service, served, await exchange.body())
+    return _answer(exchange, served)
+
+
+def _answer(exchange: Exchange, served: Served) -> Response:
+    found = as_json(served)
     return tagged_json(exchange, found.data, found.tag, odata_type("ComputerSystem"))
 
 
