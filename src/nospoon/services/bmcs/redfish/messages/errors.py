@@ -18,9 +18,10 @@ from nospoon.errors import (
     UsageError,
 )
 from nospoon.services.bmcs.redfish.messages.base import MESSAGES, REGISTRY
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 
 SUCCESS = {
-    "@odata.type": "#Message.v1_2_1.Message",
+    "@odata.type": odata_type("Message"),
     "MessageId": f"{REGISTRY}.Success",
     "Message": MESSAGES["Success"].text,
     "Severity": "OK",
@@ -58,7 +59,7 @@ class RedfishError(Exception):
         """The extended information."""
         severity = str(MESSAGES[self.message_id].severity)
         return {
-            "@odata.type": "#Message.v1_2_1.Message",
+            "@odata.type": odata_type("Message"),
             "MessageId": f"{REGISTRY}.{self.message_id}",
             "Message": self.message,
             "MessageArgs": list(self.message_args),

@@ -90,9 +90,10 @@ SINGLE = frozenset(
 """Of these there is no collection."""
 
 
-def odata_type(name: str) -> str:
-    """The `@odata.type` of a resource."""
-    return f"#{name}.{VERSIONS[name]}.{name}"
+@cache
+def odata_type(schema: str, name: str = "") -> str:
+    """The `@odata.type` of a resource, or of another type of its schema."""
+    return f"#{schema}.{VERSIONS[schema]}.{name or schema}"
 
 
 def schemas() -> Iterator[tuple[str, str]]:

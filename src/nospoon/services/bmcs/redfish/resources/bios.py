@@ -30,6 +30,7 @@ from nospoon.services.bmcs.redfish.http.routes import Resource, read
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import secure_boot
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
@@ -73,7 +74,7 @@ def _of_shape(served: Served) -> dict[str, Value]:
 def _settings(path: str, state: Bios) -> dict[str, object]:
     """The Settings annotation; `Time` and `Messages` once something was applied."""
     told: dict[str, object] = {
-        "@odata.type": "#Settings.v1_4_0.Settings",
+        "@odata.type": odata_type("Settings"),
         "SettingsObject": ref(f"{path}/Settings"),
         "SupportedApplyTimes": [ON_RESET],
     }
@@ -89,7 +90,7 @@ def pending(served: Served) -> dict[str, object]:
         "AttributeRegistry": REGISTRY,
         "Attributes": dict(served.aggregate.runtime.bios.pending),
         APPLY_TIME: {
-            "@odata.type": "#Settings.v1_4_0.PreferredApplyTime",
+            "@odata.type": odata_type("Settings", "PreferredApplyTime"),
             "ApplyTime": ON_RESET,
             "ApplyTime@Redfish.AllowableValues": [ON_RESET],
         },
@@ -166,7 +167,7 @@ async def _change_password(exchange: Exchange) -> Response:
 def registry() -> dict[str, object]:
     """AttributeRegistry: every attribute, what it may be and what it does."""
     return {
-        "@odata.type": "#AttributeRegistry.v1_4_0.AttributeRegistry",
+        "@odata.type": odata_type("AttributeRegistry"),
         "Id": REGISTRY,
         "Name": "BIOS Attribute Registry",
         "Language": "en",

@@ -23,6 +23,7 @@ from nospoon.services.bmcs.redfish.http.answers import CLOCK
 from nospoon.services.bmcs.redfish.http.query import MAX_LEVELS
 from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import environment
 
@@ -98,7 +99,7 @@ def service_uuid(install: UUID) -> str:
 def service_root(install: UUID) -> dict[str, object]:
     """DSP0268, ServiceRoot: what anybody may read."""
     return {
-        "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
+        "@odata.type": odata_type("ServiceRoot"),
         "@odata.id": f"{ROOT}/",
         "Id": "RootService",
         "Name": "Root Service",
@@ -152,7 +153,7 @@ def system(served: Served) -> dict[str, object]:
     machine, uuid = served.config.machine, str(served.bmc.uuid)
     path = f"Systems/{uuid}"
     return {
-        "@odata.type": "#ComputerSystem.v1_22_1.ComputerSystem",
+        "@odata.type": odata_type("ComputerSystem"),
         "@odata.id": f"{ROOT}/{path}",
         "Id": uuid,
         "Name": served.config.node,
@@ -286,7 +287,7 @@ def interface(served: Served, index: int) -> dict[str, object]:
     """EthernetInterface: a NIC of the system, by its place."""
     nic = served.config.machine.nics[index]
     return {
-        "@odata.type": "#EthernetInterface.v1_12_1.EthernetInterface",
+        "@odata.type": odata_type("EthernetInterface"),
         "@odata.id": f"{ROOT}/Systems/{served.bmc.uuid}/EthernetInterfaces/{index}",
         "Id": str(index),
         "Name": f"NIC {index}",
@@ -303,7 +304,7 @@ def manager(served: Served, install: UUID) -> dict[str, object]:
     """Manager: the BMC itself. `install`: of the service through which it is seen."""
     uuid = served.bmc.uuid
     return {
-        "@odata.type": "#Manager.v1_19_1.Manager",
+        "@odata.type": odata_type("Manager"),
         "@odata.id": f"{ROOT}/Managers/{uuid}",
         "Id": str(uuid),
         "Name": f"BMC of {served.config.node}",
@@ -342,7 +343,7 @@ def chassis(served: Served) -> dict[str, object]:
     """Chassis: the case that is not there."""
     uuid = served.bmc.uuid
     return {
-        "@odata.type": "#Chassis.v1_25_1.Chassis",
+        "@odata.type": odata_type("Chassis"),
         "@odata.id": f"{ROOT}/Chassis/{uuid}",
         "Id": str(uuid),
         "Name": f"Chassis of {served.config.node}",
@@ -377,7 +378,7 @@ def _chassis_status(served: Served) -> dict[str, str]:
 def session_service() -> dict[str, object]:
     """SessionService."""
     return {
-        "@odata.type": "#SessionService.v1_1_9.SessionService",
+        "@odata.type": odata_type("SessionService"),
         "@odata.id": f"{ROOT}/SessionService",
         "Id": "SessionService",
         "Name": "Session Service",
@@ -391,7 +392,7 @@ def session_service() -> dict[str, object]:
 def session(each: RedfishSession) -> dict[str, object]:
     """Session; the token is told once, in a header."""
     return {
-        "@odata.type": "#Session.v1_7_1.Session",
+        "@odata.type": odata_type("Session"),
         "@odata.id": f"{ROOT}/SessionService/Sessions/{each.id}",
         "Id": each.id,
         "Name": f"Session of {each.username}",

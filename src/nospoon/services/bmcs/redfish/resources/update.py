@@ -25,6 +25,7 @@ from nospoon.services.bmcs.redfish.http.parameters import Action, Given, Paramet
 from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
 from nospoon.services.bmcs.redfish.resources.actions import done
@@ -76,7 +77,7 @@ async def _service(exchange: Exchange) -> Response:
                 "target": f"{ROOT}/UpdateService/Actions/{ACTION}",
                 "TransferProtocol@Redfish.AllowableValues": list(PROTOCOLS),
                 "@Redfish.OperationApplyTimeSupport": {
-                    "@odata.type": "#Settings.v1_4_0.OperationApplyTimeSupport",
+                    "@odata.type": odata_type("Settings", "OperationApplyTimeSupport"),
                     "SupportedValues": [IMMEDIATE, ON_RESET],
                 },
             }

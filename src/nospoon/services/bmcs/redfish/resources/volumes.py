@@ -21,6 +21,7 @@ from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.hardware import (
@@ -79,7 +80,7 @@ async def _list(exchange: Exchange) -> Response:
     body = {
         **collection("Volume", _path(served), members(served)),
         "@Redfish.OperationApplyTimeSupport": {
-            "@odata.type": "#Settings.v1_4_0.OperationApplyTimeSupport",
+            "@odata.type": odata_type("Settings", "OperationApplyTimeSupport"),
             "SupportedValues": [ON_RESET],
         },
     }
