@@ -34,8 +34,8 @@ from nospoon.providers.openstack.roster import metadata, read
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.watched import SELDOM
 from nospoon.runtime.tasks import Tasks
-from nospoon.testing.conformance import Bench, any_rack, make
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.racks import Bench, any_rack, make
 
 PAUSE = 0.5
 """Of the connection, as a daemon has it: seconds."""

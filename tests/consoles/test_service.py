@@ -22,7 +22,7 @@ from nospoon.services.consoles import reopened
 from nospoon.services.consoles.records import Records
 from nospoon.services.consoles.reopened import PAUSES, SHORT, Reopened
 from nospoon.services.consoles.service import Attached, ConsoleService
-from nospoon.testing.conformance import Bench, make, rack_for
+from nospoon.testing.racks import Bench, make, rack_for
 
 PLAN = BootPlan((BootDevice.DISK,), (BootDevice.DISK,))
 

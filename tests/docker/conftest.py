@@ -26,8 +26,8 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.host import DockerFacts
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import Bench, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import Bench, open_seed, remove_all
 from nospoon.testing.trees import control_groups, remove_tree
 
 PLACE = "here:docker"

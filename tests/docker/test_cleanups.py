@@ -22,7 +22,7 @@ from nospoon.providers.docker.program.engines import Limits
 from nospoon.providers.docker.program.podman import Podman
 from nospoon.providers.docker.program.processes import began
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import MEBI, PLAN, Bench, make, rack_for, remove_all
+from nospoon.testing.racks import MEBI, PLAN, Bench, make, rack_for, remove_all
 
 pytestmark = pytest.mark.docker
 

@@ -8,7 +8,8 @@ import pytest
 from tests.docker.conftest import both_engines
 from tests.lxc.test_conformance import make_stranger, read_seed, remove_machine
 
-from nospoon.testing.conformance import Bench, DriverPromises
+from nospoon.testing.conformance import DriverPromises
+from nospoon.testing.racks import Bench
 
 pytestmark = pytest.mark.docker
 

@@ -8,7 +8,7 @@ import pytest
 from tests.docker.test_machines import directory_of, number
 from tests.lxc.test_volumes import Run, VolumePromises
 
-from nospoon.testing.conformance import Bench
+from nospoon.testing.racks import Bench
 
 pytestmark = pytest.mark.docker
 

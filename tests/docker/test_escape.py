@@ -10,7 +10,7 @@ from tests.docker.conftest import both_engines, cli_of, init_of
 from tests.security.test_container_escape import ATTEMPTS, DROPPED
 
 from nospoon.model.machine import PowerCommand
-from nospoon.testing.conformance import PLAN, Bench, make, rack_for
+from nospoon.testing.racks import PLAN, Bench, make, rack_for
 
 pytestmark = pytest.mark.docker
 

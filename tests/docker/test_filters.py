@@ -6,7 +6,7 @@ import pytest
 from tests.lxc import test_filters as of_lxc
 from tests.lxc.test_filters import bridge, rack  # noqa: F401  (fixtures)
 
-from nospoon.testing.conformance import Bench, Rack
+from nospoon.testing.racks import Bench, Rack
 
 pytestmark = [pytest.mark.docker, pytest.mark.libvirt]
 

@@ -25,7 +25,7 @@ from nospoon.model.connections import Docker
 from nospoon.providers.base import Connection, OpenImage
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.program.wire import Wire
-from nospoon.testing.conformance import Bench
+from nospoon.testing.racks import Bench
 
 pytestmark = pytest.mark.docker
 

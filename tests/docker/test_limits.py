@@ -10,7 +10,7 @@ from tests.docker.conftest import both_engines, cli_of, init_of
 from tests.lxc import limits
 from tests.lxc.limits import Inside
 
-from nospoon.testing.conformance import Bench, rack_for
+from nospoon.testing.racks import Bench, rack_for
 
 pytestmark = pytest.mark.docker
 

@@ -39,7 +39,8 @@ from nospoon.providers.docker.program import waiting
 from nospoon.providers.docker.program.processes import content
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import (
+from nospoon.testing.container_root import SAYS, busybox_root
+from nospoon.testing.racks import (
     MEBI,
     PLAN,
     Bench,
@@ -52,7 +53,6 @@ from nospoon.testing.conformance import (
     remove_all,
     until,
 )
-from nospoon.testing.container_root import SAYS, busybox_root
 
 pytestmark = pytest.mark.docker
 

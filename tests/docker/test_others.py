@@ -9,7 +9,7 @@ from tests.docker.conftest import both_engines
 from tests.docker.test_machines import asked
 
 from nospoon.model.machine import PowerCommand
-from nospoon.testing.conformance import PLAN, Bench, make, rack_for, remove_all
+from nospoon.testing.racks import PLAN, Bench, make, rack_for, remove_all
 
 pytestmark = pytest.mark.docker
 

@@ -19,8 +19,8 @@ from nospoon.runtime import process
 from nospoon.runtime.process import Finished
 from nospoon.runtime.turns import Turns
 from nospoon.testing import guests
-from nospoon.testing.conformance import MEBI, Bench, Rack, make, open_seed, remove_all
 from nospoon.testing.libvirtd import OwnLibvirt, a_libvirt_of_ones_own
+from nospoon.testing.racks import MEBI, Bench, Rack, make, open_seed, remove_all
 
 
 class NamespaceRunner:

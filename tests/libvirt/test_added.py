@@ -13,7 +13,7 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
-from nospoon.testing.conformance import Bench, Rack
+from nospoon.testing.racks import Bench, Rack
 
 pytestmark = [pytest.mark.libvirt]
 

@@ -27,7 +27,7 @@ from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.storage_xml import REFERENCE, disk_file, image_file
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing import guests
-from nospoon.testing.conformance import (
+from nospoon.testing.racks import (
     MEBI,
     PLAN,
     Bench,

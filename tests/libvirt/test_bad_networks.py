@@ -28,7 +28,7 @@ from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, device_of
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
-from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, observe_all, rack_for
+from nospoon.testing.racks import PLAN, Bench, Rack, found, make, observe_all, rack_for
 
 pytestmark = pytest.mark.libvirt
 

@@ -16,7 +16,7 @@ from nospoon.model.machine import MachineChange, PowerCommand
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.boots import write_intent
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, events_of, make, until
+from nospoon.testing.racks import Bench, Rack, events_of, make, until
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 

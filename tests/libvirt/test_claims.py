@@ -20,8 +20,8 @@ from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.adopted import claim, confirm
 from nospoon.providers.libvirt.owner import NAMESPACE, Owner
-from nospoon.testing.conformance import PLAN
 from nospoon.testing.libvirtd import OwnLibvirt
+from nospoon.testing.racks import PLAN
 
 pytestmark = pytest.mark.libvirt
 CONFIG, ELEMENT = libvirt.VIR_DOMAIN_AFFECT_CONFIG, libvirt.VIR_DOMAIN_METADATA_ELEMENT

@@ -19,7 +19,8 @@ from nospoon.model.resources.storage import Image
 from nospoon.protocols import iso9660
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.owner import domain_name
-from nospoon.testing.conformance import Bench, DriverPromises, Rack, Stranger, make
+from nospoon.testing.conformance import DriverPromises
+from nospoon.testing.racks import Bench, Rack, Stranger, make
 
 pytestmark = pytest.mark.libvirt
 

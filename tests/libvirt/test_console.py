@@ -18,8 +18,8 @@ from nospoon.model.machine import PowerCommand
 from nospoon.providers.base import ConsoleStream, MachineDriver
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.console import same_run
-from nospoon.testing.conformance import Rack
 from nospoon.testing.libvirtd import OwnLibvirt
+from nospoon.testing.racks import Rack
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 

@@ -12,7 +12,7 @@ from nospoon.model.resources.keys import Kind
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.libvirt.connection import LibvirtConnection
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element, owner_in
-from nospoon.testing.conformance import Bench, Rack, found, make
+from nospoon.testing.racks import Bench, Rack, found, make
 
 pytestmark = pytest.mark.libvirt
 

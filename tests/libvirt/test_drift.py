@@ -15,7 +15,7 @@ from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.testing.conformance import PLAN, Bench, Rack, found
+from nospoon.testing.racks import PLAN, Bench, Rack, found
 
 pytestmark = pytest.mark.libvirt
 Domain = Any

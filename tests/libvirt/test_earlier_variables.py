@@ -19,8 +19,8 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.storage import Pool
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.varstore import GLOBAL, Variable, variables, with_variable
-from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, rack_for
 from nospoon.testing.libvirtd import OwnLibvirt
+from nospoon.testing.racks import PLAN, Bench, Rack, found, make, rack_for
 
 pytestmark = pytest.mark.libvirt
 KEPT = Variable("Kept", GLOBAL, b"by a guest")

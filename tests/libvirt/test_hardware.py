@@ -20,7 +20,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, found, make, remove_all
+from nospoon.testing.racks import Bench, Rack, found, make, remove_all
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 ORDER = (BootDevice.NETWORK, BootDevice.DISK)

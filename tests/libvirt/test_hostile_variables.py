@@ -21,8 +21,8 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt import LibvirtConnection
-from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
 from nospoon.testing.libvirtd import OwnLibvirt
+from nospoon.testing.racks import PLAN, Bench, Rack, make, rack_for
 
 pytestmark = pytest.mark.libvirt
 

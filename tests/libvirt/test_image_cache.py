@@ -18,7 +18,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.storage_xml import render_volume
-from nospoon.testing.conformance import (
+from nospoon.testing.racks import (
     MEBI,
     Bench,
     Rack,

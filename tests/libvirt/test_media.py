@@ -23,7 +23,7 @@ from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.media import _drop_unused
 from nospoon.providers.libvirt.storage_xml import parse_pool
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, found, make
+from nospoon.testing.racks import Bench, Rack, found, make
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 

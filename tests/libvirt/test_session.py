@@ -30,8 +30,8 @@ from nospoon.providers.base import Medium
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, events_of, found, make, rack_for, remove_all
-from nospoon.testing.conformance import until as next_event
+from nospoon.testing.racks import Bench, Rack, events_of, found, make, rack_for, remove_all
+from nospoon.testing.racks import until as next_event
 from nospoon.testing.trees import remove_tree
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]

@@ -20,7 +20,7 @@ from nospoon.providers.libvirt.varstore import (
     without_variable,
 )
 from nospoon.testing import guests
-from nospoon.testing.conformance import Bench, Rack, make
+from nospoon.testing.racks import Bench, Rack, make
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.boots]
 

@@ -17,7 +17,7 @@ from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.machines import MachineDriver
 from nospoon.providers.libvirt.snapshots import DomainSnapshots
 from nospoon.providers.libvirt.storage_xml import disk_file
-from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
+from nospoon.testing.racks import PLAN, Bench, Rack, make, rack_for
 
 pytestmark = pytest.mark.libvirt
 CLUSTER = 65536

@@ -18,8 +18,8 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import Bench, Stranger, open_seed, remove_all
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import Bench, Stranger, open_seed, remove_all
 from nospoon.testing.trees import remove_tree
 
 PLACE = "here:lxc"

@@ -10,7 +10,7 @@ from pathlib import Path
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.machines import Machine
 from nospoon.model.seed import Seed
-from nospoon.testing.conformance import MEBI, PLAN, SEEDS, Bench, Rack, found, make, rack_for
+from nospoon.testing.racks import MEBI, PLAN, SEEDS, Bench, Rack, found, make, rack_for
 
 PIDS = 4096
 NEAR = 96

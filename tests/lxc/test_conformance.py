@@ -11,7 +11,8 @@ import pytest
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Pool
-from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+from nospoon.testing.conformance import DriverPromises
+from nospoon.testing.racks import Bench, Stranger
 
 pytestmark = pytest.mark.lxc
 

@@ -19,8 +19,8 @@ from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.resource import Resource
 from nospoon.providers.containers import filters
 from nospoon.providers.lxc import LxcConnection
-from nospoon.testing.conformance import PLAN, Bench, Rack, found, make, rack_for, remove_all
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import PLAN, Bench, Rack, found, make, rack_for, remove_all
 
 pytestmark = [pytest.mark.lxc, pytest.mark.libvirt]
 

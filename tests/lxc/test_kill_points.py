@@ -34,7 +34,7 @@ from nospoon.providers.docker.host import text_of
 from nospoon.providers.lxc import LxcConnection, scripts
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import MEBI, PLAN, Bench, observe_all, rack_for, remove_all
+from nospoon.testing.racks import MEBI, PLAN, Bench, observe_all, rack_for, remove_all
 from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.lxc

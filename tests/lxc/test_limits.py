@@ -9,7 +9,7 @@ import pytest
 from tests.lxc import limits
 from tests.lxc.limits import Inside
 
-from nospoon.testing.conformance import Bench
+from nospoon.testing.racks import Bench
 
 pytestmark = pytest.mark.lxc
 

@@ -21,7 +21,8 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.seed import Seed
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner
-from nospoon.testing.conformance import (
+from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import (
     PLAN,
     Bench,
     events_of,
@@ -32,7 +33,6 @@ from nospoon.testing.conformance import (
     remove_all,
     until,
 )
-from nospoon.testing.container_root import busybox_root
 from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.lxc

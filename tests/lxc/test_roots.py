@@ -18,8 +18,8 @@ from tests.lxc.conftest import image_of
 from nospoon.errors import ProviderError
 from nospoon.model.resources.storage import Volume
 from nospoon.providers.lxc import scripts
-from nospoon.testing.conformance import MEBI, Bench, Rack, make, observe_all, rack_for
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import MEBI, Bench, Rack, make, observe_all, rack_for
 
 pytestmark = pytest.mark.lxc
 

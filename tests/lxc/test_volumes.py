@@ -20,8 +20,8 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Volume
-from nospoon.testing.conformance import MEBI, PLAN, Bench, found, make, rack_for, remove_all
 from nospoon.testing.container_root import busybox_root
+from nospoon.testing.racks import MEBI, PLAN, Bench, found, make, rack_for, remove_all
 
 pytestmark = pytest.mark.lxc
 

@@ -9,8 +9,8 @@ import pytest
 
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.conformance import Bench
 from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.racks import Bench
 
 
 @pytest.fixture

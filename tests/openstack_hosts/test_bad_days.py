@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from nospoon.errors import NospoonError, OutOfSpace, ProviderError
 from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all, remove_all
 from nospoon.testing.fake_cloud import FakeCloud, Rule
+from nospoon.testing.racks import PLAN, Bench, any_rack, make, observe_all, remove_all
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 MAKING = (

@@ -14,8 +14,8 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Port
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.plan import identity
-from nospoon.testing.conformance import PLAN, Bench, any_rack, make, observe_all
 from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.racks import PLAN, Bench, any_rack, make, observe_all
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 COUNT, LOOKS = 10, 6

@@ -13,8 +13,8 @@ from nospoon.model.resources.machines import Machine
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.looks import SELDOMEST, Pace
 from nospoon.providers.openstack.roster import SKEW
-from nospoon.testing.conformance import PLAN, Bench
 from nospoon.testing.fake_cloud import OFF, FakeCloud
+from nospoon.testing.racks import PLAN, Bench
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 ALL = "GET /compute/v2.1/servers/detail"

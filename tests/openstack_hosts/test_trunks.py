@@ -27,8 +27,8 @@ from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.conformance import PLAN, AnyRack, Bench, any_rack
 from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.racks import PLAN, AnyRack, Bench, any_rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 TAG = OwnerTag("kit", UUID(int=7), name="dev")

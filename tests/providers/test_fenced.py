@@ -19,7 +19,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Connection, Medium
 from nospoon.providers.simulated import SimulatedConnection
-from nospoon.testing.conformance import PLAN, Bench, Rack, make, rack_for
+from nospoon.testing.racks import PLAN, Bench, Rack, make, rack_for
 
 
 class Leadership:

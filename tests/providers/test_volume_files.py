@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from nospoon.providers.containers.scripts import MAKE_VOLUME
-from nospoon.testing.conformance import MEBI
+from nospoon.testing.racks import MEBI
 
 
 def make(path: Path, size: int) -> None:

@@ -59,8 +59,8 @@ from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.ports import ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
-from nospoon.testing.conformance import PLAN, Bench, any_rack, make
 from nospoon.testing.fake_cloud import FakeCloud, Rule, connected, fake_cloud
+from nospoon.testing.racks import PLAN, Bench, any_rack, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 NETWORK = BootPlan((BootDevice.NETWORK,), (BootDevice.NETWORK,))

@@ -13,7 +13,8 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.simulated import SimulatedConnection
 from nospoon.providers.simulated.world import Made
-from nospoon.testing.conformance import Bench, DriverPromises, Stranger
+from nospoon.testing.conformance import DriverPromises
+from nospoon.testing.racks import Bench, Stranger
 
 
 class TestSimulated(DriverPromises):

@@ -22,8 +22,8 @@ from nospoon.probe.record import find
 from nospoon.providers.base import Medium
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.guests import Guest, hardware
-from nospoon.testing.conformance import Bench, Rack, make, rack_for
 from nospoon.testing.due import forward
+from nospoon.testing.racks import Bench, Rack, make, rack_for
 
 NETWORK = BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=(BootDevice.DISK,))
 DISK = BootPlan(now=(BootDevice.DISK,), after=(BootDevice.DISK,))

@@ -26,8 +26,8 @@ from nospoon.providers.recorder import Recorder
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.world import Running, Snapshot
 from nospoon.runtime.tasks import Tasks
-from nospoon.testing.conformance import Bench, Rack, events_of, make, observe_all, rack_for, until
 from nospoon.testing.due import forward
+from nospoon.testing.racks import Bench, Rack, events_of, make, observe_all, rack_for, until
 
 ONCE = BootPlan(
     now=(BootDevice.NETWORK, BootDevice.DISK), after=(BootDevice.DISK, BootDevice.NETWORK)

@@ -14,7 +14,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image, Volume
 from nospoon.runtime import clock, process
 from nospoon.testing import disks
-from nospoon.testing.conformance import Bench, Rack, rack_for
+from nospoon.testing.racks import Bench, Rack, rack_for
 
 BOOTED = b"DISK-BOOTED"
 SECTOR = 512
