@@ -205,11 +205,6 @@ class HostFacts:
     boot_ports: Mapping[int, str] = field(default_factory=dict)
     flavors: Mapping[str, SizeOffered] | None = None
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether it is known how much it has of anything."""
-        return bool(self.cpus or self.memory or self.disk)
-
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:
         """Of a host of these capabilities, as far as they tell."""

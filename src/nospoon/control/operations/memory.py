@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -282,8 +282,10 @@ class Memory:
         hosts = prepared.seen.cluster.hosts
         others = await self._database.read(stored.holdings)
         compared = await self._planner.workers.run(row.owner, refuse_collisions, row, others)
-        async with self._placing:
-            await self._planner.allocating.require_capacity(prepared.seen, row.allocations)
+        claims = await self._planner.allocating.claims(prepared.seen, row.allocations)
+        async with self._placing if claims else nullcontext():
+            if claims:
+                await self._planner.allocating.require_capacity(row.id, claims)
             await self._database.call(
                 save,
                 row,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
+from uuid import UUID
 
 from nospoon.control.fleet import usage
 from nospoon.control.fleet.hosts import Hosts
@@ -22,7 +23,7 @@ from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.tunnels import against_identifiers
-from nospoon.plan.placement.room import taken_since
+from nospoon.plan.placement.room import Claim, claims
 from nospoon.plan.refuse import against_pool, reasons_against
 from nospoon.plan.seeds import against_addresses, against_boot_urls
 from nospoon.providers import linux
@@ -102,18 +103,18 @@ class Allocating:
             raise PlanRefused(reasons)
         return allocations
 
-    async def require_capacity(self, seen: Seen, allocations: Allocations) -> None:
+    async def claims(self, seen: Seen, allocations: Allocations) -> tuple[Claim, ...]:
+        """What the nodes that come to a host take there."""
+        before = {row.name: row.host.name for row in seen.rows}
+        made = partial(claims, hosts=allocations.hosts, before=before)
+        return await self._workers.run(seen.owner, made, seen.cluster, seen.surveyed.all_facts)
+
+    async def require_capacity(self, cluster: UUID, wanted: Iterable[Claim]) -> None:
         """Raises `Stale` where nodes of other clusters, as they are remembered by now, left too
-        little for those that come to a host.
+        little for these.
         """
-        facts, before = seen.surveyed.all_facts, {row.name: row.host.name for row in seen.rows}
-        hosts = allocations.hosts
-        coming = {host for name, host in hosts.items() if before.get(name) != host}
-        if not any(facts[host].is_limited for host in coming if host in facts):
-            return
-        used = await usage.of_others(self._database, self._hosts, seen.id)
-        check = partial(taken_since, hosts=hosts, before=before)
-        what = await self._workers.run(seen.owner, check, seen.cluster, facts, used)
+        used = await usage.of_others(self._database, self._hosts, cluster)
+        what = next(filter(None, (each.lacks(used) for each in wanted)), "")
         if what:
             raise Stale(
                 f"the plan is stale: another cluster took {what}",

@@ -262,18 +262,36 @@ class Rooms:
             yield from against_filters(node, self._cluster, place.facts)
 
 
-def taken_since(
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the nodes that come to a host ask of it, and what all of their cluster take of its
+    machine. `identity`: of that.
+    """
+
+    host: str
+    identity: str
+    room: Usage
+    takes: Usage
+    asked: Usage
+
+    def lacks(self, used: Mapping[str, Usage]) -> str:
+        """Of what other clusters left too little, such as "memory of host h", "" for nothing.
+        `used` by them, by identity.
+        """
+        taken = used.get(self.identity, Usage()) + self.takes
+        short = taken.missing(self.room, asked=self.asked)
+        return f"{CALLED[short]} of host {self.host}" if short else ""
+
+
+def claims(
     cluster: Cluster,
     facts: Mapping[str, HostFacts],
-    used: Mapping[str, Usage],
     *,
     hosts: Mapping[str, str],
     before: Mapping[str, str],
-) -> str:
-    """What other clusters left too little of for the nodes that come to a host, such as "memory of
-    host h", "" for nothing. `used` by them, by identity; node -> its host, now and `before`.
-    """
-    rooms, asked = Rooms(cluster, facts, used), dict[str, Usage]()
+) -> tuple[Claim, ...]:
+    """Of hosts of which it is known what they have. Node -> its host, now and `before`."""
+    rooms, asked = Rooms(cluster, facts, {}), dict[str, Usage]()
     for node in cluster.nodes:
         host, takes = hosts.get(node.name, ""), demand(node)
         if host not in rooms.places:
@@ -281,11 +299,11 @@ def taken_since(
         rooms.machine(host).used += takes
         if before.get(node.name) != host:
             asked[host] = asked.get(host, Usage()) + takes
-    for host, coming in asked.items():
-        machine = rooms.machine(host)
-        if short := machine.used.missing(machine.room, asked=coming):
-            return f"{CALLED[short]} of host {host}"
-    return ""
+    return tuple(
+        Claim(host, rooms.places[host].identity, machine.room, machine.used, coming)
+        for host, coming in asked.items()
+        if (machine := rooms.machine(host)).room != Usage()
+    )
 
 
 def _amount(resource: str, value: float) -> str:
