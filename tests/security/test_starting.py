@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from tests.security.asked import OTHER, OWNER, Answer, Asked, a_daemon
 
-from nospoon.control.operations.memory import Memory, in_turn
+from nospoon.control.operations.restoring import Restoring, in_turn
 from nospoon.control.planning.clusters import Clusters
 from nospoon.store.clusters import ClusterRow, Outline
 
@@ -69,7 +69,7 @@ async def test_the_start_waits_for_few_files_and_reads_all_beside_the_event_loop
         return kept(self, row)
 
     monkeypatch.setattr(Clusters, "kept", noted)
-    monkeypatch.setattr(Memory, "reading", patience)
+    monkeypatch.setattr(Restoring, "reading", patience)
     async with a_daemon(tmp_path) as asked:
         if patience:
             assert served(asked) == {*CLUSTERS.values()}

@@ -29,6 +29,7 @@ from nospoon.control.operations.health import HealthChecks
 from nospoon.control.operations.memory import Memory
 from nospoon.control.operations.nodes import Nodes
 from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.restoring import Restoring
 from nospoon.control.operations.services import Services
 from nospoon.control.operations.snapshots import Snapshots
 from nospoon.control.operations.starting import Starting
@@ -109,6 +110,14 @@ class Control:
             give=parts.certificates.give,
             labs=self.board.labs,
             clock=clock.unix,
+        )
+        self.restoring = Restoring(
+            database=parts.database,
+            files=parts.files,
+            planner=parts.planner,
+            fleet=parts.fleet,
+            give=parts.certificates.give,
+            labs=self.board.labs,
         )
         self.work = Work(
             database=parts.database,

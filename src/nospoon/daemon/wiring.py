@@ -88,7 +88,7 @@ class Daemon:
         self._settings_directories()
         interrupted = await parts.database.call(journal.interrupt_running, now=clock.unix())
         await parts.database.call(self._restore_logins)
-        nodes = await control.memory.restore()
+        nodes = await control.restoring.restore()
         await self._tidy_files()
         await parts.bmcs.restore_events()
         failed = await self._restore_bmcs()
@@ -104,7 +104,7 @@ class Daemon:
         parts.host_boots.begin()
         parts.ready = True
         await control.board.start()
-        parts.tasks.start(control.memory.read_rest(), name="read the rest of the cluster files")
+        parts.tasks.start(control.restoring.read_rest(), name="read the rest of the cluster files")
         parts.tasks.start(control.watch.keep(), name="watch consoles of labs")
         await self._begin_to_answer()
         open_calls = len(await parts.database.call(journal.open_intents))

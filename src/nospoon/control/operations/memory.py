@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -18,7 +15,8 @@ from nospoon.control.content.certificates import certificate_files
 from nospoon.control.content.files import Files, is_url
 from nospoon.control.content.space import text_of
 from nospoon.control.fleet.authority import Publish
-from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.fleet import Fleet
+from nospoon.control.operations.served import Give, give_certificate, member_of, served_profiles
 from nospoon.control.planning.logins import with_new_logins
 from nospoon.control.planning.pending import as_it_is
 from nospoon.control.planning.planner import Planner
@@ -31,31 +29,26 @@ from nospoon.control.planning.saved import (
 )
 from nospoon.control.request import Request
 from nospoon.engine.observe import observe_reachable
-from nospoon.errors import SpecError
-from nospoon.model.cluster import BootProfile, CertificateFiles, Cluster, Host
+from nospoon.model.cluster import Cluster, Host
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.plan.diff.targets import touched
 from nospoon.plan.order.kinds import KINDS
-from nospoon.runtime.clock import Clock, monotonic
+from nospoon.runtime.clock import Clock
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
 from nospoon.services.consoles.service import ConsoleService
-from nospoon.services.netboot.ports import ServedFile, ServedProfile
 from nospoon.store import clusters as stored
 from nospoon.store import nodes as node_rows
-from nospoon.store.clusters import ClusterRow, Outline
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.desired import packed
 from nospoon.store.nodes import NodeRow, Source
 
 log = structlog.get_logger()
-
-Give = Callable[[str, Path, Path], None]
-"""Gives those who serve BMCs a certificate, by its digest, and its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +73,8 @@ class LabBoard(Protocol):
     def require_unused(self, cluster_id: UUID, staying: Iterable[str] = ()) -> None: ...
 
 
-READING = 30.0
-"""Seconds for which the start waits for cluster files to be read; the last one may take longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFile:
-    """What the daemon keeps of a cluster file."""
-
-    profiles: dict[str, ServedProfile]
-    labs: Sequence[Lab]
-    certificate: CertificateFiles | None
-
-
-def in_turn(rows: Iterable[Outline]) -> list[Outline]:
-    """Owners take turns, older clusters first: files that take long are waited for by their owner
-    alone.
-    """
-    counts = Counter[int]()
-    placed = []
-    for row in sorted(rows, key=attrgetter("created")):
-        placed.append((counts[row.owner], row))
-        counts[row.owner] += 1
-    return [row for _, row in sorted(placed, key=itemgetter(0))]
-
-
 class Memory:
-    """Clusters as the store has them, and what of them is served. `reading`: see `READING`."""
-
-    reading = READING
+    """Clusters as the store has them, and what of them is served."""
 
     def __init__(
         self,
@@ -124,7 +90,6 @@ class Memory:
         labs: LabBoard,
         clock: Clock,
     ) -> None:
-        self._unread = deque[Outline]()
         self._bridges = dict[UUID, frozenset[str]]()
         """Cluster that is being remembered -> the bridges that it is to have."""
         self._placing = asyncio.Lock()
@@ -132,55 +97,6 @@ class Memory:
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._fleet, self._consoles = planner, fleet, consoles
         self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
-
-    async def restore(self) -> int:
-        """At start-up: know all nodes again. Returns how many there are."""
-        rows = await self._database.read(node_rows.all_nodes)
-        clusters = {each.id: each for each in await self._database.read(stored.outlines)}
-        profiles = dict[UUID, dict[str, ServedProfile]]()
-        self._unread = deque(in_turn(clusters.values()))
-        end = monotonic() + self.reading
-        while self._unread and monotonic() < end:
-            first = await self._database.read(stored.get, self._unread.popleft().id)
-            assert first is not None, "none is removed before the start"
-            profiles[first.id] = await self._profiles_of(first)
-        for row in self._unread:
-            log.warning("its file is read after the start", cluster=row.name, uid=row.owner)
-        owners = ((clusters[node.cluster_id].owner, node.host, node.machine) for node in rows)
-        why_not = await self._planner.access.reached(owners)
-        logged = set[tuple[UUID, str]]()
-        for node in rows:
-            row = clusters[node.cluster_id]
-            why = why_not(row.owner, node.host, node.machine)
-            if why and (row.id, why) not in logged:
-                log.warning("not reached", cluster=row.name, uid=row.owner, why=why)
-                logged.add((row.id, why))
-            member = _member(row, node, profiles.get(row.id, {}).get(node.profile))
-            self._fleet.put(member, reached=not why)
-        return len(rows)
-
-    async def read_rest(self) -> None:
-        """The files for which the start did not wait: their labs are known then, and machines boot
-        their profiles. One that an `up` or `down` has changed meanwhile is not looked at.
-        """
-        while self._unread:
-            outline = self._unread.popleft()
-            row = await self._database.read(stored.get, outline.id)
-            if row is None or row.generation != outline.generation:
-                continue
-            profiles, nodes = (
-                await self._read(row),
-                await self._database.read(node_rows.nodes_of, row.id),
-            )
-            if not await self._is_current(row):
-                continue
-            served = self._take_in(row, profiles)
-            async for node in paced(nodes):
-                self._fleet.serve(node.uuid, served.get(node.profile))
-
-    async def _is_current(self, row: ClusterRow) -> bool:
-        now = await self._database.read(stored.get, row.id)
-        return now is not None and now.generation == row.generation
 
     async def remember(self, prepared: Prepared, request: Request) -> Kept:
         """Rows before resources: what is made from now on has a row that knows of it.
@@ -217,7 +133,8 @@ class Memory:
         """
         seen = prepared.seen
         profiles = served_profiles(seen.cluster, seen.uploads, self._files)
-        self._give_certificate(seen.cluster.addressing.certificate, seen.uploads)
+        certificate = seen.cluster.addressing.certificate
+        give_certificate(certificate, seen.uploads, self._files, self._give)
         now = {node.name: node.uuid async for node in paced(nodes)}
         async for each in paced(seen.rows):
             if now.get(each.name, each.uuid) != each.uuid:  # it is another machine now
@@ -225,7 +142,7 @@ class Memory:
         boots = []
         async for node in paced(nodes):
             profile, before = profiles.get(node.profile), self._fleet.get(node.uuid)
-            self._fleet.put(_member(row, node, profile))
+            self._fleet.put(member_of(row, node, profile))
             if before is not None and before.profile != profile:
                 boots.append(node.uuid)
         return now, boots
@@ -382,7 +299,7 @@ class Memory:
         self._files.space.release(row.owner, text_of(row.id))
         used = await self._database.read(stored.digests)
         await asyncio.to_thread(self._files.keep_only, used)
-        known = await self._planner.workers.run(row.owner, self.known_cluster, row)
+        known = await self._planner.workers.run(row.owner, self._planner.clusters.known, row)
         files = certificate_files(known) if known is not None else ()
         held = [known]
         del known
@@ -393,45 +310,6 @@ class Memory:
         if purge:
             uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
             await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.owner)
-
-    def known_cluster(self, row: ClusterRow) -> Cluster | None:
-        """None where an earlier version took a file that cannot be read any more."""
-        try:
-            return self._planner.clusters.kept(row)
-        except SpecError as error:
-            log.warning("its file is refused now", cluster=row.name, uid=row.owner, why=str(error))
-            return None
-
-    async def _profiles_of(self, row: ClusterRow) -> dict[str, ServedProfile]:
-        """And its labs are known again. None of a file that cannot be read: its next `up` serves
-        its boot again.
-        """
-        return self._take_in(row, await self._read(row))
-
-    async def _read(self, row: ClusterRow) -> KeptFile | None:
-        return await self._planner.workers.run(row.owner, self._kept_file, row)
-
-    def _kept_file(self, row: ClusterRow) -> KeptFile | None:
-        cluster = self.known_cluster(row)
-        if cluster is None:
-            return None
-        profiles = served_profiles(cluster, row.uploads, self._files)
-        return KeptFile(profiles, cluster.labs, cluster.addressing.certificate)
-
-    def _take_in(self, row: ClusterRow, known: KeptFile | None) -> dict[str, ServedProfile]:
-        if known is None:
-            return {}
-        self._give_certificate(known.certificate, row.uploads)
-        self._labs.put(row.id, row.owner, row.name, known.labs)
-        return known.profiles
-
-    def _give_certificate(self, given: CertificateFiles | None, uploads: Mapping[str, str]) -> None:
-        """BMCs know it by its digest. Of one whose copy is gone they tell when they are served."""
-        if given is None:
-            return
-        digest, key = (uploads.get(name, "") for name in (given.certificate, given.key))
-        if self._files.has(digest) and self._files.has(key):
-            self._give(digest, self._files.path(digest), self._files.path(key))
 
 
 def _is_another(before: Host | None, now: Host) -> bool:
@@ -446,23 +324,6 @@ def _is_another(before: Host | None, now: Host) -> bool:
 def record_group(owner: OwnerId, name: str) -> str:
     """Whose console records: they stay after the cluster is gone, until they are purged."""
     return f"{owner}/{name}"
-
-
-def served_profiles(
-    cluster: Cluster, uploads: Mapping[str, str], files: Files
-) -> dict[str, ServedProfile]:
-    """The file's boot profiles with local files found among the uploads."""
-
-    def served(name: str) -> ServedFile | str:
-        if name not in uploads:
-            return name
-        return ServedFile(path=str(files.path(uploads[name])), name=uploads[name][:16])
-
-    def profile(each: BootProfile) -> ServedProfile:
-        initrd = tuple(served(name) for name in each.initrd)
-        return ServedProfile(each.name, served(each.kernel), initrd, each.cmdline, each.script)
-
-    return {each.name: profile(each) for each in cluster.profiles}
 
 
 def _rows_now(
@@ -487,15 +348,3 @@ def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:
         return {}
     changed = {*request.targets, *touched(prepared.plan)}
     return {row.name: row for row in prepared.seen.rows if row.name not in changed}
-
-
-def _member(row: ClusterRow | Outline, node: NodeRow, profile: ServedProfile | None) -> Member:
-    return Member(
-        owner=row.owner,
-        cluster=row.name,
-        cluster_id=row.id,
-        node=node.name,
-        host=node.host,
-        machine=node.machine,
-        profile=profile,
-    )

@@ -181,7 +181,7 @@ class Work:
         for nodes that stay in Ironic, and somebody uses.
         """
         nodes = await self._database.read(node_rows.nodes_of, row.id)
-        known = await self._planner.workers.run(row.owner, self.memory.known_cluster, row)
+        known = await self._planner.workers.run(row.owner, self._planner.clusters.known, row)
         hosts = {host.name: host for host in known.hosts} if known is not None else {}
         hosts |= {node.host.name: node.host for node in nodes}
         hosts |= {host.name: host for host in await self._planner.clusters.hosts_of(row)}

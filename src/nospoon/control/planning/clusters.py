@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+
 from nospoon.clusterfile.load import load
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.logins import Logins
@@ -20,6 +22,8 @@ from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.desired import OLDEST, unpacked
+
+log = structlog.get_logger()
 
 
 class Clusters:
@@ -62,6 +66,14 @@ class Clusters:
             if older is None:
                 raise
             return older
+
+    def known(self, row: ClusterRow) -> Cluster | None:
+        """The same; None where an earlier version took a file that cannot be read any more."""
+        try:
+            return self.kept(row)
+        except SpecError as error:
+            log.warning("its file is refused now", cluster=row.name, uid=row.owner, why=str(error))
+            return None
 
     async def text_of(self, row: ClusterRow) -> str:
         """The file. To decrypt 16 MiB takes a tenth of a second."""
