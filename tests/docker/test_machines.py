@@ -132,11 +132,13 @@ async def test_a_port_of_open_vswitch_is_plugged_in_as_that_of_a_vm_and_again_wh
     assert (await openvswitch.look(runner)).ports.items() >= wanted.items()
     await openvswitch.unplug(runner, ports[1:])
     seen = await found(bench, machine)
-    assert isinstance(seen.shape, Machine)
-    assert set(seen.shape.unlinked) == {nic.mac for nic in nics[1:]}
+    (deviation,) = seen.deviations
+    assert deviation.field == "unlinked"
+    assert set(deviation.found) == {nic.mac for nic in nics[1:]}
     await bench.connection.drivers[Kind.MACHINE].change(seen, machine, bench.tag)
     assert (await openvswitch.look(runner)).ports.items() >= wanted.items()
-    assert (await found(bench, machine)).shape == machine.shape
+    again = await found(bench, machine)
+    assert (again.shape, again.deviations) == (machine.shape, ())
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
     assert not (await openvswitch.look(runner)).ports.keys() & wanted.keys()
 

@@ -18,14 +18,14 @@ from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Link, Tunnel
-from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.resource import Deviation, Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.diff.diff import field_changes
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, device_of
+from nospoon.providers.wires import UNLINKED
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing.racks import PLAN, Bench, Rack, found, make, observe_all, rack_for
@@ -185,13 +185,12 @@ async def test_a_running_guest_is_plugged_into_a_users_bridge_again_that_was_mad
             for argv in loss:
                 await runner.run(argv)
             seen = await found(bench, machine)
-            assert seen.shape == replace(wanted, unlinked=(nic.mac,))
-            (change,) = field_changes(seen.shape, wanted, RULES[Kind.MACHINE])
-            assert (change.field, change.rule) == ("unlinked", "live")
+            assert (seen.shape, seen.deviations) == (wanted, (Deviation(UNLINKED, (nic.mac,), ()),))
+            assert RULES[Kind.MACHINE][UNLINKED] == "live"
             await connection.machine_driver.change(seen, machine, bench.tag)
             assert await ports_of(theirs, runner) == [nic.port]
             again = await found(bench, machine)
-            assert (again.shape, again.live) == (wanted, None)
+            assert (again.shape, again.live, again.deviations) == (wanted, None, ())
     finally:
         await connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
         await runner.run(gone)

@@ -10,11 +10,12 @@ import libvirt
 import pytest
 
 from nospoon.model.machine import PowerCommand
-from nospoon.model.resources.machines import Ends, Machine
+from nospoon.model.resources.machines import Machine
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.text import plan_text
 from nospoon.providers.libvirt import LibvirtConnection
+from nospoon.providers.libvirt.ends import Ends
 from nospoon.testing.racks import PLAN, Bench, Rack, found
 
 pytestmark = pytest.mark.libvirt
@@ -98,6 +99,33 @@ async def test_an_edited_definition_is_drift_and_mended(
     assert [change.field for change in step.changes] == [field]
     await mended(bench, rack)
     assert (await planned(bench, rack)).steps == ()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before its start", "after it"])
+async def test_what_a_guest_was_started_with_waits_for_its_power_off(
+    bench: Bench, rack: Rack, *, before: bool
+) -> None:
+    domain, power = domain_of(bench, rack), bench.connection.machine_driver.power
+
+    def edit() -> None:
+        root = ET.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        end_of("on_crash", "preserve")(root)
+        domain.connect().defineXML(ET.tostring(root, encoding="unicode"))
+
+    if before:
+        edit()
+    await power(rack.uuid, PowerCommand.ON, PLAN)
+    if not before:
+        edit()
+    plan = await planned(bench, rack)
+    assert [change.field for change in plan.steps[0].changes] == ["ends"]
+    await mended(bench, rack)
+    plan = await planned(bench, rack)
+    assert plan.steps == ()
+    waits = [each for each in plan.notes if "has to be powered off for ends" in each]
+    assert len(waits) == before, "it runs with what it was started with"
+    await power(rack.uuid, PowerCommand.OFF, PLAN)
+    assert not (await planned(bench, rack)).notes
 
 
 async def test_a_machine_that_starts_with_its_host_is_drift_and_mended(

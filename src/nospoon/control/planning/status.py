@@ -29,9 +29,7 @@ def node_states(prepared: Prepared) -> dict[str, tuple[str, str]]:
     the file says, `unknown` while its host is away; nodes that should go are `extra`.
     """
     by_node, said = _steps_by_node(prepared), _who_says(prepared)
-    late = {
-        each.key.name: waiting(each) for each in prepared.seen.observed if each.live is not None
-    }
+    late = {each.key.name: waiting(each) for each in prepared.seen.observed if each.waits}
     owners = changed_by_owners(claimed(prepared.seen.rows), prepared.desired)
     states, there = {}, _on_hosts(prepared)
     for node in prepared.seen.cluster.nodes:

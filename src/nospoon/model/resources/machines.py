@@ -64,27 +64,11 @@ class MachineNic:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """What follows when a guest ends, in libvirt's words (formatdomain.html, "Events
-    configuration"): a guest that reboots goes on, every other end is an end.
-    """
-
-    poweroff: str = "destroy"
-    reboot: str = "restart"
-    crash: str = "destroy"
-
-    def __str__(self) -> str:
-        return f"power-off: {self.poweroff}, reboot: {self.reboot}, crash: {self.crash}"
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
 
     `boot_iso`: this machine boots our ISO, which asks the daemon what to do. `ipv6`: UEFI looks for
-    network boot by IPv6, too. `ends`: what its connection does when the guest powers off, reboots
-    and crashes, in libvirt's words. `autostart`: it starts with its host, which is its BMC's to
-    decide. `unlinked`: MACs of NICs whose link somebody took down, now or from the next start on.
+    network boot by IPv6, too.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
     `shelved`: its cloud shelves it when it is powered off.
@@ -103,9 +87,6 @@ class Machine:
     boot_order: tuple[BootDevice, ...]
     boot_iso: bool = False
     ipv6: bool = False
-    ends: Ends = Ends()
-    autostart: bool = False
-    unlinked: tuple[str, ...] = ()
     adopted: str = ""
     flavor: str = ""
     zone: str = ""
@@ -117,7 +98,7 @@ class Machine:
     def parts(self) -> int:
         """How many a cloud may have written here, whose tags are anyone's."""
         of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)
-        own = (self.disks, self.nics, self.boot_order, self.unlinked)
+        own = (self.disks, self.nics, self.boot_order)
         return sum(map(len, own)) + of_nics
 
     @property

@@ -54,11 +54,21 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
+class Deviation:
+    """What was found of a thing beside its shape, which a host may change and no file asks for."""
+
+    field: str
+    found: str | tuple[str, ...]
+    wanted: str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """A resource as found. `running`: a change would disturb a guest.
 
     `fault` tells why the thing, though there, does not work (a failed machine, a dead process).
     `live`: what a running machine still has, where that is not yet `shape`; else None.
+    `deviations`: beside its shape; `late`: those of a running machine that its definition has not.
     """
 
     key: Key
@@ -67,3 +77,10 @@ class Observed:
     running: bool = False
     fault: str = ""
     live: Shape | None = None
+    deviations: tuple[Deviation, ...] = ()
+    late: tuple[Deviation, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a running machine still has something that it loses at its next power-off."""
+        return self.live is not None or bool(self.late)

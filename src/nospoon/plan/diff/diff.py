@@ -6,7 +6,7 @@ needed by and is running is replaced with it, for one cannot change a disk under
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, replace
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService
-from nospoon.model.resources.resource import Observed, Resource, Shape
+from nospoon.model.resources.resource import Deviation, Observed, Resource, Shape
 from nospoon.model.resources.storage import Volume
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.addresses.notes import described, read
@@ -99,7 +99,7 @@ def _steps(
     steps = []
     for key, resource in desired.items():
         there = found.get(key)
-        if there is None or there.shape != resource.shape:
+        if there is None or there.shape != resource.shape or there.deviations:
             by = rules.get(key.host, {}).get(key.kind, NO_RULES)
             steps.append(_step(resource, there, by))
         elif (step := _alike(resource, there)) is not None:
@@ -117,7 +117,7 @@ def _waiting(
     rules: Rules,
 ) -> Iterable[str]:
     """Notes on machines that run on with what they had, in the order of the file."""
-    late = {key for key, each in found.items() if each.live is not None} - ends
+    late = {key for key, each in found.items() if each.waits} - ends
     told = (
         waiting(found[key], desired[key].shape, rules.get(key.host, {}).get(key.kind, {}))
         for key in desired
@@ -134,9 +134,9 @@ def waiting(
     """What a running machine gets at its next power-off, "" when it has everything. `desired`: what
     it is to be, where that is not what it is defined as now; what changes live by `rules` is none.
     """
-    if observed is None or observed.live is None:
+    if observed is None or not observed.waits:
         return ""
-    will = desired or observed.shape
+    will, has = desired or observed.shape, observed.live or observed.shape
     at_once = {
         each.field for each in field_changes(observed.shape, will, rules) if each.rule == "live"
     }
@@ -144,7 +144,7 @@ def waiting(
         f"{each.field} (changed)"
         if each.desired == HIDDEN
         else f"{each.field} {each.observed} -> {each.desired}"
-        for each in field_changes(observed.live, will, {})
+        for each in (*field_changes(has, will, {}), *_deviating(observed.late, {}))
         if each.field not in at_once
     )
     return f"{observed.key.name} has to be powered off for {listed}" if listed else ""
@@ -172,7 +172,10 @@ def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) 
     """For what is missing, or has another shape."""
     if found is None:
         return Step(Action.CREATE, resource.key, "missing", desired=resource)
-    changes = tuple(field_changes(found.shape, resource.shape, rules))
+    changes = (
+        *field_changes(found.shape, resource.shape, rules),
+        *_deviating(found.deviations, rules),
+    )
     names = ", ".join(change.field for change in changes)
     differ = f"{names} {'differs' if len(changes) == 1 and _is_one(names) else 'differ'}"
     if any(change.rule == "replace" for change in changes):
@@ -235,6 +238,13 @@ def field_changes(
             name, secret = field.name, not field.repr
             told = (HIDDEN, HIDDEN) if secret else both_texts(name, before, after)
             yield FieldChange(name, *told, rule)
+
+
+def _deviating(found: Iterable[Deviation], rules: Mapping[str, str]) -> Iterator[FieldChange]:
+    """What is to be as it was."""
+    for each in found:
+        told = both_texts(each.field, each.found, each.wanted)
+        yield FieldChange(each.field, *told, rules.get(each.field, "replace"))
 
 
 def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldChange]:

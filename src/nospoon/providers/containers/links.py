@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nospoon.model.cluster import Switch
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.resource import Observed
 from nospoon.providers import openvswitch
 from nospoon.providers.printed import rows_of
+from nospoon.providers.wires import with_unlinked
 from nospoon.runtime.runner import Runner
 
 SETTLES = 0.2
@@ -98,10 +99,4 @@ def _lost(observed: Observed, places: _Places) -> frozenset[str]:
 
 
 def _without(observed: Observed, lost: frozenset[str]) -> Observed:
-    shape, live = observed.shape, observed.live
-    assert isinstance(shape, Machine), "machine keys have machine shapes"
-    if not lost:
-        return observed
-    down = tuple(sorted(lost))
-    has = replace(live, unlinked=down) if isinstance(live, Machine) else None
-    return replace(observed, shape=replace(shape, unlinked=down), live=has)
+    return with_unlinked(observed, sorted(lost)) if lost else observed

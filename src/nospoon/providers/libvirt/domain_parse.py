@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.mac import is_mac
-from nospoon.model.resources.machines import Ends, Machine, MachineDisk, MachineNic
+from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.domain_xml import CLEAN_TRAFFIC
 from nospoon.providers.libvirt.elements import attribute_of, text_of
 from nospoon.providers.libvirt.owner import Owner
@@ -55,12 +55,6 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         boot_order=boot_order(root, owner),
         boot_iso=_boots_iso(root, boot_iso),
         ipv6=_looks_for_ipv6(root),
-        ends=Ends(
-            poweroff=text_of(root, "on_poweroff", "destroy"),
-            reboot=text_of(root, "on_reboot", "restart"),
-            crash=text_of(root, "on_crash", "destroy"),
-        ),
-        unlinked=tuple(attribute_of(nic, "mac", "address").lower() for nic in unlinked(root)),
         adopted=text_of(root, "name") if owner.adopted else "",
         kind=owner.kind,
         seed=_seed(root, owner.name),

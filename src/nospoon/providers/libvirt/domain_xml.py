@@ -15,6 +15,7 @@ from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.providers.libvirt.elements import element, leaf, written
+from nospoon.providers.libvirt.ends import rendered_ends
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_element
 from nospoon.providers.libvirt.storage_xml import (
     disk_file,
@@ -69,9 +70,7 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
             _features(machine),
             _cpu(machine.arch, stage),
             element("clock", offset="utc"),
-            leaf("on_poweroff", machine.ends.poweroff),
-            leaf("on_reboot", machine.ends.reboot),
-            leaf("on_crash", machine.ends.crash),
+            *rendered_ends(),
             element("devices", *_devices(machine, owner.name, stage)),
             type="kvm" if stage.accelerator == "kvm" else "qemu",
         )

@@ -40,7 +40,13 @@ from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import DomainDrives
-from nospoon.providers.libvirt.mending import autostarted, mend, with_autostart
+from nospoon.providers.libvirt.mending import (
+    autostarted,
+    deviations_of,
+    late_in,
+    mend,
+    with_autostart,
+)
 from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
@@ -194,12 +200,15 @@ class MachineDriver:
         key = Key(Kind.MACHINE, self._hypervisor.host, owner.name)
         live = None
         if now is not None:
-            down = tuple(dict.fromkeys((*shape.unlinked, *has.unlinked)))
-            shape = replace(shape, unlinked=down)  # mended in either place at once
             # QEMU is told the boot order; libvirt knows nothing
-            has = replace(has, boot_order=shape.boot_order, unlinked=down)
+            has = replace(has, boot_order=shape.boot_order)
             live = has if has != shape else None
-        return Observed(key, shape, owner.tag, running, fault, live)
+        seen = Observed(key, shape, owner.tag, running, fault, live)
+        if owner.adopted:  # what it does besides is its owner's
+            return seen
+        found = tuple(deviations_of(root, root if now is None else now))
+        late = () if now is None else tuple(late_in(root, now))
+        return replace(seen, deviations=found, late=late)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Machine)

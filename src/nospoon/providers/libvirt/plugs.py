@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree as ET
 
@@ -29,6 +29,7 @@ from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK, TOO_LONG_TEX
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.printed import rows_of
+from nospoon.providers.wires import with_unlinked
 from nospoon.runtime import process
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.runner import Runner
@@ -158,14 +159,9 @@ def _live(machine: Observed) -> Machine:
 
 
 def _unplugged(machine: Observed, astray: Iterable[MachineNic]) -> Observed:
-    has, will = _live(machine), machine.shape
-    assert isinstance(will, Machine), "machine keys have machine shapes"
-    lost = tuple(nic.mac for nic in astray if nic in will.nics)
-    if not lost:
-        return machine
-    down = tuple(dict.fromkeys((*will.unlinked, *lost)))
-    live = replace(has, unlinked=down) if machine.live is not None else None
-    return replace(machine, shape=replace(will, unlinked=down), live=live)
+    assert isinstance(machine.shape, Machine), "machine keys have machine shapes"
+    lost = [nic.mac for nic in astray if nic in machine.shape.nics]
+    return with_unlinked(machine, lost) if lost else machine
 
 
 def _started_with(machine: Machine, connect: Connect) -> dict[MachineNic, dict[str, str]]:
