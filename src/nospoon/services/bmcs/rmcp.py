@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +16,10 @@ from nospoon.bmc.users import added
 from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, LoginFailed, Send, Typed
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
 from nospoon.runtime.log_rate import RateLimitedLog
-from nospoon.runtime.udp import Peer, UdpSocket
+from nospoon.runtime.udp import TOGETHER, Peer, UdpSocket
 from nospoon.services.bmcs.effects import Effects
 from nospoon.services.bmcs.lan import lan
+from nospoon.services.bmcs.late import LateDatagrams
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.services.bmcs.registry import Registry
 from nospoon.services.bmcs.sol import SolLines
@@ -42,6 +42,7 @@ class Rmcp:
 
     def __init__(self, registry: Registry, effects: Effects, sol: SolLines | None) -> None:
         self._registry, self._effects, self._sol = registry, effects, sol
+        self._late = LateDatagrams(TOGETHER)
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
@@ -73,7 +74,7 @@ class Rmcp:
             if served.faults is faults and self._registry.at((peer.local, opened.port)) is served:
                 self._take(opened, served, data, peer, most)
 
-        asyncio.get_running_loop().call_later(late.seconds, due)
+        self._late.put(served, late.seconds, due)
 
     def _take(
         self,
