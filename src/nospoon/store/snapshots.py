@@ -8,7 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Text, cast, delete, func, insert, select, update
 
 from nospoon.model.decoders import meet
 from nospoon.store import tables
@@ -51,14 +51,49 @@ class SnapshotRow:
     members: tuple[Member, ...]
 
 
-def of_cluster(connection: Connection, cluster_id: UUID) -> list[SnapshotRow]:
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A snapshot without its nodes. A cluster has 100 of 20,000 nodes each: all of them together
+    are gigabytes, and take the store's thread for seconds.
+    """
+
+    name: str
+    state: SnapshotState
+    created: float
+
+
+def headings(connection: Connection, cluster_id: UUID) -> list[Heading]:
     """Oldest first."""
-    return _found(connection, cluster_id=str(cluster_id))
+    query = select(snapshots.c.name, snapshots.c.state, snapshots.c.created).where(
+        snapshots.c.cluster_id == str(cluster_id)
+    )
+    found = connection.execute(query.order_by(snapshots.c.created))
+    return [Heading(row.name, SnapshotState(row.state), row.created) for row in found]
 
 
-def all_of(connection: Connection, states: Sequence[SnapshotState]) -> list[SnapshotRow]:
-    """Those of all clusters that are in one of these states."""
-    return [row for row in _found(connection) if row.state in states]
+def find(connection: Connection, cluster_id: UUID, name: str) -> SnapshotRow | None:
+    """One with its nodes; None where there is none of that name."""
+    return next(iter(_found(connection, *_named(cluster_id, name))), None)
+
+
+def counted(connection: Connection, cluster_id: UUID, name: str) -> tuple[int, int] | None:
+    """How many nodes one has, and how many of them were on; None where there is none of that name.
+    The database counts: within a text, JSON has no quote without a backslash (RFC 8259 §7).
+    """
+    on, members = '"on":true', snapshots.c.members
+    text = func.replace(cast(members, Text), " ", "")
+    rest = func.length(func.replace(text, on, ""))
+    query = select(func.json_array_length(members), func.length(text) - rest)
+    row = connection.execute(query.where(*_named(cluster_id, name))).one_or_none()
+    return (int(row[0]), int(row[1]) // len(on)) if row is not None else None
+
+
+def in_states(
+    connection: Connection, states: Sequence[SnapshotState], cluster_id: UUID | None = None
+) -> list[SnapshotRow]:
+    """Those that are in one of these states, of a cluster or of all."""
+    of = [] if cluster_id is None else [snapshots.c.cluster_id == str(cluster_id)]
+    return _found(connection, snapshots.c.state.in_(states), *of)
 
 
 def put(connection: Connection, row: SnapshotRow) -> None:
@@ -87,11 +122,15 @@ def remove(connection: Connection, row: SnapshotRow) -> None:
 
 
 def _is(row: SnapshotRow) -> tuple[ColumnElement[bool], ...]:
-    return snapshots.c.cluster_id == str(row.cluster_id), snapshots.c.name == row.name
+    return _named(row.cluster_id, row.name)
 
 
-def _found(connection: Connection, **where: str) -> list[SnapshotRow]:
-    query = select(snapshots).filter_by(**where).order_by(snapshots.c.created)
+def _named(cluster_id: UUID, name: str) -> tuple[ColumnElement[bool], ...]:
+    return snapshots.c.cluster_id == str(cluster_id), snapshots.c.name == name
+
+
+def _found(connection: Connection, *where: ColumnElement[bool]) -> list[SnapshotRow]:
+    query = select(snapshots).where(*where).order_by(snapshots.c.created)
     return [
         SnapshotRow(
             UUID(row.cluster_id),

@@ -260,13 +260,10 @@ class Recovery:
                 kept.append((node, await port.list(node.uuid) if port is not None else {}))
             except (HostUnreachable, Gone):
                 silent = True
-        known = {
-            each.name: each for each in await self._database.call(snapshots.of_cluster, part.row.id)
-        }
         whole = part.whole and not silent
         count = 0
         for each in snapshots_of(part.row.id, kept):
-            before = known.get(each.name)
+            before = await self._database.read(snapshots.find, part.row.id, each.name)
             now = joined(before, each, whole=whole)
             if now != before:
                 count += 1

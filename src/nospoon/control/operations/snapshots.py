@@ -28,6 +28,7 @@ from nospoon.runtime.clock import Clock
 from nospoon.runtime.few import few_at_once
 from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
+from nospoon.runtime.turns import Turns
 from nospoon.services.bmcs.service import BmcService
 from nospoon.store import clusters as stored_clusters
 from nospoon.store import snapshots as stored
@@ -72,26 +73,35 @@ class Snapshots:
     ) -> None:
         self._database, self._fleet, self._hosts, self._bmcs = database, fleet, hosts, bmcs
         self._operations, self._tasks, self._clock = operations, tasks, clock
+        self._turns = Turns()
 
     async def rows(self, caller: Principal, cluster: str) -> list[SnapshotSummary]:
-        """A row a snapshot, oldest first."""
-        row = await self._cluster(caller, cluster)
-        return [
-            SnapshotSummary(
-                name=each.name,
-                state=str(each.state),
-                created=each.created,
-                nodes=len(each.members),
-                on=sum(member.on for member in each.members),
-            )
-            async for each in paced(await self._database.call(stored.of_cluster, row.id))
-        ]
+        """A row a snapshot, oldest first. Of each user one list at a time is made, and the store
+        counts the nodes of one snapshot at a time: others read in between.
+        """
+        async with self._turns.of("list", str(caller.uid)):
+            row = await self._cluster(caller, cluster)
+            found = list[SnapshotSummary]()
+            for each in await self._database.read(stored.headings, row.id):
+                counts = await self._database.read(stored.counted, row.id, each.name)
+                if counts is not None:
+                    state, (nodes, on) = str(each.state), counts
+                    found.append(SnapshotSummary(each.name, state, each.created, nodes, on))
+            return found
 
     async def create(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to take one. Raises `Conflict` for a name that is taken."""
+        async with self._beginning(caller):
+            return await self._begin_create(caller, cluster, name)
+
+    def _beginning(self, caller: Principal) -> asyncio.Lock:
+        """One of each user's is looked at at a time, for each holds what is known of its nodes."""
+        return self._turns.of("begin", str(caller.uid))
+
+    async def _begin_create(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         row = await self._cluster(caller, cluster)
         self._operations.require_free(row.id)
-        known = await self._database.call(stored.of_cluster, row.id)
+        known = await self._database.read(stored.headings, row.id)
         if any(each.name == name and each.state not in HALF_MADE for each in known):
             raise Conflict(f"cluster {cluster} has a snapshot {name!r}", hint="Delete it first.")
         if len(known) >= MOST and not any(each.name == name for each in known):
@@ -105,6 +115,10 @@ class Snapshots:
 
     async def restore(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to bring all its nodes back. Raises `Gone` for nodes that are no more."""
+        async with self._beginning(caller):
+            return await self._begin_restore(caller, cluster, name)
+
+    async def _begin_restore(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         row = await self._cluster(caller, cluster)
         snapshot = await self._snapshot(row, name)
         if snapshot.state in HALF_MADE:
@@ -189,13 +203,16 @@ class Snapshots:
 
     async def delete(self, caller: Principal, cluster: str, name: str) -> OperationRow:
         """Begin to delete one."""
-        row = await self._cluster(caller, cluster)
-        snapshot = await self._snapshot(row, name)
-        return await self._start("delete snapshot", row, lambda run: self._delete(run, snapshot))
+        async with self._beginning(caller):
+            row = await self._cluster(caller, cluster)
+            snapshot = await self._snapshot(row, name)
+            return await self._start(
+                "delete snapshot", row, lambda run: self._delete(run, snapshot)
+            )
 
     async def half_made(self) -> list[SnapshotRow]:
         """What a daemon that ended left half taken, or half deleted."""
-        return await self._database.call(stored.all_of, HALF_MADE)
+        return await self._database.read(stored.in_states, HALF_MADE)
 
     async def mend(self, rows: Sequence[SnapshotRow]) -> None:
         """Let those nodes go on, and drop what was taken; until their hosts answer."""
@@ -218,9 +235,8 @@ class Snapshots:
         self, running: Running, cluster: Outline, name: str, members: Sequence[Member]
     ) -> Ended:
         row = SnapshotRow(cluster.id, name, SnapshotState.TAKING, self._clock(), tuple(members))
-        for half in await self._database.call(stored.of_cluster, cluster.id):
-            if half.state in HALF_MADE:
-                await self._forget(running, half)
+        for half in await self._database.read(stored.in_states, HALF_MADE, cluster.id):
+            await self._forget(running, half)
         await self._database.call(stored.put, row)
         try:
             async with self._paused(running, row) as known:
@@ -413,15 +429,15 @@ class Snapshots:
         )
 
     async def _cluster(self, caller: Principal, name: str) -> Outline:
-        row = await self._database.call(stored_clusters.outline, owner=caller.uid, name=name)
+        row = await self._database.read(stored_clusters.outline, owner=caller.uid, name=name)
         if row is None:
             raise NotFound(f"no cluster {name!r}", hint="`nospoon status` shows yours.")
         return row
 
     async def _snapshot(self, cluster: Outline, name: str) -> SnapshotRow:
-        known = await self._database.call(stored.of_cluster, cluster.id)
-        found = next((each for each in known if each.name == name), None)
+        found = await self._database.read(stored.find, cluster.id, name)
         if found is None:
+            known = await self._database.read(stored.headings, cluster.id)
             names = ", ".join(each.name for each in known) or "none"
             raise NotFound(f"cluster {cluster.name} has no snapshot {name!r}; it has: {names}")
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from nospoon.clusterfile.nearest import nearest
@@ -19,13 +19,14 @@ from nospoon.model.rest.plans import Remembered
 from nospoon.plan.access import public_addresses
 from nospoon.plan.diff.adoption import changed_by_owners
 from nospoon.plan.diff.diff import Rules
-from nospoon.plan.diff.losses import Members, lost_snapshots
+from nospoon.plan.diff.losses import Losses
 from nospoon.plan.diff.targets import elsewhere, only
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.remembered import LIVE
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
 from nospoon.plan.refuse import cautions
+from nospoon.store.snapshots import SnapshotRow
 
 OWN_RULES: Mapping[Kind, Mapping[str, str]] = {
     kind: {each.name: "live" for each in fields(shape)}
@@ -59,13 +60,16 @@ def reasons(wanted: Prepared) -> dict[Key, str]:
     }  # fmt: skip
 
 
-def asked_for(
-    request: Request, wanted: Prepared, plan: Plan, snapshots: Mapping[str, Members]
-) -> tuple[Plan, Sequence[str]]:
-    """What of a plan can be done now, and is to be; and a note for each snapshot that it costs."""
+def asked_for(request: Request, wanted: Prepared, plan: Plan) -> tuple[Plan, Losses]:
+    """What of a plan can be done now, and is to be; and what it takes from snapshots."""
     plan = elsewhere(plan, wanted.seen.away, wanted.stranded)
     plan = only(plan, wanted.desired, request.targets)
-    return plan, list(lost_snapshots(plan, snapshots))
+    return plan, Losses.of(plan)
+
+
+def lost_by(losses: Losses, snapshot: SnapshotRow) -> str:
+    """A note for a snapshot that is lost, "" for others."""
+    return losses.note(snapshot.name, {each.node: each.disks for each in snapshot.members})
 
 
 def all_notes(wanted: Prepared) -> Iterator[str]:

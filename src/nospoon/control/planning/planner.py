@@ -27,6 +27,7 @@ from nospoon.control.planning.comparing import (
     all_notes,
     asked_for,
     by_owners,
+    lost_by,
     reasons,
     refuse_unknown,
     rules_of,
@@ -60,6 +61,7 @@ from nospoon.plan.addresses.ports import (
 )
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
+from nospoon.plan.diff.losses import Losses
 from nospoon.plan.order.remembered import Said, remembered
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.resolution.resolve import resolve
@@ -311,10 +313,9 @@ class Planner:
         )
         leavers = {row.name for row in seen.rows} - (names := {node.name for node in cluster.nodes})
         refuse_unknown(request.targets, names | leavers)
-        kept = await self._database.call(snapshots.of_cluster, seen.id)
-        nodes = {each.name: {m.node: m.disks for m in each.members} for each in kept}
         begun = await self._database.read(journal.begun_machines, seen.id)
-        plan, lost = await self.workers.run(seen.owner, asked_for, request, wanted, plan, nodes)
+        plan, losses = await self.workers.run(seen.owner, asked_for, request, wanted, plan)
+        lost = await self._lost_snapshots(seen, losses)
         leaves = not request.targets and (seen.places.left or bool(leavers))
         again = await self._says_something_new(request, seen)
         owners = await self.workers.run(seen.owner, lambda: tuple(by_owners(seen, desired)))
@@ -331,6 +332,19 @@ class Planner:
                 if node.name in begun and node.kind is not NodeKind.BAREMETAL
             ),
         )
+
+    async def _lost_snapshots(self, seen: Seen, losses: Losses) -> list[str]:
+        """A note for each that is lost. One is read at a time: others are in the store meanwhile,
+        and each may have 20,000 nodes.
+        """
+        if losses.are_none:
+            return []
+        notes = list[str]()
+        for each in await self._database.read(snapshots.headings, seen.id):
+            found = await self._database.read(snapshots.find, seen.id, each.name)
+            if found is not None:
+                notes.append(await self.workers.run(seen.owner, lost_by, losses, found))
+        return list(filter(None, notes))
 
     async def _says_something_new(self, request: Request, seen: Seen) -> bool:
         if seen.earlier is None:
