@@ -54,3 +54,14 @@ async def test_nodes_of_a_snapshot_are_counted_whatever_they_are_called(
     assert await database.read(snapshots.counted, cluster, "some") == (3, 2)
     assert await database.read(snapshots.counted, cluster, "none") == (0, 0)
     assert await database.read(snapshots.counted, cluster, "third") is None
+
+
+async def test_nodes_with_names_of_any_bytes_are_read_as_they_were_written(
+    database: Database,
+) -> None:
+    odd = Member(b"caf\xe9".decode(errors="surrogateescape"), uuid4(), on=True)
+    row = SnapshotRow(await a_cluster(database, "one"), "s", COMPLETE, 1.0, (*NODES, odd))
+    await database.call(snapshots.put, row)
+    assert await database.read(snapshots.find, row.cluster_id, "s") == row
+    await database.call(snapshots.set_members, replace(row, members=(odd,)))
+    assert await database.read(snapshots.find, row.cluster_id, "s") == replace(row, members=(odd,))
