@@ -15,6 +15,7 @@ from tests.security.asked import OTHER, OWNER, a_daemon
 from nospoon.clusterfile.load import load
 from nospoon.control.maintenance import bundle
 from nospoon.control.maintenance.bundle import (
+    LONGEST_PART,
     MASK,
     MAX_LEFT_OUT,
     MAX_TEXTS,
@@ -118,3 +119,34 @@ def test_a_node_has_at_most_so_many_labels() -> None:
     load(labels(64), file="f")
     with pytest.raises(SpecError, match="at most 64 entries"):
         load(labels(65), file="f")
+
+
+class Cut(str):
+    """A text that counts what is cut out of it."""
+
+    __slots__ = ()
+    cuts = characters = 0
+
+    def __getitem__(self, place: object) -> str:
+        found = super().__getitem__(place)  # type: ignore[index]  # as it was asked
+        Cut.cuts, Cut.characters = Cut.cuts + 1, Cut.characters + len(found)
+        return found
+
+
+def test_long_secrets_are_looked_for_in_parts() -> None:
+    """A member with 23,000 of them, each longer than the one before, had a thread compare all of
+    them at each character of 64 Mi, for good.
+    """
+    text = Cut("aaaaaac" * 700)
+    secrets = bundle.Secrets.of(["zzzzzz", *("aaaaaa" + "b" * n for n in range(1, 300))])
+    assert bundle.masked(text, secrets) == text
+    assert Cut.cuts <= len(text) * (LONGEST_PART + 1)
+    assert Cut.characters <= Cut.cuts * LONGEST_PART
+
+
+@pytest.mark.parametrize("length", [6, 15, 16, 17, 31, 32, 33, 48, 70])
+def test_of_a_long_secret_all_is_masked_once(length: int) -> None:
+    secret = "".join(map(chr, range(0x100, 0x100 + length)))
+    text = f"it is {secret}, {secret}{secret}, and {secret}"
+    shown = bundle.masked(text, bundle.Secrets.of([secret]))
+    assert shown == f"it is {MASK}, {MASK}{MASK}, and {MASK}"

@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -53,21 +53,34 @@ TOOLS = (
 )
 
 
+LONGEST_PART = 16
+"""Characters of a secret that are looked for in one go: of a longer one each part is, for who has
+thousands of them, each longer than the one before, would have all compared at each character.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Each in all its spellings, made ready once to be looked for in many texts. `lengths`: of all,
-    the longest first; `heads`: what each begins with, as long as the shortest.
+    """Each in all its spellings, and long ones in parts, made ready once to be looked for in many
+    texts. `lengths`: of all, the longest first; `heads`: what each begins with, as long as the
+    shortest; `unended`: parts that others follow.
     """
 
     spellings: frozenset[str]
     lengths: tuple[int, ...]
     heads: frozenset[str]
+    unended: frozenset[str]
 
     @classmethod
     def of(cls, secrets: Iterable[str]) -> Secrets:
-        known = frozenset(each for secret in secrets if secret for each in _spellings(secret))
+        unended, known = set[str](), set[str]()
+        for each in (spelling for secret in secrets if secret for spelling in _spellings(secret)):
+            *parts, last = _parts(each)
+            unended.update(parts)
+            known.update(parts, (last,))
         lengths = tuple(sorted({len(each) for each in known}, reverse=True))
-        return cls(known, lengths, frozenset(each[: lengths[-1]] for each in known))
+        heads = frozenset(each[: lengths[-1]] for each in known)
+        return cls(frozenset(known), lengths, heads, frozenset(unended))
 
 
 def masked(text: str, secrets: Secrets) -> str:
@@ -86,16 +99,17 @@ def _without(text: str, secrets: Secrets) -> str:
         return text
     lengths, heads, spellings = secrets.lengths, secrets.heads, secrets.spellings
     head = lengths[-1]
-    kept, done = io.StringIO(), 0
+    kept, done, goes_on = io.StringIO(), 0, False
     for start in range(len(text) - head + 1):
         if text[start : start + head] not in heads:
             continue
         length = next((n for n in lengths if text[start : start + n] in spellings), 0)
         if start + length <= done or not length:
             continue
-        if start >= done:
+        if start > done or (start == done and not goes_on):
             kept.write(f"{text[done:start]}{MASK}")
         done = start + length
+        goes_on = text[start:done] in secrets.unended
     kept.write(text[done:])
     return kept.getvalue()
 
@@ -137,6 +151,16 @@ def _end_of(run: re.Pattern[str], text: str, start: int) -> int:
     while (found := run.match(text, start, start + PIECE)) is not None:
         start = found.end()
     return start
+
+
+def _parts(spelling: str) -> Iterator[str]:
+    """All that it has, the last part as long as the others."""
+    if len(spelling) <= LONGEST_PART:
+        yield spelling
+        return
+    for start in range(0, len(spelling) - LONGEST_PART, LONGEST_PART):
+        yield spelling[start : start + LONGEST_PART]
+    yield spelling[-LONGEST_PART:]
 
 
 def _spellings(secret: str) -> set[str]:
