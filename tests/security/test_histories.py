@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import ItemsView
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event, func, select
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.control.operations.operations import Ended, Operations, Running
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.runtime import paced
 from nospoon.runtime.clock import unix
 from nospoon.runtime.tasks import Tasks
@@ -39,6 +42,8 @@ async def test_a_user_s_operations_are_forgotten_by_that_user_s_own_only(tmp_pat
     def begin(connection: Connection) -> None:
         for row in (victim, *flood):
             ended(connection, row)
+            while operations.forget_some(connection, row.owner):
+                pass
 
     try:
         await database.call(begin)
@@ -46,7 +51,7 @@ async def test_a_user_s_operations_are_forgotten_by_that_user_s_own_only(tmp_pat
         kept = await database.call(operations.all_operations, owner=OTHER)
     finally:
         database.close()
-    assert len(kept) <= KEPT_OPERATIONS + 1
+    assert len(kept) == KEPT_OPERATIONS
     assert kept[0].id == flood[-1].id
 
 
@@ -144,3 +149,92 @@ async def test_a_result_is_encoded_while_others_have_their_turns(
         database.close()
     assert kept.result == {"nodes": [{"node": f"n-{n}"} for n in range(rows)], "other": {"a": 1}}
     assert len(set(seen)) == len(seen) == rows
+
+
+def busy(connection: Connection, row: OperationRow, events: int) -> None:
+    """An operation of many moves, which ended."""
+    operations.begin(connection, row)
+    told = [{"seq": number, "message": "done"} for number in range(1, events + 1)]
+    operations.add_events(connection, row.id, at=1.0, added=told)
+    for number in range(events):
+        operations.intend(
+            connection, operation=row.id, cluster_id=row.cluster_id, half="make", token="t",
+            key=Key(Kind.MACHINE, "here", f"n{number}"), now=1.0,
+        )  # fmt: skip
+    operations.finish(connection, row.id, state=row.state, message="m", now=1.0)
+
+
+def rows(connection: Connection, row: OperationRow) -> tuple[int, int]:
+    """How many events of an operation, and entries of the journal, are kept."""
+    of = (operations.events.c.operation_id, operations.journal.c.operation_id)
+    found = [connection.scalar(select(func.count()).where(each == str(row.id))) for each in of]
+    return found[0] or 0, found[1] or 0
+
+
+async def test_events_of_a_user_are_bounded_and_forgotten_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 operations of 20,000 nodes had four gigabytes, and each further one waited, with changes
+    of all users' BMCs, until all of one was removed.
+    """
+    monkeypatch.setattr(operations, "KEPT_EVENTS", 25)
+    monkeypatch.setattr(operations, "FORGOTTEN", 3)
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    well = [of(OWNER, float(number)) for number in range(4)]
+    failed = replace(of(OWNER, 4.0), state=OperationState.FAILED)
+    other = of(OTHER, 0.0)
+    steps = 0
+    try:
+        for each in (other, *well, failed):
+            await database.call(busy, each, 10)
+        before = [await database.read(rows, each) for each in (other, *well, failed)]
+        assert before == [(10, 10)] * 6
+        while await database.call(operations.forget_some, OWNER):
+            after = [await database.read(rows, each) for each in (other, *well, failed)]
+            assert 1 <= sum(map(sum, before)) - sum(map(sum, after)) <= operations.FORGOTTEN
+            before, steps = after, steps + 1
+        assert before == [(10, 10), (0, 0), (0, 0), (0, 0), (10, 0), (10, 10)]
+        assert len(await database.read(operations.all_operations, owner=OWNER)) == len(well) + 1
+    finally:
+        database.close()
+    assert steps == 4 * 4 + 3 * 4
+
+
+async def test_what_is_too_much_is_forgotten_when_an_operation_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "KEPT_OPERATIONS", 2)
+    async with a_daemon(tmp_path) as asked, asyncio.timeout(60):
+        database = asked.daemon.parts.database
+        for number in range(5):
+            await database.call(busy, of(OWNER, float(number)), 3)
+        begun = await asked.ask(OWNER, "POST", "/v1/clusters/none/down", {})
+        await asked.finished(OWNER, begun.json["id"])
+        read = partial(database.read, operations.all_operations, owner=OWNER)
+        while len(await read()) > 2:  # noqa: ASYNC110  (the store is asked)
+            await asyncio.sleep(0.01)
+
+
+async def test_sizes_of_results_are_asked_of_an_index_alone(tmp_path: Path) -> None:
+    """An end of any operation of a user with 250 MB of results had all BMCs' changes wait for a
+    second: SQLite read them all.
+    """
+    said = list[str]()
+    database = Database.open(f"sqlite:///{tmp_path}/store.db")
+    event.listen(database._engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+    try:
+        await database.call(ended, of(OWNER, 1.0))
+        asked = [each for each in said if each.startswith("SELECT") and "size" in each]
+        plans = [
+            await database.read(
+                lambda connection, each=each: connection.exec_driver_sql(
+                    f"EXPLAIN QUERY PLAN {each}", (OWNER,)
+                ).all()
+            )
+            for each in asked
+        ]
+    finally:
+        database.close()
+    assert asked
+    assert all("USING COVERING INDEX operations_of_user" in str(each) for each in plans)
+    assert not any("length(" in each for each in said)

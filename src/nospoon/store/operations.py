@@ -19,9 +19,14 @@ operations, events, journal = tables.operations, tables.events, tables.journal
 
 KEPT_OPERATIONS = 200
 """Ended operations of one user that are remembered; older ones go with their events."""
-
-
-_BRIEF = tuple(each for each in operations.c if each is not operations.c.result)
+KEPT_EVENTS = 500_000
+"""Of one user's ended operations, of the newest ones; those of the last one are kept whole. An `up`
+of 20,000 nodes has 100,000.
+"""
+FORGOTTEN = 1000
+"""Rows that are removed in one go: changes of all users' BMCs wait meanwhile."""
+_BRIEF = tuple(each for each in operations.c if each.key not in {"result", "size"})
+"""SQLite reads a result to come to its size, which is behind it, but by an index."""
 KEPT_RESULTS = 256 << 20
 """Characters of results of one user's operations, of the newest ones; the last one is kept whole.
 Who verifies 20,000 nodes has 50 MB each time.
@@ -70,10 +75,10 @@ def begin(connection: Connection, row: OperationRow) -> None:
             state=row.state,
             created=row.created,
             message="",
-            result={},
+            result=NOTHING,
+            size=EMPTY,
         )
     )
-    _forget_old(connection, row.owner)
 
 
 def finish(
@@ -88,26 +93,29 @@ def finish(
     connection.execute(
         update(operations)
         .where(operations.c.id == str(id))
-        .values(state=state, message=writable(message), result=result, finished=now)
+        .values(
+            state=state,
+            message=writable(message),
+            result=result,
+            size=len(result.text),
+            finished=now,
+        )
     )
     owner = connection.scalar(select(operations.c.owner).where(operations.c.id == str(id)))
     _forget_results(connection, owner, last=str(id))
 
 
 def _forget_results(connection: Connection, owner: OwnerId | None, *, last: str) -> None:
-    size = func.length(cast(operations.c.result, Text))
-    whole = connection.scalar(select(func.sum(size)).where(operations.c.owner == owner)) or 0
-    if whole <= KEPT_RESULTS:  # as a rule; each is looked at otherwise
-        return
-    query = select(operations.c.id, size).where(
-        operations.c.owner == owner, operations.c.id != last
-    )
-    left = KEPT_RESULTS - (connection.scalar(select(size).where(operations.c.id == last)) or 0)
-    for id_, length in connection.execute(query.order_by(operations.c.created.desc())).all():
-        left -= length
-        if left < 0 and length > EMPTY:
+    """By their noted sizes: to count 256 MiB took a second, in which no BMC's change was stored."""
+    query = select(operations.c.id, operations.c.size).where(operations.c.owner == owner)
+    newest_first = connection.execute(query.order_by(operations.c.created.desc()))
+    sizes: dict[str, int] = {row.id: row.size for row in newest_first}
+    left = KEPT_RESULTS - sizes.pop(last, 0)
+    for id_, size in sizes.items():
+        left -= size
+        if left < 0 and size > EMPTY:
             connection.execute(
-                update(operations).where(operations.c.id == id_).values(result=NOTHING)
+                update(operations).where(operations.c.id == id_).values(result=NOTHING, size=EMPTY)
             )
 
 
@@ -146,7 +154,7 @@ def result_text(connection: Connection, id: UUID) -> str:  # noqa: A002
 
 def result_size(connection: Connection, id: UUID) -> int:  # noqa: A002
     """Characters of `result_text`."""
-    query = select(func.length(cast(operations.c.result, Text)))
+    query = select(operations.c.size)
     return connection.scalar(query.where(operations.c.id == str(id))) or 0
 
 
@@ -273,21 +281,47 @@ def begun_machines(connection: Connection, cluster_id: UUID) -> set[str]:
     return set(connection.execute(names).scalars())
 
 
-def _forget_old(connection: Connection, owner: OwnerId) -> None:
-    old = (
-        select(operations.c.id)
-        .where(operations.c.owner == owner, operations.c.state != OperationState.RUNNING)
-        .order_by(operations.c.created.desc())
-        .offset(KEPT_OPERATIONS)
+def forget_some(connection: Connection, owner: OwnerId) -> bool:
+    """Remove some of what is too much of a user's ended operations: events, the journal of what
+    ended well, and operations. Returns whether there may be more.
+    """
+    last = select(func.max(events.c.seq)).where(events.c.operation_id == operations.c.id)
+    query = select(operations.c.id, operations.c.state, last.scalar_subquery())
+    ended = query.where(operations.c.owner == owner, operations.c.state != OperationState.RUNNING)
+    left = KEPT_EVENTS
+    for number, (id_, state, amount) in enumerate(
+        connection.execute(ended.order_by(operations.c.created.desc())).all()
+    ):
+        is_old, left = number >= KEPT_OPERATIONS, left - (amount or 0)
+        is_much = is_old or (left < 0 and number > 0)
+        if is_much and _some_events_gone(connection, id_):
+            return True
+        if (is_much or state == OperationState.DONE) and _some_journal_gone(connection, id_):
+            return True
+        if is_old:
+            connection.execute(delete(operations).where(operations.c.id == id_))
+            return True
+    return False
+
+
+def _some_events_gone(connection: Connection, operation: str) -> bool:
+    of = events.c.operation_id == operation
+    first = connection.scalar(select(func.min(events.c.seq)).where(of))
+    if first is None:
+        return False
+    connection.execute(delete(events).where(of, events.c.seq < first + FORGOTTEN))
+    return True
+
+
+def _some_journal_gone(connection: Connection, operation: str) -> bool:
+    query = select(journal.c.id).where(journal.c.operation_id == operation)
+    ids = connection.execute(query.order_by(journal.c.id).limit(FORGOTTEN)).scalars().all()
+    if not ids:
+        return False
+    connection.execute(
+        delete(journal).where(journal.c.operation_id == operation, journal.c.id <= ids[-1])
     )
-    ids = [id_ for (id_,) in connection.execute(old.limit(-1 if _is_sqlite(connection) else None))]
-    if ids:
-        connection.execute(delete(journal).where(journal.c.operation_id.in_(ids)))
-        connection.execute(delete(operations).where(operations.c.id.in_(ids)))
-
-
-def _is_sqlite(connection: Connection) -> bool:
-    return connection.dialect.name == "sqlite"
+    return True
 
 
 def _operation(row: Row[tuple[object, ...]]) -> OperationRow:

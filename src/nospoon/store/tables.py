@@ -115,7 +115,10 @@ operations = Table(
     Column("finished", Float),
     Column("message", Text, nullable=False),
     Column("result", JSON, nullable=False),
+    Column("size", BigInteger, nullable=False, server_default="0"),
     Index("operations_by_cluster", "cluster_id"),
+    # what is asked of all of a user's: SQLite reads a row of 50 MB up to what is asked of it
+    Index("operations_of_user", "owner", "created", "id", "size", "state"),
 )
 
 images = Table(
@@ -213,4 +216,5 @@ journal = Table(
     Column("at", Float, nullable=False),
     Column("error", Text, nullable=False),
     Index("journal_open", "state"),
+    Index("journal_of_operation", "operation_id"),
 )

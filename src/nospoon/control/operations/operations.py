@@ -50,6 +50,8 @@ MOST_RUNNING = 32
 """Operations of one user that are under way."""
 LONGEST_END = 64 << 10
 """Characters of an error that ends an operation."""
+PAUSE = 0.02
+"""Seconds between two steps in which what is old is forgotten: each takes the store for as long."""
 KEPT = 1.0
 """Seconds after which events are stored, at the latest."""
 AT_ONCE = 200
@@ -118,6 +120,7 @@ class Operations:
         self._after = after
         self._running: dict[UUID, Running] = {}
         self._busy: dict[UUID, OperationRow] = {}
+        self._forgetting = set[OwnerId]()
 
     def require_free(self, cluster_id: UUID) -> None:
         """Raises `Conflict` when an operation on this cluster is under way."""
@@ -229,7 +232,20 @@ class Operations:
             log.error("the end of an operation is not stored yet", why=str(error))
             self._tasks.start(self._store_later(running, end), name=f"store {row.id}")
         running.ended = end.ended
+        if row.owner not in self._forgetting:
+            self._forgetting.add(row.owner)
+            self._tasks.start(self._forget_old(row.owner), name=f"forget operations of {row.owner}")
         log.info("operation ended", operation=str(row.id), kind=row.kind, state=end.ended.state)
+
+    async def _forget_old(self, owner: OwnerId) -> None:
+        """What is too much of a user's, a little at a time: others' changes are stored between."""
+        try:
+            while await self._database.call(stored.forget_some, owner):  # noqa: ASYNC110  (a pace)
+                await asyncio.sleep(PAUSE)
+        except NospoonError as error:
+            log.warning("old operations are kept for now", owner=owner, why=str(error))
+        finally:
+            self._forgetting.discard(owner)
 
     def _release(self, running: Running) -> None:
         """Whatever happened meanwhile, the cluster is free again and followers see an end."""
