@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import ItemsView
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -210,9 +209,13 @@ async def test_what_is_too_much_is_forgotten_when_an_operation_ends(
             await database.call(busy, of(OWNER, float(number)), 3)
         begun = await asked.ask(OWNER, "POST", "/v1/clusters/none/down", {})
         await asked.finished(OWNER, begun.json["id"])
-        read = partial(database.read, operations.all_operations, owner=OWNER)
-        while len(await read()) > 2:  # noqa: ASYNC110  (the store is asked)
+        kept = operations.all_operations
+        while len(await database.read(kept, owner=OWNER)) > 2:  # noqa: ASYNC110  (none tells)
             await asyncio.sleep(0.01)
+
+
+def plan_of(connection: Connection, query: str) -> str:
+    return str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", (OWNER,)).all())
 
 
 async def test_sizes_of_results_are_asked_of_an_index_alone(tmp_path: Path) -> None:
@@ -225,16 +228,9 @@ async def test_sizes_of_results_are_asked_of_an_index_alone(tmp_path: Path) -> N
     try:
         await database.call(ended, of(OWNER, 1.0))
         asked = [each for each in said if each.startswith("SELECT") and "size" in each]
-        plans = [
-            await database.read(
-                lambda connection, each=each: connection.exec_driver_sql(
-                    f"EXPLAIN QUERY PLAN {each}", (OWNER,)
-                ).all()
-            )
-            for each in asked
-        ]
+        plans = [await database.read(plan_of, each) for each in asked]
     finally:
         database.close()
     assert asked
-    assert all("USING COVERING INDEX operations_of_user" in str(each) for each in plans)
+    assert all("USING COVERING INDEX operations_of_user" in each for each in plans)
     assert not any("length(" in each for each in said)
