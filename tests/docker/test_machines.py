@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +25,7 @@ from tests.docker.conftest import (
 )
 from tests.lxc.conftest import image_of
 from tests.lxc.test_machines import REBOOTS, console_of, eventually
-from tests.lxc.test_roots import archive, runs_code
+from tests.lxc.test_roots import add, archive, runs_code
 
 from nospoon.errors import ProviderError
 from nospoon.model.cluster import Switch
@@ -416,6 +417,30 @@ async def test_a_container_has_ids_limits_and_capabilities_that_are_not_the_host
             assert int(limit) == 64 << 20
         if kind == "pids":
             assert Path(f"/sys/fs/cgroup/pids{path}/pids.max").read_text() == "4096\n"
+
+
+@both_engines
+async def test_a_container_has_the_files_of_names_of_its_image_and_none_of_its_host(
+    bench: Bench, engine: Path, place: Path, images: dict[str, Path]
+) -> None:
+    def more(made: tarfile.TarFile) -> None:
+        add(made, "etc/hosts", tarfile.REGTYPE, size=6, mode=0o640, gid=7)
+        add(made, "etc/resolv.conf", tarfile.SYMTYPE, linkname="../run/names/resolv.conf")
+
+    rack = rack_for(replace(bench, image=image_of(archive(more), place, images)))
+    await make(bench, *rack.all)
+    for _ in range(2):
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        name, busybox = f"{rack.pool.key.name}.m0-0", "/bin/busybox"
+        assert asked(engine, "exec", name, busybox, "cat", "/etc/hosts") == "theirs"
+        own = asked(engine, "exec", name, busybox, "stat", "-c", "%a %u %g", "/etc", "/etc/hosts")
+        assert own.splitlines() == ["755 0 0", "640 0 7"]
+        link = asked(engine, "exec", name, busybox, "readlink", "/etc/resolv.conf")
+        assert link.strip() == "../run/names/resolv.conf"
+        pid = number(directory_of(bench) / "init")
+        shown = [line.split() for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
+        assert [row[4] for row in shown if row[3].startswith(str(engine.parent))] == []
+        await bench.connection.machine_driver.power(rack.uuid, PowerCommand.OFF, PLAN)
 
 
 @docker_engine

@@ -40,7 +40,10 @@ class Labeled(TypedDict):
 
 
 class Layers(TypedDict, total=False):
+    """Directories: of what a container writes, and of what it does not, joined by colons."""
+
     UpperDir: str
+    LowerDir: str
 
 
 class GraphDriver(TypedDict):
@@ -68,13 +71,14 @@ class Limits(NamedTuple):
 class Engine(Wire, ABC):
     """`cli`: its command. `ended`: states of a container that has no process. `overlay`: name of
     the driver that has a directory of what a container writes. `changes`: to an image that it
-    reads.
+    reads. `covers`: files of an image in whose place it makes empty ones.
     """
 
     cli: ClassVar[str]
     ended: ClassVar[tuple[str, ...]]
     overlay: ClassVar[str]
     changes: ClassVar[tuple[str, ...]]
+    covers: ClassVar[tuple[str, ...]] = ()
     inspected: ClassVar[str] = "/containers/{}/json"
     imports: ClassVar[str] = "/images/create"
 

@@ -5,13 +5,11 @@ with a process that waits (`waiting`). Users of all containers are those of one 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
 from pathlib import Path
 
-from nospoon.providers.docker.program import waiting
+from nospoon.providers.docker.program import shown, waiting
 from nospoon.providers.docker.program.engines import ADDED, INIT, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 from nospoon.providers.docker.program.roots import written_of
@@ -29,10 +27,11 @@ TEMPORARY = {
 }
 """What systemd mounts itself, where AppArmor does not forbid that."""
 SHOWN = ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts")
-"""Files of the engine's directory that it mounts over the container's own."""
+"""Files of the engine's directory that it mounts over the container's own. It has empty ones for
+them in a layer above the image's, too.
+"""
 NEVER = "0001-01-01T"
 """Of a time that never was (Go's time.Time)."""
-NEWUSER, NEWNS, DETACH = 0x10000000, 0x00020000, 2
 
 
 class DockerEngine(Engine):
@@ -43,6 +42,7 @@ class DockerEngine(Engine):
     ended = ("created", "exited", "dead")
     overlay = "overlay2"
     changes = ('CMD ["/sbin/init"]',)
+    covers = SHOWN
 
     def violation(self, info: Info) -> tuple[str, str]:
         if any(each.startswith("name=userns") for each in info.get("SecurityOptions") or ()):
@@ -83,7 +83,7 @@ class DockerEngine(Engine):
         waiting.until_waits(pid)
         if content(Path(f"/proc/{pid}/uid_map")).split()[1:2] == [b"0"]:
             raise EngineError("the engine gave it no users of its own: root in it is the host's")
-        unmount(pid, SHOWN)
+        shown.unmount(pid, SHOWN)
         return pid
 
     def missed_end(self, name: str) -> bool:
@@ -110,28 +110,3 @@ class DockerEngine(Engine):
 
     def end(self, name: str) -> None:
         self.call("POST", f"/containers/{name}/kill", query={"signal": "KILL"})
-
-
-def unmount(pid: int, places: tuple[str, ...]) -> None:
-    """In a container's mounts, by a process that is root in its user namespace alone: links in its
-    root lead to no place of the host.
-    """
-    import ctypes  # noqa: PLC0415  (it takes as long as the rest)
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    spaces = [os.open(f"/proc/{pid}/ns/{each}", os.O_RDONLY) for each in ("user", "mnt")]
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with contextlib.suppress(OSError):
-            for space, kind in zip(spaces, (NEWUSER, NEWNS), strict=True):
-                if libc.setns(space, kind) != 0:
-                    os._exit(1)
-            for each in places:
-                libc.umount2(each.encode(), DETACH)
-            status = 0
-        os._exit(status)
-    for space in spaces:
-        os.close(space)
-    if os.waitpid(child, 0)[1] != 0:
-        raise EngineError("its namespaces cannot be entered")

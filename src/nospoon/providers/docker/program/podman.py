@@ -8,6 +8,7 @@ import resource
 import time
 from pathlib import Path
 
+from nospoon.providers.docker.program import shown
 from nospoon.providers.docker.program.engines import ADDED, IDS, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 from nospoon.providers.docker.program.wire import EngineError
@@ -18,6 +19,10 @@ FILES = 65_536
 CLEANS_UP = 40.0
 """Seconds within which Podman has cleaned up after a run: as a process of its own, on a busy host.
 A command has a minute, and is to say why it failed.
+"""
+SHOWN = ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/run/.containerenv", "/run/secrets")
+"""Files of its directory, and secrets of a host of Red Hat's, that it mounts over the container's
+own (containers-mounts.conf(5)).
 """
 RESERVE = (
     "Reserve some there: `echo containers:2147483647:2147483648 | sudo tee -a /etc/subuid "
@@ -67,6 +72,7 @@ class Podman(Engine):
         self._until_cleaned_up(name)
         self.call("POST", f"{LIBPOD}/containers/{name}/init")
         pid = self.pid(name)
+        shown.unmount(pid, SHOWN)
         self._limit(name, limits, pid)
         return pid
 

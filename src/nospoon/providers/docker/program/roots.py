@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypedDict
 from urllib.parse import urlencode
 
+from nospoon.providers.docker.program import shown
 from nospoon.providers.docker.program.engines import Container, Engine
 from nospoon.providers.docker.program.processes import run
 from nospoon.providers.docker.program.wire import PIECE, EngineError
@@ -146,6 +147,17 @@ def layer_of(engine: Engine, name: str) -> Path | None:
     return Path(above).parent if driver and driver["Name"] == engine.overlay and above else None
 
 
+def image_of(engine: Engine, name: str) -> list[Path]:
+    """Layers of its image, the upper one first. One of the engine's own is above them: `ID-init` of
+    Docker's.
+    """
+    found = engine.container(name)
+    driver = found["GraphDriver"] if found is not None else None
+    below = (driver["Data"] or {}).get("LowerDir", "") if driver is not None else ""
+    layers = [Path(each) for each in below.split(":") if each]
+    return [each for each in layers if not each.parent.name.endswith("-init")]
+
+
 def written_of(engine: Engine, name: str) -> Path | None:
     """Where what a container with a limit writes is while that is mounted, None without one."""
     layer = layer_of(engine, name)
@@ -162,6 +174,7 @@ def bound_root(engine: Engine, name: str, volume: Path, size: int) -> None:
     if layer is None:
         return
     if not volume.exists():
+        shown.keep_own(image_of(engine, name), layer / "diff", engine.covers)
         make_volume(volume, layer / "diff", size)
     for each in ("diff", "work"):
         link(layer / each, mount_point(volume) / each)
