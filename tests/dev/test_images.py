@@ -88,6 +88,8 @@ async def test_a_build_of_the_same_packages_is_the_same_and_a_container_begins_w
     assert "resolv.conf" not in names
     said = await process.run(["tar", "--zstd", "-xOf", str(packed), "./etc/said", "./etc/it's own"])
     assert said.stdout == "ours751\nagain\n"
+    hosts = await process.run(["tar", "--zstd", "-xOf", str(packed), "./etc/hosts"])
+    assert hosts.stdout.splitlines()[0] == "127.0.0.1 localhost"
 
 
 async def test_all_formats_of_a_root_are_the_same_again(tmp_path: Path) -> None:

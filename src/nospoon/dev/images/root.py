@@ -14,9 +14,12 @@ from pathlib import Path
 from nospoon.runtime import process
 
 PACKAGES = (
-    "systemd-sysv", "systemd-resolved", "dbus", "cloud-init", "openssh-server", "iproute2", "udev",
+    "systemd-sysv", "systemd-resolved", "dbus", "cloud-init", "openssh-server", "sudo", "iproute2",
+    "udev",
 )  # fmt: skip
-"""So that cloud-init, ssh and names work in every kind of node."""
+"""So that cloud-init, ssh and names work in every kind of node. The user that cloud-init makes
+restarts services by sudo(8): root has no ssh.
+"""
 KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
 """What a disk needs besides: cloud-init grows its file system by them."""
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
@@ -27,6 +30,8 @@ CLEANING = 180.0
 SETTINGS = "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false}"
 SERVERS = "../run/systemd/resolve/resolv.conf"
 """Its stub asks no server for names of one word, which those of nodes are (resolved.conf(5))."""
+LOCAL = r"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+"""Debian's installer writes it: no package has it."""
 HOOKS = (
     f'[ ! -d "$1/etc/cloud" ] || echo \'{SETTINGS}\' >"$1/etc/cloud/cloud.cfg.d/90_nospoon.cfg"',
     '[ ! -e "$1/bin/systemctl" ] || chroot "$1" systemctl enable systemd-networkd',
@@ -35,6 +40,7 @@ HOOKS = (
     'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/machine-id"',
     '[ ! -d "$1/etc" ] || : >"$1/etc/machine-id"',
     f'[ ! -e "$1/lib/systemd/systemd-resolved" ] || ln -s {SERVERS} "$1/etc/resolv.conf"',
+    f'[ ! -d "$1/etc" ] || [ -e "$1/etc/hosts" ] || printf "{LOCAL}" >"$1/etc/hosts"',
     'rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1/var/cache/ldconfig"',
     '[ ! -d "$1/var/log" ] || find "$1/var/log" -type f -delete',  # not what services log to
 )
