@@ -149,6 +149,10 @@ async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking)
         (DISK, HypervisorType.LXC, "image x is not a root file system"),
         (b"KDMV" + DISK, HypervisorType.KVM, "image x is a VMDK, expected raw or qcow2"),
         (b"KDMV" + DISK, None, "image x is a VMDK"),
+        (root(), HypervisorType.KVM, r"image x is an archive \(tar\), expected a disk"),
+        (root(), HypervisorType.BAREMETAL, r"image x is an archive \(tar\)"),
+        (b"<html>", HypervisorType.QEMU, "image x is not a disk: .* it has 6 bytes"),
+        (b"<html>", None, "image x is not a disk"),
     ],
 )
 async def test_content_that_its_machine_type_cannot_run_is_refused(

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nospoon.control.content.images import HEAD, format_of, is_root
+from nospoon.control.content.images import (
+    HEAD,
+    ROOT_HEAD,
+    format_of,
+    is_root,
+    refuse_other_disk,
+    refuse_other_root,
+)
 from nospoon.errors import Conflict, MissingTool, NotFound, ProviderError, UsageError
 from nospoon.model.images import CONTAINERS, HypervisorType
 from nospoon.runtime.reasons import reason
@@ -58,6 +65,8 @@ def formats(file: Path, kind: HypervisorType | None) -> dict[str, str]:
     what Nova cannot use.
     """
     if kind is HypervisorType.DOCKER:
+        with file.open("rb") as content:
+            refuse_other_root(str(file), content.read(ROOT_HEAD))
         return {"disk_format": "raw", "container_format": "docker"}
     if is_root(file):
         raise UsageError(
@@ -65,6 +74,7 @@ def formats(file: Path, kind: HypervisorType | None) -> dict[str, str]:
             "an ext4 file system",
             hint="Make one: nospoon image build DIRECTORY --as ext4.",
         )
+    refuse_other_disk(file, str(file))
     with file.open("rb") as content:
         disk = format_of(str(file), content.read(HEAD))
     if kind in CONTAINERS and disk != "raw":

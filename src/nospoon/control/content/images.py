@@ -136,7 +136,7 @@ def _check_qcow2(name: str, head: bytes) -> None:
 
 TAR_AT, TAR = 257, b"ustar"
 """Of POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar has it, too."""
-TAR_HEAD = 512
+TAR_HEAD = SECTOR = 512
 
 
 def refuse_other_root(name: str, head: bytes) -> None:
@@ -149,6 +149,27 @@ def refuse_other_root(name: str, head: bytes) -> None:
         f"image {name} is not a root file system, which a container begins with",
         hint="Pack one: tar --numeric-owner -C DIRECTORY -cJf root.tar.xz .",
     )
+
+
+def refuse_other_disk(path: Path, name: str) -> None:
+    """Raises `UsageError` for what no machine boots: an archive, which has whole sectors as well,
+    and a file without them, such as a web page that was saved in place of an image. Disks of
+    cluster files may have any content: not all of them are booted.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head[TAR_AT:].startswith(TAR):
+        raise UsageError(
+            f"image {name} is an archive (tar), expected a disk: raw or qcow2",
+            hint="Load it with --hypervisor-type lxc or docker if it is a container's root; "
+            "`nospoon image build --as qcow2` makes a disk.",
+        )
+    size = path.stat().st_size
+    if format_of(name, head) == "raw" and size % SECTOR:
+        raise UsageError(
+            f"image {name} is not a disk: raw ones have whole sectors of {SECTOR} bytes, and it "
+            f"has {size} bytes"
+        )
 
 
 def is_root(path: Path) -> bool:

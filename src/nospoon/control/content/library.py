@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nospoon.control.content.files import Files
-from nospoon.control.content.images import image_facts, is_root, root_facts
+from nospoon.control.content.images import (
+    image_facts,
+    is_root,
+    refuse_other_disk,
+    root_facts,
+)
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
 from nospoon.model.images import CONTAINERS, LOADED, NAME, HypervisorType, LoadedImage
 from nospoon.model.principal import Principal
@@ -118,4 +123,5 @@ class Library:
             return await self.workers.run(caller.uid, root_facts, path, name, sha256)
         if kind is None and await self.workers.run(caller.uid, is_root, path):
             return await self.workers.run(caller.uid, root_facts, path, name, sha256)
+        await self.workers.run(caller.uid, refuse_other_disk, path, name)
         return await image_facts(path, name, sha256)
