@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import ClassVar
 from uuid import UUID
 
 from nospoon.errors import NotOurs, ProviderError
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
-from nospoon.model.resources.storage import Pool
+from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.plan.order.kinds import whose
+from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers import scripts
 from nospoon.providers.containers.host import ContainerHost
 from nospoon.providers.containers.records import OnPool, Record, Seen, record
+from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 
 THERE = 17
@@ -107,12 +112,116 @@ class Files(Owned):
         )
 
     def record_of(self, seen: Seen, path: str) -> Record | None:
-        return seen.records.get(f"{PurePosixPath(path).relative_to(self.host.root)}.json")
+        return seen.records.get(f"{self.host.relative(path)}.json")
 
     async def remove(self, path: str) -> None:
         """The record last: what is half removed is still known."""
         await self.host.runner.run(["rm", "-f", "--", path, f"{path}.part"])
         await self.host.runner.run(["rm", "-f", "--", f"{path}.json"])
+
+
+class ImageFiles(Files):
+    """Copies of images."""
+
+    gone: ClassVar[str] = "its file is gone"
+    """The fault of one whose content is not there."""
+
+    def __init__(self, host: ContainerHost, deployment: str, open_image: OpenImage) -> None:
+        super().__init__(Kind.IMAGE, host, deployment)
+        self._open = open_image
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        seen = await self.host.look()
+        return [
+            self.observed(each, each.image, "" if path in seen.sizes else self.gone)
+            async for at, each in paced(seen.records.items())
+            if each.image is not None and self.is_managed(each, cluster)
+            if (path := at.removesuffix(".json"))
+        ]
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        image, name = resource.shape, resource.key.name
+        assert isinstance(image, Image)
+        seen = await self.host.look()
+        path = f"{self.pool_of(seen, image.pool, tag)}/{name}.image"
+        async with self.turns[path]:
+            if self.host.relative(path) not in seen.sizes:
+                await self.host.copy(await self._open(image.sha256), path, image.sha256)
+                await self.take_in(name, path)
+            await self.host.write(f"{path}.json", record(name, tag, image))
+
+    async def take_in(self, name: str, path: str) -> None:
+        """What is done with a copy that has arrived."""
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Image)
+        if path := await there(self, observed, observed.shape.pool, "image"):
+            await self.give_up(path)
+            await self.remove(path)
+
+    async def give_up(self, path: str) -> None:
+        """What was done by `take_in` is taken back."""
+
+
+class VolumeFiles(Files, ABC):
+    """Roots, and volumes without an image, which are data."""
+
+    gone: ClassVar[str] = "its file is gone"
+    """The fault of one whose content is not there."""
+
+    def __init__(self, host: ContainerHost, deployment: str) -> None:
+        super().__init__(Kind.VOLUME, host, deployment)
+
+    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
+        seen = await self.host.look()
+        return [
+            self.observed(
+                each,
+                self.sized(each.volume, seen.sizes.get(path)),
+                "" if path in seen.sizes else self.gone,
+            )
+            async for at, each in paced(seen.records.items())
+            if each.volume is not None and self.is_managed(each, cluster)
+            if (path := at.removesuffix(".json"))
+        ]
+
+    def sized(self, volume: Volume, size: int | None) -> Volume:
+        """With the size that it has. `size`: bytes of its file, None where that is gone."""
+        del size
+        return volume
+
+    @abstractmethod
+    async def create(self, resource: Resource, tag: OwnerTag) -> None: ...
+
+    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
+        del observed
+        await self.create(desired, tag)
+
+    def refuse_shrinking(self, resource: Resource, before: int) -> None:
+        """Raises `ProviderError` where it is to be smaller than it was."""
+        assert isinstance(resource.shape, Volume)
+        if resource.shape.size < before:
+            raise ProviderError(
+                f"{resource.key} cannot shrink from {before} to {resource.shape.size} bytes",
+                hint="Remove the node and make it again.",
+            )
+
+    async def delete(self, observed: Observed) -> None:
+        assert isinstance(observed.shape, Volume)
+        path = await there(self, observed, observed.shape.pool, "volume")
+        if not path:
+            return
+        if user_of(await self.host.look(), self.host.relative(path)):
+            raise in_use(observed.key, whose(observed.key))
+        await self.give_up(observed, path)
+        await self.remove(path)
+
+    async def give_up(self, observed: Observed, path: str) -> None:
+        """What has its content besides that file is removed."""
 
 
 def user_of(seen: Seen, path: str) -> str:

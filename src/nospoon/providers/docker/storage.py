@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from uuid import UUID
-
 from nospoon.errors import ProviderError
-from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed, Resource
-from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.storage import Volume
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.order.kinds import whose
-from nospoon.providers.base import OpenImage, in_use
+from nospoon.providers.base import OpenImage
 from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import record
-from nospoon.providers.containers.storage import Files, PoolDriver, there, user_of
+from nospoon.providers.containers.storage import ImageFiles, PoolDriver, VolumeFiles
 from nospoon.providers.docker.host import DockerHost, text_of
 from nospoon.providers.docker.program.roots import image_name, root_name
-from nospoon.runtime.paced import paced
 from nospoon.runtime.process import said_by
 
 THERE = 17
@@ -39,35 +34,16 @@ class EnginePoolDriver(PoolDriver):
         await self._ask("clear", self.host.root, self.host.relative(path))
 
 
-class ImageDriver(Files):
+class ImageDriver(ImageFiles):
     """Packed roots that the engine has read."""
 
+    gone = GONE
+
     def __init__(self, host: DockerHost, deployment: str, open_image: OpenImage) -> None:
-        super().__init__(Kind.IMAGE, host, deployment)
-        self._open, self._ask, self._words = open_image, host.ask, host.words
-        self._facts = host.facts
+        super().__init__(host, deployment, open_image)
+        self._ask, self._words, self._facts = host.ask, host.words, host.facts
 
-    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        seen = await self.host.look()
-        return [
-            self.observed(each, each.image, "" if path in seen.sizes else GONE)
-            async for at, each in paced(seen.records.items())
-            if each.image is not None and self.is_managed(each, cluster)
-            if (path := at.removesuffix(".json"))
-        ]
-
-    async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        image = resource.shape
-        assert isinstance(image, Image)
-        seen = await self.host.look()
-        path = f"{self.pool_of(seen, image.pool, tag)}/{resource.key.name}.image"
-        async with self.turns[path]:
-            if self.host.relative(path) not in seen.sizes:
-                await self.host.copy(await self._open(image.sha256), path, image.sha256)
-                await self._import(resource.key.name, path)
-            await self.host.write(f"{path}.json", record(resource.key.name, tag, image))
-
-    async def _import(self, name: str, path: str) -> None:
+    async def take_in(self, name: str, path: str) -> None:
         """The copy goes when the engine has it."""
         place = (await self._facts()).directory or "/"
         words = (image_name(path), self.host.root, self.host.relative(path), place)
@@ -82,36 +58,20 @@ class ImageDriver(Files):
         finally:
             await self.host.runner.run(["rm", "-f", "--", path])
 
-    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del observed
-        await self.create(desired, tag)
-
-    async def delete(self, observed: Observed) -> None:
-        assert isinstance(observed.shape, Image)
-        path = await there(self, observed, observed.shape.pool, "image")
-        if path:
-            await self._ask("remove-image", image_name(path), self.host.root)
-            await self.remove(path)
+    async def give_up(self, path: str) -> None:
+        await self._ask("remove-image", image_name(path), self.host.root)
 
 
-class VolumeDriver(Files):
+class VolumeDriver(VolumeFiles):
     """Roots: what a container of the engine has written, in a file system of the volume's size
-    where the engine's driver has a directory for that (`roots.bound_root`). Volumes without an
-    image are data.
+    where the engine's driver has a directory for that (`roots.bound_root`).
     """
 
-    def __init__(self, host: DockerHost, deployment: str) -> None:
-        super().__init__(Kind.VOLUME, host, deployment)
-        self._ask = host.ask
+    gone = GONE
 
-    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        seen = await self.host.look()
-        return [
-            self.observed(each, each.volume, "" if path in seen.sizes else GONE)
-            async for at, each in paced(seen.records.items())
-            if each.volume is not None and self.is_managed(each, cluster)
-            if (path := at.removesuffix(".json"))
-        ]
+    def __init__(self, host: DockerHost, deployment: str) -> None:
+        super().__init__(host, deployment)
+        self._ask = host.ask
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         volume, name = resource.shape, resource.key.name
@@ -122,11 +82,8 @@ class VolumeDriver(Files):
         async with self.turns[path]:
             found = self.record_of(seen, path)
             before = found.volume if found is not None else None
-            if before is not None and volume.size < before.size:
-                raise ProviderError(
-                    f"{resource.key} cannot shrink from {before.size} to {volume.size} bytes",
-                    hint="Remove the node and make it again.",
-                )
+            if before is not None:
+                self.refuse_shrinking(resource, before.size)
             if before is None or self.host.relative(path) not in seen.sizes:
                 await self._make(resource, f"{pool}/{volume.image}.image", path)
             elif volume.size != before.size:
@@ -147,22 +104,11 @@ class VolumeDriver(Files):
         if done.status != 0:
             raise ProviderError(f"host {self.host.name}: {resource.key}: {said_by(done)}")
 
-    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del observed
-        await self.create(desired, tag)
-
-    async def delete(self, observed: Observed) -> None:
+    async def give_up(self, observed: Observed, path: str) -> None:
         assert isinstance(observed.shape, Volume)
-        path = await there(self, observed, observed.shape.pool, "volume")
-        if not path:
-            return
-        if user_of(await self.host.look(), self.host.relative(path)):
-            raise in_use(observed.key, whose(observed.key))
         if not observed.shape.image:
-            await self.remove(path)
             return
         words = (root_name(path), self.host.root, self.host.relative(path))
         done = await self._ask("remove-root", *words, check=False)
         if done.status not in (0, THERE):  # another's of that name stays
             raise ProviderError(f"host {self.host.name}: {observed.key}: {said_by(done)}")
-        await self.remove(path)

@@ -8,10 +8,10 @@ from nospoon.model.resources.keys import Kind
 from nospoon.providers.base import OpenImage, OpenSeed, no_seeds
 from nospoon.providers.containers.connection import ContainerConnection
 from nospoon.providers.containers.machines import MachineDriver
-from nospoon.providers.containers.storage import PoolDriver
+from nospoon.providers.containers.storage import ImageFiles, PoolDriver
 from nospoon.providers.lxc.host import LxcHost
 from nospoon.providers.lxc.runtime import LxcRuntime
-from nospoon.providers.lxc.storage import ImageDriver, VolumeDriver
+from nospoon.providers.lxc.storage import VolumeDriver
 from nospoon.runtime.runner import Runner
 
 
@@ -41,7 +41,7 @@ class LxcConnection(ContainerConnection):
             MachineDriver(runtime, deployment, records=records, open_seed=open_seed),
             {
                 Kind.POOL: PoolDriver(self._host, deployment),
-                Kind.IMAGE: ImageDriver(self._host, deployment, open_image),
+                Kind.IMAGE: ImageFiles(self._host, deployment, open_image),
                 Kind.VOLUME: VolumeDriver(self._host, deployment),
             },
         )

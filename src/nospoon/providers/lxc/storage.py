@@ -1,86 +1,30 @@
-"""Images and roots: files in a pool, and a record beside each."""
+"""Roots and volumes: files in a pool, and a record beside each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
-from uuid import UUID
 
 from nospoon.errors import ProviderError
-from nospoon.model.resources.keys import Kind
-from nospoon.model.resources.resource import Observed, Resource
-from nospoon.model.resources.storage import Image, Volume
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Volume
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.order.kinds import whose
-from nospoon.providers.base import OpenImage, in_use
 from nospoon.providers.containers import volumes
 from nospoon.providers.containers.records import record
-from nospoon.providers.containers.storage import Files, there, user_of
+from nospoon.providers.containers.storage import VolumeFiles
 from nospoon.providers.lxc import scripts
 from nospoon.providers.lxc.config import Ids
 from nospoon.providers.lxc.host import LxcHost
-from nospoon.runtime.paced import paced
 
 
-class ImageDriver(Files):
-    """Copies of images."""
-
-    def __init__(self, host: LxcHost, deployment: str, open_image: OpenImage) -> None:
-        super().__init__(Kind.IMAGE, host, deployment)
-        self._open = open_image
-
-    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        seen = await self.host.look()
-        return [
-            self.observed(each, each.image, "" if path in seen.sizes else "its file is gone")
-            async for at, each in paced(seen.records.items())
-            if each.image is not None and self.is_managed(each, cluster)
-            if (path := at.removesuffix(".json"))
-        ]
-
-    async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        image = resource.shape
-        assert isinstance(image, Image)
-        seen = await self.host.look()
-        path = f"{self.pool_of(seen, image.pool, tag)}/{resource.key.name}.image"
-        async with self.turns[path]:
-            if str(PurePosixPath(path).relative_to(self.host.root)) not in seen.sizes:
-                await self.host.copy(await self._open(image.sha256), path, image.sha256)
-            await self.host.write(f"{path}.json", record(resource.key.name, tag, image))
-
-    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del observed
-        await self.create(desired, tag)
-
-    async def delete(self, observed: Observed) -> None:
-        assert isinstance(observed.shape, Image)
-        path = await there(self, observed, observed.shape.pool, "image")
-        if path:
-            await self.remove(path)
-
-
-class VolumeDriver(Files):
-    """Roots, and volumes without an image, which are data. `size` is that of the file system, which
-    holds no more.
-    """
+class VolumeDriver(VolumeFiles):
+    """`size` is that of the file system, which holds no more."""
 
     def __init__(self, host: LxcHost, deployment: str) -> None:
-        super().__init__(Kind.VOLUME, host, deployment)
+        super().__init__(host, deployment)
         self._ids = host.ids
 
-    async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        seen = await self.host.look()
-        return [
-            self.observed(
-                each,
-                replace(each.volume, size=seen.sizes.get(path, each.volume.size)),
-                "" if path in seen.sizes else "its file is gone",
-            )
-            async for at, each in paced(seen.records.items())
-            if each.volume is not None and self.is_managed(each, cluster)
-            if (path := at.removesuffix(".json"))
-        ]
+    def sized(self, volume: Volume, size: int | None) -> Volume:
+        return volume if size is None else replace(volume, size=size)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         volume, name = resource.shape, resource.key.name
@@ -90,7 +34,7 @@ class VolumeDriver(Files):
         path = f"{pool}/{name}.volume"
         async with self.turns[path]:
             found = self.record_of(seen, path)
-            size = seen.sizes.get(str(PurePosixPath(path).relative_to(self.host.root)))
+            size = seen.sizes.get(self.host.relative(path))
             if found is None or size is None:
                 ids = await self._ids()
                 if volume.image:
@@ -119,22 +63,5 @@ class VolumeDriver(Files):
     async def _resize(self, resource: Resource, path: str, before: int) -> None:
         """The file; what is in it grows at the container's next start."""
         assert isinstance(resource.shape, Volume)
-        if resource.shape.size < before:
-            raise ProviderError(
-                f"{resource.key} cannot shrink from {before} to {resource.shape.size} bytes",
-                hint="Remove the node and make it again.",
-            )
+        self.refuse_shrinking(resource, before)
         await self.host.sh('truncate -s "$2" "$1"', path, str(resource.shape.size))
-
-    async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
-        del observed
-        await self.create(desired, tag)
-
-    async def delete(self, observed: Observed) -> None:
-        assert isinstance(observed.shape, Volume)
-        path = await there(self, observed, observed.shape.pool, "volume")
-        if not path:
-            return
-        if user_of(await self.host.look(), str(PurePosixPath(path).relative_to(self.host.root))):
-            raise in_use(observed.key, whose(observed.key))
-        await self.remove(path)
