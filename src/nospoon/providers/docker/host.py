@@ -19,8 +19,8 @@ from nospoon.runtime.runner import Runner
 
 PACKAGE = "nospoon.providers.docker"
 MODULES = (
-    "wire", "processes", "engines", "shown", "podman", "waiting", "roots", "moby", "running",
-    "main",
+    "wire", "processes", "confinement", "engines", "shown", "podman", "waiting", "roots", "moby",
+    "running", "main",
 )  # fmt: skip
 """Of the program, each after those that it imports."""
 LOAD = """

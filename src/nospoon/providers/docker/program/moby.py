@@ -9,7 +9,7 @@ import json
 import time
 from pathlib import Path
 
-from nospoon.providers.docker.program import shown, waiting
+from nospoon.providers.docker.program import confinement, shown, waiting
 from nospoon.providers.docker.program.engines import ADDED, INIT, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 from nospoon.providers.docker.program.roots import written_of
@@ -60,6 +60,7 @@ class DockerEngine(Engine):
             "Init": False,  # also where the engine has another default (dockerd --init)
             "LogConfig": {"Type": "none"},
             "CapAdd": list(ADDED),
+            "SecurityOpt": confinement.settings(),
             "RestartPolicy": {"Name": "no"},
             "Tmpfs": TEMPORARY,
         }
@@ -69,6 +70,7 @@ class DockerEngine(Engine):
 
     def prepare(self, name: str, limits: Limits) -> int:
         where = f"/containers/{name}"
+        confinement.settings()
         self.call("POST", f"{where}/update", body={
             "CpuPeriod": 100_000, "CpuQuota": limits.cpus * 100_000, "PidsLimit": limits.pids,
             "Memory": limits.memory, "MemorySwap": limits.memory,

@@ -8,7 +8,7 @@ import resource
 import time
 from pathlib import Path
 
-from nospoon.providers.docker.program import shown
+from nospoon.providers.docker.program import confinement, shown
 from nospoon.providers.docker.program.engines import ADDED, IDS, Engine, Info, Limits, container_of
 from nospoon.providers.docker.program.processes import content
 from nospoon.providers.docker.program.wire import EngineError
@@ -59,6 +59,7 @@ class Podman(Engine):
             "UsernsMode": f"auto:size={IDS}",
             "LogConfig": {"Type": "none"},
             "CapAdd": list(ADDED),
+            "SecurityOpt": confinement.settings(),
             "RestartPolicy": {"Name": "no"},
             "Ulimits": [
                 {"Name": "nofile", "Soft": 1024, "Hard": files},
@@ -70,6 +71,7 @@ class Podman(Engine):
 
     def prepare(self, name: str, limits: Limits) -> int:
         self._until_cleaned_up(name)
+        confinement.settings()
         self.call("POST", f"{LIBPOD}/containers/{name}/init")
         pid = self.pid(name)
         shown.unmount(pid, SHOWN)
