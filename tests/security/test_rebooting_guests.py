@@ -14,7 +14,8 @@ import pytest
 
 from nospoon.providers.docker.program import running
 from nospoon.providers.docker.program.podman import Podman
-from nospoon.providers.docker.program.running import PAUSES, REBOOTED, RUNS, Reboots
+from nospoon.providers.docker.program.reboots import PAUSES, RUNS, Reboots
+from nospoon.providers.docker.program.running import REBOOTED
 from nospoon.providers.docker.program.wire import EngineError
 
 

@@ -20,7 +20,7 @@ from nospoon.runtime.runner import Runner
 PACKAGE = "nospoon.providers.docker"
 MODULES = (
     "wire", "processes", "confinement", "engines", "shown", "podman", "waiting", "roots", "moby",
-    "running", "main",
+    "nics", "reboots", "record", "running", "main",
 )  # fmt: skip
 """Of the program, each after those that it imports."""
 LOAD = """

@@ -15,8 +15,9 @@ from nospoon.providers.containers import filters, volumes
 from nospoon.providers.containers.console import PipedConsole
 from nospoon.providers.containers.scripts import PUT_SEED
 from nospoon.providers.docker.host import DockerHost
+from nospoon.providers.docker.program.nics import Nic
 from nospoon.providers.docker.program.roots import root_name
-from nospoon.providers.docker.program.running import Given, Nic, Start
+from nospoon.providers.docker.program.running import Given, Start
 from nospoon.runtime import process
 
 PIDS = 4096

@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from nospoon.providers.docker.program.engines import INIT, Engine, Limits
+from nospoon.providers.docker.program.nics import Nic, plug, unplug
 from nospoon.providers.docker.program.processes import began, content, run, write
+from nospoon.providers.docker.program.reboots import Reboots
+from nospoon.providers.docker.program.record import Record
 from nospoon.providers.docker.program.roots import mount_root, unmount_root
 from nospoon.providers.docker.program.wire import LONGEST, PIECE, EngineAway, EngineError
 
@@ -26,34 +29,13 @@ REBOOTED = 128 + signal.SIGHUP
 """Status of an init that rebooted: the kernel ends it by SIGHUP (pid_namespaces(7), reboot(2))."""
 NOT_EXECUTED = 127
 """Status where the init cannot be executed, as a shell has it."""
-RECORD = 2 << 20
-"""Bytes of a console's log, as virtlogd's files have; the one before is kept as .1."""
 SETTLES = 15.0
 """Seconds within which what was killed is gone."""
 AWAY = 600.0
 """Seconds for which an engine may be away that has to say how a container ended."""
-PAUSES = (0.0, 0.0, 0.0, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before reboots of a guest that ran for less than `RUNS`, one after the other: each costs
-its host half a second of a processor.
-"""
-RUNS = 30.0
 Answer = TypeVar("Answer")
 HALT = signal.SIGRTMIN + 3
 """By which systemd halts: it blocks it and reads it from a descriptor (systemd(1), Signals)."""
-
-
-class Nic(TypedDict):
-    """`port`: of the link on the host; `bridge`: "" for none. `ovs`: settings of its port there, []
-    for a Linux bridge's. `filter`: path of its rules, "" for none, and what puts them up and down.
-    """
-
-    port: str
-    bridge: str
-    mac: str
-    ovs: list[str]
-    filter: str
-    filter_up: str
-    filter_down: str
 
 
 class Start(TypedDict):
@@ -247,37 +229,6 @@ def delegate(pid: int) -> None:
                     os.chown(group / each, first, first)
 
 
-def plug(pid: int, number: int, nic: Nic) -> None:
-    """A link into its network, up at both ends, with its filter before it is."""
-    port, bridge = nic["port"], nic["bridge"]
-    if not bridge:
-        return
-    unplug(nic)
-    run(
-        "ip", "link", "add", port, "type", "veth",
-        "peer", "name", f"eth{number}", "address", nic["mac"], "netns", str(pid),
-    )  # fmt: skip
-    if nic["ovs"]:
-        run("ovs-vsctl", "--timeout=5", "--may-exist", "add-port", bridge, port, *nic["ovs"][1:])
-    else:
-        run("ip", "link", "set", "dev", port, "master", bridge)
-    if nic["filter"]:
-        run("sh", "-c", nic["filter_up"], nic["filter"])
-    run("ip", "link", "set", "dev", port, "up")
-    run("nsenter", "-t", str(pid), "-n", "ip", "link", "set", "dev", f"eth{number}", "up")
-
-
-def unplug(nic: Nic) -> None:
-    port = nic["port"]
-    if Path(f"/sys/class/net/{port}").exists():
-        with contextlib.suppress(EngineError):
-            run("ip", "link", "del", "dev", port)
-    if nic["ovs"]:
-        run("ovs-vsctl", "--timeout=5", "--if-exists", "del-port", port)
-    if nic["filter"]:
-        run("sh", "-c", nic["filter_down"], port)
-
-
 def attach_volumes(pid: int, directory: Path, given: Start) -> None:
     """In its mounts, which end with it."""
     which = directory / "volumes.json"
@@ -354,18 +305,6 @@ def bring_up_again(engine: Engine, directory: Path, given: Start) -> socket.sock
         return bring_up(engine, directory, given)
 
 
-class Reboots:
-    """How long each waits. `began`: when the guest did, by the clock of all arguments."""
-
-    def __init__(self, began: float) -> None:
-        self.began, self._early = began, 0
-
-    def pause(self, now: float) -> float:
-        """Seconds, of the one that comes now."""
-        self._early = self._early + 1 if now - self.began < RUNS else 0
-        return PAUSES[min(self._early, len(PAUSES) - 1)]
-
-
 def lives(directory: Path) -> bool:
     """Whether its init does, a moment after its console ended."""
     for _ in range(40):
@@ -401,21 +340,6 @@ def when_back(act: Callable[[], Answer]) -> Answer:
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)
-
-
-class Record:
-    """The log of a console: no larger than `RECORD`, with the one before it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def add(self, piece: bytes) -> None:
-        with contextlib.suppress(OSError):
-            if self._path.exists() and self._path.stat().st_size + len(piece) > RECORD:
-                self._path.replace(f"{self._path}.1")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            with os.fdopen(os.open(self._path, flags, 0o600), "ab") as file:
-                file.write(piece)
 
 
 def kill(engine: Engine, place: str) -> None:
