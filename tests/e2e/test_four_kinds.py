@@ -232,6 +232,14 @@ def expect_restart(node: Node) -> None:
     until(lambda: node.sleeper() not in (0, before), f"another sleeper on {node.name}")
 
 
+def expect_restart_by_user(node: Node) -> None:
+    """By the user that cloud-init makes, in an image of `nospoon image build`."""
+    before = node.sleeper()
+    given = ("--cluster", node.cluster, "--node", node.name, "-l", "debian")
+    node.rack.run("service", "restart", "sleeper", *given)
+    assert node.sleeper() not in (0, before)
+
+
 def give_address(rack: Rack, name: str) -> None:
     """To the container in the other VLAN, which has no cloud-init."""
     (apart,) = (rack.directory / "pool" / "lxc").glob(f"nospoon-{name}-*/*-apart")
@@ -270,6 +278,7 @@ def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
         expect_restart(node)
 
     vm, *containers = nodes
+    expect_restart_by_user(vm)
     assert all(node.ran("touch", "/kept").returncode == 0 for node in nodes)
     assert all(node.ran("touch", f"{DATA}/kept").returncode == 0 for node in containers)
     up("renewed.tar.zst")
