@@ -243,8 +243,8 @@ def field_changes(
 def _deviating(found: Iterable[Deviation], rules: Mapping[str, str]) -> Iterator[FieldChange]:
     """What is to be as it was."""
     for each in found:
-        told = both_texts(each.field, each.found, each.wanted)
-        yield FieldChange(each.field, *told, rules.get(each.field, "replace"))
+        texts = both_texts(each.field, each.found, each.wanted)
+        yield FieldChange(each.field, *texts, rules.get(each.field, "replace"))
 
 
 def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldChange]:
