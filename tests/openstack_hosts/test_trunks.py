@@ -198,7 +198,9 @@ async def test_a_port_is_out_of_a_server_that_is_off_meanwhile(
     await machines.power(machine, PowerCommand.ON, PLAN)
     with pytest.raises(ProviderError, match="is ACTIVE"):
         await connection.drivers[Kind.TRUNK].delete(await only(connection))
-    await machines.power(machine, PowerCommand.OFF, PLAN)
+    cloud.slow = 3
+    await machines.power(machine, PowerCommand.SOFT, PLAN)
+    assert cloud.servers[server]["OS-EXT-STS:task_state"], "Nova goes on after the command"
     cloud.fail("DELETE .*/trunks/", 409)
     cloud.fail("DELETE .*/trunks/", 500)
     with pytest.raises(ProviderError, match="a fault of the test"):

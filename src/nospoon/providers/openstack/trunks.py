@@ -167,7 +167,7 @@ class TrunkDriver:
         its guest does not let go of stays.
         """
         call, server = self._around.api.call, parent.device
-        status = await call(Service.NOVA, "GET", f"/servers/{server}", read=_status)
+        status = await self._settled(server)
         if status != OFF:
             raise ProviderError(
                 f"server {server} is {status}: Neutron makes and removes no trunk of a port that "
@@ -187,6 +187,16 @@ class TrunkDriver:
         finally:
             plug = {"interfaceAttachment": {"port_id": parent.id}}
             await call(Service.NOVA, "POST", path, plug)
+
+    async def _settled(self, server: str) -> str:
+        """Its status, once Nova is done with what it does: a BMC answers before its node is off."""
+        end = clock.monotonic() + UNPLUG * self._around.pause
+        while True:
+            path = f"/servers/{server}"
+            status, task = await self._around.api.call(Service.NOVA, "GET", path, read=_status)
+            if not task or clock.monotonic() > end:
+                return status
+            await asyncio.sleep(self._around.pause)
 
     async def _all(self) -> list[_Trunk]:
         """None in a cloud that has no trunks."""
@@ -239,8 +249,10 @@ def _record(record: Mapping[str, object]) -> _Trunk:
     )
 
 
-def _status(answer: Mapping[str, ServerShown]) -> str:
-    return short(answer["server"]["status"])
+def _status(answer: Mapping[str, ServerShown]) -> tuple[str, str]:
+    """And what Nova is doing with the server, "" for nothing."""
+    server = answer["server"]
+    return short(server["status"]), short(server.get("OS-EXT-STS:task_state") or "")
 
 
 def _trunk(resource: Resource) -> Trunk:
