@@ -216,6 +216,15 @@ while :; do sleep 0.1; done
 """
 
 
+@pytest.fixture
+def interrupted_by_ctrl_c() -> Iterator[None]:
+    """A shell ignores Ctrl-C for what it starts behind itself, these tests perhaps."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupted_by_ctrl_c")
 @pytest.mark.parametrize(
     "held", ["", "sleep 20 &"], ids=["alone", "with a child that has its output"]
 )
