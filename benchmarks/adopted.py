@@ -33,7 +33,7 @@ from uuid import UUID, uuid4
 from measure import asked, private_daemon, report, timed
 
 FIRST_PORT, REDFISH_PORT, EMULATOR_PORT = 27_000, 26_998, 26_999
-PACKAGES = ("virtualbmc", "sushy-tools", "libvirt-python")
+PACKAGES = ("virtualbmc", "sushy-tools", "libvirt-python", "openstacksdk")
 DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid>
 <memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64'>hvm</type></os></domain>"""
 DATAGRAMS = 12

@@ -143,15 +143,17 @@ def allowed(admin: Connection, project: str, count: int) -> None:
     admin.network.update_quota(project, port=2 * servers)
 
 
-def wait(done: Callable[[], bool], again: Callable[[], None] | None = None) -> None:
-    """As a client that polls: twice a second. `again`: called once a minute for what stays as it
-    was, for Nova may forget a start without a word.
+def wait(
+    done: Callable[[], bool], again: Callable[[], None] | None = None, *, most: float = 1800
+) -> None:
+    """As a client that polls: twice a second, for `most` seconds. `again`: called once a minute for
+    what stays as it was, for Nova may forget a start without a word.
     """
     began, tries = time.monotonic(), 0
     while not done():
         passed = time.monotonic() - began
-        if passed > 1800:
-            raise SystemExit("the cloud did not get there in half an hour")
+        if passed > most:
+            raise SystemExit(f"it did not get there in {most:g} s")
         if again is not None and passed > (tries + 1) * 60:
             tries += 1
             print("  some servers did not start: they are started again", flush=True)
@@ -346,7 +348,7 @@ def of_sushy(
             list(clients.map(lambda id_: ask(f"{systems}/{id_}", reset), which))
 
     with running(command, env) as pid:
-        wait(lambda: _answers(f"{systems}/{ids[0]}"))
+        wait(lambda: _answers(f"{systems}/{ids[0]}"), most=60)
         found = Measured(counts, pid)
         are = partial(project.are, prefix="loop-", count=len(ids))
         found.step(
