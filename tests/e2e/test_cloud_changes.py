@@ -183,7 +183,10 @@ async def test_trunks_of_nics_follow_the_file() -> None:
             none = written("", "anti_spoofing: true")
             await run("node", "power", "n", "on")
             assert "Power the node off" in await run("up", none, "--yes", status=1)
+            stopped = asyncio.Event()
+            cloud.heard = lambda _: stopped.set() if cloud.acted[-1] == "os-stop" else None
             await run("node", "power", "n", "off")
+            await stopped.wait()  # it is given to Nova once the node is on
             assert await up(none) == [("delete", "port", "n-1.102"), ("delete", "trunk", "n-1")]
             assert ("create", "trunk", "n-1") in await up(written("101"))
             cloud.has_trunks = False
