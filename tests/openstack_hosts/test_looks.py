@@ -13,6 +13,7 @@ from nospoon.model.resources.machines import Machine
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.looks import SELDOMEST, Pace
 from nospoon.providers.openstack.roster import SKEW
+from nospoon.runtime import clock
 from nospoon.testing.fake_cloud import OFF, FakeCloud
 from nospoon.testing.racks import PLAN, Bench
 
@@ -91,6 +92,28 @@ async def test_a_server_that_went_between_two_lists_of_all_is_gone(
     cloud.remove(str(victim.id))
     _, gone, _ = await roster.changed("")
     assert gone == {victim.id}
+
+
+async def test_a_list_of_all_hides_nothing_that_went(
+    cloud: FakeCloud, bench: Bench, connection: OpenStackConnection
+) -> None:
+    """Others delete a server, and another list of all comes before that of those who wait."""
+    pairs = await many(bench)
+    await made(bench, pairs)
+    third, *others = (each.shape.uuid for _, each in pairs if isinstance(each.shape, Machine))
+    driver = connection.machine_driver
+    looks = driver._watched.looks
+    await looks.since(clock.monotonic())
+    server = await driver._roster.id_of(third)
+    await driver.machines()
+    cloud.remove(str(server))
+    looks._is_whole = False  # as after a minute in which no one waited
+    await driver._roster.servers()
+    with driver._watched._feed.listen() as queue:
+        await asyncio.gather(*(driver.power(e, PowerCommand.ON, PLAN) for e in others))
+        await looks.since(clock.monotonic())
+        heard = [queue.get_nowait() for _ in range(queue.qsize())]
+    assert (third, MachineChange.UNDEFINED) in {(each.uuid, each.change) for each in heard}
 
 
 async def test_what_was_written_by_a_clock_that_is_behind_is_seen(

@@ -1,6 +1,6 @@
 """Looks at servers: one for all who wait for some, and for the watch of their cloud.
 
-The less happens, the seldomer they are: what is waited for takes a cloud seconds or minutes.
+The less happens, the less often they are made: what is waited for takes a cloud seconds or minutes.
 """
 
 from __future__ import annotations
@@ -136,9 +136,12 @@ class Looks:
         waited = list(self._waited)
         if not waited and began > self._waited_last + QUIET:
             self._known, self._is_whole = {}, False
-        is_all = (len(waited) > 1 and not self._is_whole) or began > self._begun + STALE
+        is_stale = began > self._begun + STALE
+        is_all = is_stale or (len(waited) > 1 and not self._is_whole)
         before = {each: _state(self._known.get(each)) for each in waited}
-        found, gone, self._since = await self._roster.changed("" if is_all else self._since)
+        found, gone, since = await self._roster.changed("" if is_all else self._since)
+        if is_stale or not is_all:  # a list of all does not name what went
+            self._since = since
         self._learn(found, gone, is_all=is_all)
         self._begun = began
         is_new = any(_state(self._known.get(of)) != was for of, was in before.items())
