@@ -25,7 +25,7 @@ from nospoon.providers.libvirt.capabilities import RULES
 from nospoon.providers.libvirt.hypervisor import Hypervisor
 from nospoon.providers.libvirt.networks import NetworkDriver
 from nospoon.providers.libvirt.tunnels import MOST_LEARNED, device_of
-from nospoon.providers.wires import UNLINKED
+from nospoon.providers.unlinked import UNLINKED
 from nospoon.runtime.process import Finished
 from nospoon.runtime.runner import LocalRunner, Runner
 from nospoon.testing.racks import PLAN, Bench, Rack, found, make, observe_all, rack_for

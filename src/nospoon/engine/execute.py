@@ -198,8 +198,8 @@ class _Run:
         return error
 
     def _tries(self, move: Move, *, began: float) -> Iterator[tuple[float, str]]:
-        """Seconds before each further try, and what is told of it, "" for nothing. While Ironic
-        restarts, all of its nodes wait; the first of them tells.
+        """Seconds before each further try, and its message, "" for none. While Ironic restarts, all
+        of its nodes wait; the first of them has the message.
         """
         limits = self.limits
         if move.key.host != PLACE:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from nospoon.clusterfile.recovered import FILE, cluster_file, with_more
 from nospoon.control.fleet.enrolment import Enrolment
-from nospoon.control.fleet.fleet import Fleet, Member
+from nospoon.control.fleet.fleet import Fleet
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import each_cluster
 from nospoon.control.maintenance.found_clusters import (
@@ -30,6 +30,7 @@ from nospoon.control.maintenance.found_clusters import (
 from nospoon.control.maintenance.found_snapshots import joined, snapshots_of
 from nospoon.control.maintenance.survey import Scope, Survey
 from nospoon.control.operations.operations import Operations
+from nospoon.control.operations.served import member_of
 from nospoon.control.planning.accounts import random_password
 from nospoon.control.planning.logins import Logins
 from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFound
@@ -191,7 +192,7 @@ class Recovery:
         if refused:
             return _shown(found, part, 0, refused)
         async for node in paced(part.new):
-            self._fleet.put(_member(part.row, node))
+            self._fleet.put(member_of(part.row, node, None))
         new = {node.host.name: node.host for node in part.new}
         await asyncio.gather(*(self._hosts.look(host) for host in new.values()))
         try:
@@ -328,14 +329,3 @@ def _put_snapshot(connection: Connection, before: SnapshotRow | None, now: Snaps
         return
     snapshots.set_members(connection, now)
     snapshots.set_state(connection, before, now.state)
-
-
-def _member(row: ClusterRow, node: NodeRow) -> Member:
-    return Member(
-        owner=row.owner,
-        cluster=row.name,
-        cluster_id=row.id,
-        node=node.name,
-        host=node.host,
-        machine=node.machine,
-    )

@@ -241,7 +241,7 @@ def field_changes(
 
 
 def _deviating(found: Iterable[Deviation], rules: Mapping[str, str]) -> Iterator[FieldChange]:
-    """What is to be as it was."""
+    """Changes that bring back what deviates."""
     for each in found:
         texts = both_texts(each.field, each.found, each.wanted)
         yield FieldChange(each.field, *texts, rules.get(each.field, "replace"))

@@ -14,7 +14,7 @@ from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.resource import Observed
 from nospoon.providers import openvswitch
 from nospoon.providers.printed import rows_of
-from nospoon.providers.wires import with_unlinked
+from nospoon.providers.unlinked import with_unlinked
 from nospoon.runtime.runner import Runner
 
 SETTLES = 0.2

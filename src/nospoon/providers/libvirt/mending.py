@@ -18,7 +18,7 @@ from nospoon.providers.libvirt.bindings import Connect, Domain
 from nospoon.providers.libvirt.domain_parse import unlinked
 from nospoon.providers.libvirt.elements import attribute_of, parsed
 from nospoon.providers.libvirt.ends import WANTED, parsed_ends
-from nospoon.providers.wires import UNLINKED
+from nospoon.providers.unlinked import UNLINKED
 
 
 def autostarted(connect: Connect) -> set[bytes]:

@@ -29,7 +29,7 @@ from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_NETWORK, TOO_LONG_TEX
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.owner import owner_in
 from nospoon.providers.printed import rows_of
-from nospoon.providers.wires import with_unlinked
+from nospoon.providers.unlinked import with_unlinked
 from nospoon.runtime import process
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.runner import Runner
