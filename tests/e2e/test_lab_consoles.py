@@ -203,6 +203,7 @@ def test_a_killed_daemon_leaves_no_session_and_the_next_one_goes_on(site: Site) 
     site.running(set_id)
     site.logged(set_id, "login:")
     (client,) = site.clients()
+    site.rack.until_kept("metal", '"on"')
     site.rack.crash()
     while Path(f"/proc/{client}").exists():
         time.sleep(0.05)

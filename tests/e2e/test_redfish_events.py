@@ -6,7 +6,6 @@ import base64
 import json
 import queue
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,20 +55,12 @@ def subscribe(bmc: dict[str, str], destination: str) -> None:
         assert answer.status == 201
 
 
-def wait_until_kept(rack: Rack, machines: list[str]) -> None:
-    """Simulated machines are written down a moment after they change."""
-    kept = rack.directory / "state" / "simulated" / "sim.json"
-    end = time.monotonic() + 60
-    while not (kept.exists() and all(each in kept.read_text() for each in machines)):
-        assert time.monotonic() < end, "they were not kept"
-        time.sleep(0.1)
-
-
 def test_a_subscription_survives_the_sudden_end_of_the_daemon(rack: Rack) -> None:
     name = rack.name()
     text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{rack.bmc()}nodes: [{{count: 2}}]\n"
     rack.run("up", "--yes", rack.file(text))
-    wait_until_kept(rack, [each["redfish"].rpartition("/")[2] for each in rack.bmcs(name).values()])
+    machines = [each["redfish"].rpartition("/")[2] for each in rack.bmcs(name).values()]
+    rack.until_kept("sim", *machines)
     with listener() as (destination, told):
         subscribe(rack.bmcs(name)["node-0"], destination)
         rack.crash()

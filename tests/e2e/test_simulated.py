@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import tarfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -459,11 +458,7 @@ def test_a_simulated_rack_survives_the_sudden_end_of_its_daemon(rack: Rack) -> N
     name, file = simulated(rack)
     rack.run("up", "--yes", file)
     rack.run("node", "power", "node-1", "on")
-    kept = rack.directory / "state" / "simulated" / "sim.json"
-    end = time.monotonic() + 60
-    while not (kept.exists() and '"on"' in kept.read_text()):
-        assert time.monotonic() < end, "it was not kept"
-        time.sleep(0.1)
+    rack.until_kept("sim", '"on"')
     rack.crash()
     assert rack.run("node", "power", "node-1", "status").stdout.strip() == "on"
     assert {row["state"] for row in rack.json("status", name)} == {"present"}

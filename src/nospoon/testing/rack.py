@@ -209,6 +209,13 @@ class Rack:
         self.down()
         self.run("daemon", "stop")
 
+    def until_kept(self, host: str, *texts: str) -> None:
+        """Wait until the file of a simulated host has these: what changes there is written down a
+        moment later.
+        """
+        kept = self.directory / "state" / "simulated" / f"{host}.json"
+        until(lambda: kept.exists() and all(each in kept.read_text() for each in texts), seconds=60)
+
     def crash(self) -> None:
         """End its daemon as a loss of power does. It has closed its sockets by then: the next
         command finds none.
