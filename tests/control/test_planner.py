@@ -22,12 +22,14 @@ from nospoon.errors import (
     Stale,
     UsageError,
 )
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.principal import Principal
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed
 from nospoon.plan.order.steps import Action
 from nospoon.plan.placement.room import Usage
 from nospoon.providers.base import Driver
+from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.store import clusters as stored
 
 PINNED = "id: 11223344-1111-4111-8111-111111111111\n"
@@ -109,6 +111,24 @@ async def test_a_plan_of_some_nodes_leaves_the_others_alone(tmp_path: Path) -> N
         with pytest.raises(UsageError, match="no node 'alpa' in the file") as refused:
             await asking.plan(file_of("alpha", "beta"), targets=("alpa",))
         assert refused.value.hint == "Did you mean 'alpha'?"
+
+
+async def test_what_a_host_makes_none_of_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = SimulatedConnection.capabilities
+
+    async def unable(connection: SimulatedConnection) -> Capabilities:
+        can = await able(connection)
+        return replace(can, kinds=can.kinds - {Kind.NETWORK, Kind.VOLUME})
+
+    monkeypatch.setattr(SimulatedConnection, "capabilities", unable)
+    async with a_control_plane(tmp_path) as asking:
+        with pytest.raises(PlanRefused) as refused:
+            await asking.up(file_of("n1", "n2"))
+        (why,) = refused.value.reasons
+        assert "host s makes none of these: network, volume" in why
+        assert asking.made() == set()
 
 
 async def test_no_plan_without_a_host_but_for_who_only_looks(tmp_path: Path) -> None:

@@ -25,16 +25,15 @@ CHUNK = 1 << 20
 ENDINGS = (".yaml", ".yml")
 DEFAULT_HOST = "here"
 _NAME = re.compile(r"[a-z0-9-]{1,63}\Z")
-_FILES = re.compile(r"\b(image|kernel|initrd|certificate)\W*:")
-"""Keys that may name files. Without any it is the daemon alone who reads the cluster file."""
-_USER_DATA = re.compile(r"\buser_data\W*:")
-_CLOUD = re.compile(r"\bcloud\W*:")
+FILES = ("image", "kernel", "initrd", "certificate")
+"""Keys that name files. Without these words it is the daemon alone who reads the cluster file."""
 _NO_INVENTORY = {
     "simulated": "simulated",
     **{uri: f"{{libvirt: '{uri}'}}" for uri in ("qemu:///system", "qemu:///session")},
 }
 """What is meant as the only host, where no such file exists -> what to write."""
-_INVENTORY = re.compile(r"^hosts:[ \t]*[^\s{&*|>!]", re.MULTILINE)
+_NO_NAME = frozenset("{&*|>!#")
+"""With what a value begins in YAML that is no plain or quoted text."""
 
 
 def read_cluster(path: str) -> Cluster:
@@ -52,7 +51,7 @@ def read_request(client: Client | None, path: str) -> dict[str, object]:
     name, text = _read(path)
     base = _base(path)
     text = whole(text, name, base)
-    if client is not None and not _FILES.search(text):
+    if client is not None and not any(each in text for each in FILES):
         return {"file": name, "text": text, "uploads": {}}
     from nospoon.clusterfile.load import load  # noqa: PLC0415  (imports pydantic)
 
@@ -108,7 +107,7 @@ def whole(text: str, name: str, base: Path) -> str:
 
 def _with_user_data(text: str, name: str, base: Path) -> str:
     """The file with each `user_data: {file: PATH}` replaced by what is in that file."""
-    if not _USER_DATA.search(text):
+    if "user_data" not in text:
         return text
     from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
@@ -148,7 +147,7 @@ def _named_user_data(value: object) -> Iterator[tuple[tuple[str | int, ...], str
 
 def _with_inventory(text: str, name: str, base: Path) -> str:
     """The file with `hosts: INVENTORY` or `hosts: INVENTORY#GROUP` written out in that line."""
-    if not _INVENTORY.search(text):
+    if not any(map(_may_name_inventory, text.splitlines())):
         return text
     from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
@@ -167,11 +166,18 @@ def _with_inventory(text: str, name: str, base: Path) -> str:
     return document.replaced(("hosts",), json.dumps(found))
 
 
+def _may_name_inventory(line: str) -> bool:
+    """Whether it can be `hosts: INVENTORY`; most files need no parser here."""
+    key, _, value = line.partition(":")
+    begins = value.lstrip()[:1]
+    return key == "hosts" and bool(begins) and begins not in _NO_NAME
+
+
 def _with_cloud(text: str, name: str) -> str:
     """The file with the names of clouds in `ironic` and `hosts` replaced by what clouds.yaml says
     of them.
     """
-    if not _CLOUD.search(text):
+    if "cloud" not in text:
         return text
     from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
@@ -286,8 +292,8 @@ def cluster_name(reference: str) -> str:
     from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
 
     name, text = _read(reference)
-    value = Document(text, name).value
+    document = Document(text, name)
+    value = document.value
     if not isinstance(value, dict) or not isinstance(value.get("cluster"), str):
-        document = Document(text, name)
         raise SpecError([document.problem((), "missing key 'cluster'")])
     return str(value["cluster"])

@@ -10,7 +10,7 @@ from itertools import chain
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.maintenance import cloud_check
 from nospoon.errors import NospoonError, ProviderError
-from nospoon.model.capabilities import Capabilities, Media
+from nospoon.model.capabilities import Capabilities, Console, Media
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
 from nospoon.model.host_facts import HostFacts, QuotaName
 from nospoon.model.principal import OwnerId
@@ -26,6 +26,7 @@ from nospoon.runtime.workers import Workers
 SKEW = 5.0
 """Seconds by which the clock of a host may differ before logs of both cannot be read together."""
 GIBI = 1 << 30
+LOG_ALONE = "their logs are read; typing needs a serial console proxy of the cloud"
 LOADER_ALONE = "loaders read them over HTTP; operating systems see no CD"
 MOST = 20_000
 """Findings of a file, a thousand hosts of which may each lack a thousand networks; hosts that come
@@ -159,6 +160,8 @@ class HostChecker:
             return  # the rest is said of the host's first connection
         if not cloud:
             yield said("KVM", *kvm(can))
+        if can.console is Console.TAIL:
+            yield said("consoles", Verdict.OK, LOG_ALONE)
         if can.media is Media.LOADER:
             yield said("virtual media", Verdict.OK, LOADER_ALONE)
         for what, verdict, detail in await compare(host, facts):

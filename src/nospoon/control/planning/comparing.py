@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 
@@ -22,6 +23,7 @@ from nospoon.plan.diff.diff import Rules
 from nospoon.plan.diff.losses import Losses
 from nospoon.plan.diff.targets import elsewhere, only
 from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.remembered import LIVE
 from nospoon.plan.order.steps import Plan
 from nospoon.plan.redfish_cautions import open_redfish, plain_redfish
@@ -41,6 +43,21 @@ def rules_of(capabilities: Mapping[str, Capabilities]) -> Rules:
     rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
     # a host may have the name that stands for Ironic: their kinds differ
     return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
+
+
+def against_kinds(
+    desired: Iterable[Resource], capabilities: Mapping[str, Capabilities]
+) -> Iterator[str]:
+    """Why hosts cannot make what is to be: a sentence a host, for those that were asked."""
+    lacking = defaultdict[str, dict[Kind, None]](dict)
+    for each in desired:
+        kind, can = each.key.kind, capabilities.get(each.key.host)
+        if kind in ENROLMENT_RULES or KINDS[kind].by_daemon or can is None:
+            continue
+        if kind not in can.kinds:
+            lacking[each.key.host][kind] = None
+    for host, kinds in lacking.items():
+        yield f"host {host} makes none of these: {', '.join(kinds)}"
 
 
 def reasons(wanted: Prepared) -> dict[Key, str]:

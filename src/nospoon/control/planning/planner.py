@@ -24,6 +24,7 @@ from nospoon.control.planning.allocating import Allocating, LabsThere, PortsInUs
 from nospoon.control.planning.around import pool_root, surroundings
 from nospoon.control.planning.clusters import Clusters
 from nospoon.control.planning.comparing import (
+    against_kinds,
     all_notes,
     asked_for,
     by_owners,
@@ -223,6 +224,7 @@ class Planner:
         taken = await self.workers.run(
             seen.owner,
             lambda: [
+                *against_kinds(desired.values(), seen.surveyed.capabilities),
                 *against_ports(desired.values(), neighbours),
                 *against_sharing(desired.values(), neighbours, seen.owner),
                 *against_many(desired.values(), own, most),
