@@ -98,6 +98,8 @@ def test_an_engine_is_a_place_of_containers_as_well() -> None:
     )
     *_, beside = read(f"{{here: {{{BOTH}, docker: {{socket: /run/docker.sock}}}}}}").hosts
     assert beside.connection == Docker("/run/docker.sock")
+    *_, lxc = read(f"{{here: {{{BOTH[:-4]}{{new_privileges: true}}}}}}").hosts
+    assert lxc.connection == Lxc(new_privileges=True)
 
 
 def test_every_other_place_makes_its_own_networks() -> None:

@@ -123,6 +123,10 @@ def test_a_container_of_an_engine_runs_systemd_and_follows_its_file(
     until(lambda: rack.json("node", "show", f"{name}/box")["power"] == "off", "shut down")
     rack.run("up", "--yes", file("first", "640MiB"))
 
+    assert rule_of(DockerSection, "new_privileges") is Rule.NEW_NODES
+    mine = file("first", "640MiB", f"{engine}, new_privileges: true")
+    assert rack.json("plan", mine)["steps"] == []
+
     assert rule_of(DockerSection, "socket") is Rule.REFUSED
     another = rack.directory / f"{name}.sock"
     another.symlink_to(engine)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.docker.conftest import both_engines, cli_of, init_of
-from tests.security.test_container_escape import ATTEMPTS, DROPPED
+from tests.security.test_container_escape import ATTEMPTS, DROPPED, OF_STATUS
 
 from nospoon.model.machine import PowerCommand
+from nospoon.model.resources.keys import Kind
 from nospoon.providers.docker.program import confinement
 from nospoon.testing.racks import PLAN, Bench, make, rack_for
 
@@ -56,7 +57,8 @@ async def test_root_in_a_container_cannot_leave_it(
     shows_all = engine.name == "podman.sock" and Path(AGENT).exists()
     assert escaped == [f"escaped: {AGENT}: "] * shows_all, "Podman has /dev/null there"
     assert [line for line in said if "not found" in line] == [], "it was not tried"
-    words = dict(line.split(":", 1) for line in said if line.startswith(("CapBnd", "Sec", "ids")))
+    words = dict(line.split(":", 1) for line in said if line.startswith(OF_STATUS))
+    assert words["NoNewPrivs"].strip() == "1"
     assert words["Seccomp"].strip() == "2", "SECCOMP_MODE_FILTER"
     bounded = int(words["CapBnd"], 16)
     assert [each for each, bit in DROPPED.items() if bounded >> bit & 1] == []
@@ -67,3 +69,14 @@ async def test_root_in_a_container_cannot_leave_it(
         assert done.returncode != 0, name
     full = within(engine, f"{rack.pool.key.name}.m0-0", "exec /bin/busybox tail /dev/zero")
     assert full.returncode == 128 + 9, "its memory is limited"
+
+
+@both_engines
+@pytest.mark.usefixtures("engine")
+async def test_programs_gain_rights_by_their_files_where_the_file_says_so(bench: Bench) -> None:
+    """Of roots that are made from then on."""
+    bench.connection.drivers[Kind.VOLUME]._new_privileges = True  # type: ignore[attr-defined]
+    rack = rack_for(bench)
+    await make(bench, *rack.all)
+    await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    assert "NoNewPrivs:\t0\n" in Path(f"/proc/{init_of(bench)}/status").read_text()

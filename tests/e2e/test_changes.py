@@ -97,6 +97,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (DockerSection, "socket"): ENGINE,
     (HostSection, "lxc"): CONTAINERS,
     (LxcSection, "idmap"): CONTAINERS,
+    (LxcSection, "new_privileges"): CONTAINERS,
+    (DockerSection, "new_privileges"): ENGINE,
     (HostSection, "address"): "tests/fleet/test_overlays.py::"
     "test_another_address_of_a_host_leads_the_tunnels_there",
     (NetworkSection, "overlay"): "tests/fleet/test_overlays.py::"

@@ -356,6 +356,14 @@ def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
     assert rack.json("plan", file(f", lxc: {{idmap: '{reserved}'}}"))["steps"] == []
     rack.run("up", "--yes", file(f", lxc: {{idmap: '{reserved}'}}"))
     rack.power(f"{name}/n", "cycle")
+    assert rule_of(LxcSection, "new_privileges") is Rule.AT_POWER_OFF
+    for new, flag in (("false", "1"), ("true", "0")):
+        changed = file(f", lxc: {{idmap: '{reserved}', new_privileges: {new}}}")
+        assert rack.json("plan", changed)["steps"] == []
+        rack.run("up", "--yes", changed)
+        rack.power(f"{name}/n", "cycle")
+        status = attached(rack, name, "n", "/bin/busybox", "cat", "/proc/1/status").stdout
+        assert f"NoNewPrivs:\t{flag}\n" in status
     assert rule_of(HostSection, "lxc") is Rule.NODES
     without = rack.run("plan", file("")).stdout
     assert "here:simulated" in without

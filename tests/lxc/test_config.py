@@ -39,6 +39,7 @@ def test_a_container_has_users_of_its_own_and_no_networks_of_its_host() -> None:
     mounts = [line for line in told if line.startswith("lxc.mount.auto")]
     assert mounts[0] == "lxc.mount.auto = ", "those of the included files are dropped"
     assert not any("rw" in line for line in mounts)
+    assert "lxc.no_new_privs = 1" in told
 
 
 @pytest.mark.parametrize(

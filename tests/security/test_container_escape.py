@@ -89,13 +89,14 @@ done
 for each in /sys/fs/cgroup/*/release_agent /sys/fs/cgroup/*/*/release_agent; do
   [ ! -e "$each" ] || fails "$each" "echo /bin/busybox >$each"
 done
-grep -E '^(CapBnd|Seccomp):' /proc/1/status
+grep -E '^(CapBnd|Seccomp|NoNewPrivs):' /proc/1/status
 echo "ids: $(cat /proc/1/uid_map)"
 unshare -m mount -t tmpfs none /tmp/a && echo all were tried
 """
 """`@host-only@`: a directory that a host has in its root, and this container has not. The last line
 says that unshare(1) and mount(8) work there.
 """
+OF_STATUS = ("CapBnd", "Sec", "ids", "NoNewPrivs")
 DROPPED = {"SYS_MODULE": 16, "SYS_RAWIO": 17, "SYS_TIME": 25, "MAC_ADMIN": 33, "SYSLOG": 34}
 """Numbers of linux/capability.h."""
 
@@ -139,7 +140,8 @@ def test_root_in_a_container_cannot_leave_it(rack: Rack, name: str) -> None:
     said = done.stdout.splitlines()
     assert [line for line in said if line.startswith("escaped")] == []
     assert [line for line in said if "not found" in line] == [], "it was not tried"
-    words = dict(line.split(":", 1) for line in said if line.startswith(("CapBnd", "Sec", "ids")))
+    words = dict(line.split(":", 1) for line in said if line.startswith(OF_STATUS))
+    assert words["NoNewPrivs"].strip() == "1"
     assert words["Seccomp"].strip() == "2", "SECCOMP_MODE_FILTER"
     bounded = int(words["CapBnd"], 16)
     assert [each for each, bit in DROPPED.items() if bounded >> bit & 1] == []

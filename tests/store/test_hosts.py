@@ -98,11 +98,13 @@ def test_a_cloud_is_not_kept_without_where_it_is() -> None:
         host_of({"name": "cloud", "kind": "openstack"})
 
 
-def test_a_place_of_an_engine_is_kept_with_its_socket() -> None:
-    host = Host("here:docker", Docker("/run/docker.sock"), ssh="a")
+@pytest.mark.parametrize("new_privileges", [True, False])
+def test_a_place_of_an_engine_is_kept_with_its_socket(*, new_privileges: bool) -> None:
+    host = Host("here:docker", Docker("/run/docker.sock", new_privileges), ssh="a")
     assert host_of(json.loads(json.dumps(record_of(host)))) == host
 
 
-def test_a_place_of_containers_is_kept_with_its_ids() -> None:
-    host = Host("here:lxc", Lxc((1_000_000, 65_536)), ssh="a")
+@pytest.mark.parametrize("new_privileges", [True, False])
+def test_a_place_of_containers_is_kept_with_its_ids(*, new_privileges: bool) -> None:
+    host = Host("here:lxc", Lxc((1_000_000, 65_536), new_privileges), ssh="a")
     assert host_of(json.loads(json.dumps(record_of(host)))) == host

@@ -125,8 +125,8 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.REPLACE, "network", "image", "flavor", "address", "port", "bmcs"),
         **_all(Rule.LIVE, "floating_ip", "floating_address", "nameservers"),
     },
-    LxcSection: {"idmap": Rule.NEW_NODES},
-    DockerSection: {"socket": Rule.REFUSED},
+    LxcSection: {"idmap": Rule.NEW_NODES, "new_privileges": Rule.AT_POWER_OFF},
+    DockerSection: {"socket": Rule.REFUSED, "new_privileges": Rule.NEW_NODES},
     SimulatedSection: {
         **_all(Rule.LIVE, "power_on", "power_off", "shut_down", "boot", "console"),
         **_all(Rule.LIVE, "power_failures", "machines"),

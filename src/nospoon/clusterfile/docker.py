@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from nospoon.clusterfile.section import Section, parse_text
+from nospoon.clusterfile.lxc import NEW_PRIVILEGES
+from nospoon.clusterfile.section import Flag, Section, parse_text
 
 _PATH = re.compile(r"/[A-Za-z0-9._/@:+-]{1,106}")
 """unix(7): the path of a socket has up to 107 bytes."""
@@ -29,3 +30,4 @@ class DockerSection(Section):
         description="Path of the engine's socket there; default: /run/podman/podman.sock, or else "
         "/run/docker.sock.",
     )
+    new_privileges: Flag = Field(default=False, description=NEW_PRIVILEGES)

@@ -195,11 +195,11 @@ def _host(name: str, section: HostSection, default_uri: str) -> Iterator[Host]:
                 yield replace(usual, connection=cloud, overcommit=ONCE)
             case ConnectionKind.LXC:
                 assert section.lxc is not None, "it is one of its connections"
-                lxc = Lxc(section.lxc.ids)
+                lxc = Lxc(section.lxc.ids, section.lxc.new_privileges)
                 yield replace(usual, connection=lxc, overcommit=over, ssh=section.ssh)
             case ConnectionKind.DOCKER:
                 assert section.docker is not None, "it is one of its connections"
-                docker = Docker(section.docker.socket)
+                docker = Docker(section.docker.socket, section.docker.new_privileges)
                 yield replace(usual, connection=docker, overcommit=over, ssh=section.ssh)
             case ConnectionKind.SIMULATED:
                 assert section.simulated is not None, "it is one of its connections"

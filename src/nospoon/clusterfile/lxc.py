@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from nospoon.clusterfile.section import Section, parse_text
+from nospoon.clusterfile.section import Flag, Section, parse_text
 
 _IDMAP = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 LEAST_IDS = 65_536
@@ -15,6 +15,12 @@ LEAST_IDS = 65_536
 FIRST_ID = 100_000
 """Below are users and services of the host itself (adduser.conf(5), login.defs(5))."""
 LAST_ID = 2**32 - 2
+
+
+NEW_PRIVILEGES = (
+    "Programs in containers may gain rights by their files, as sudo(8) does; otherwise they have "
+    "those of who started them (PR_SET_NO_NEW_PRIVS of prctl(2))."
+)
 
 
 def parse_idmap(value: object) -> str:
@@ -39,6 +45,7 @@ class LxcSection(Section):
         description="FIRST:COUNT: ids of the host that stand for those of containers, from root on;"
         " default: those that the host reserves for root in /etc/subuid and /etc/subgid.",
     )
+    new_privileges: Flag = Field(default=False, description=NEW_PRIVILEGES)
 
     @property
     def ids(self) -> tuple[int, int]:

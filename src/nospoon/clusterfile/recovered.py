@@ -174,12 +174,18 @@ def _host(
             return {"simulated": {"machines": machines} if machines else True}
         case OpenStack() as cloud:
             return {"openstack": _openstack(cloud, settings(cloud.login), relayed)}
-        case Lxc((first, count)):
-            return {"lxc": {"idmap": f"{first}:{count}"} if count else True}
-        case Docker(socket):
-            return {"docker": {"socket": socket} if socket else True}
+        case Lxc((first, count), new_privileges):
+            said: dict[str, object] = {"idmap": f"{first}:{count}"} if count else {}
+            return {"lxc": said | _privileges(new=new_privileges) or True}
+        case Docker(socket, new_privileges):
+            said = {"socket": socket} if socket else {}
+            return {"docker": said | _privileges(new=new_privileges) or True}
         case Libvirt(uri):
             return {"libvirt": uri, **({"ssh": host.ssh} if host.ssh else {})}
+
+
+def _privileges(*, new: bool) -> dict[str, object]:
+    return {"new_privileges": True} if new else {}
 
 
 def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -> dict[str, object]:

@@ -267,20 +267,26 @@ class Simulated(_Usual):
         return ConnectionKind.SIMULATED
 
 
+def _privileges(*, new: bool) -> tuple[str, ...]:
+    return ("new privileges",) if new else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Lxc(_Usual):
     """System containers, by the commands of liblxc. `idmap`: first user id of the host that stands
     for root in them, and how many there are (user_namespaces(7)); 0, 0: those that the host
-    reserves for root in /etc/subuid.
+    reserves for root in /etc/subuid. `new_privileges`: programs in them may gain rights by their
+    files, as sudo(8) does (PR_SET_NO_NEW_PRIVS of prctl(2) is not set).
     """
 
     idmap: tuple[int, int] = (0, 0)
+    new_privileges: bool = False
     kind: ClassVar = ConnectionKind.LXC
 
     @property
     def place(self) -> tuple[str, ...]:
         first, count = self.idmap
-        return self.kind, f"{first}:{count}"
+        return self.kind, f"{first}:{count}", *_privileges(new=self.new_privileges)
 
     @property
     def declares(self) -> Declared:
@@ -307,15 +313,17 @@ class Lxc(_Usual):
 @dataclass(frozen=True, slots=True)
 class Docker(_Usual):
     """System containers, by an engine that has Docker's API: Podman's service or Docker Engine.
-    `socket`: its own, by its path on the host; "" for the usual ones.
+    `socket`: its own, by its path on the host; "" for the usual ones. `new_privileges`: as `Lxc`
+    has it, of those that are made from then on.
     """
 
     socket: str = ""
+    new_privileges: bool = False
     kind: ClassVar = ConnectionKind.DOCKER
 
     @property
     def place(self) -> tuple[str, ...]:
-        return self.kind, self.socket
+        return self.kind, self.socket, *_privileges(new=self.new_privileges)
 
     @property
     def declares(self) -> Declared:

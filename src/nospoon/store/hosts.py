@@ -22,7 +22,9 @@ from nospoon.store.decoded import Decoder
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """`uri`, `idmap`, `socket`, `simulation` and `openstack`: of the connection, by its `kind`."""
+    """`uri`, `idmap`, `socket`, `new_privileges`, `simulation` and `openstack`: of the connection,
+    by its `kind`.
+    """
 
     name: str
     kind: ConnectionKind = ConnectionKind.LIBVIRT
@@ -36,6 +38,7 @@ class _Record:
     openstack: OpenStack | None = None
     idmap: tuple[int, int] = (0, 0)
     socket: str = ""
+    new_privileges: bool = False
 
     @property
     def connection(self) -> ConnectionSpec:
@@ -43,9 +46,9 @@ class _Record:
             case ConnectionKind.LIBVIRT:
                 return Libvirt(self.uri)
             case ConnectionKind.LXC:
-                return Lxc(self.idmap)
+                return Lxc(self.idmap, self.new_privileges)
             case ConnectionKind.DOCKER:
-                return Docker(self.socket)
+                return Docker(self.socket, self.new_privileges)
             case ConnectionKind.SIMULATED:
                 return Simulated(self.simulation)
             case ConnectionKind.OPENSTACK:
@@ -65,6 +68,8 @@ def record_of(host: Host) -> dict[str, object]:
         of_connection["idmap"] = host.connection.idmap
     if isinstance(host.connection, Docker):
         of_connection["socket"] = host.connection.socket
+    if isinstance(host.connection, Lxc | Docker) and host.connection.new_privileges:
+        of_connection["new_privileges"] = True
     found: dict[str, object] = msgspec.to_builtins(
         {
             "name": host.name,

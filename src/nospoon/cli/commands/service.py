@@ -87,7 +87,8 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
     """Restart the unit of SERVICE with ssh: on one node after the other, each when it is healthy on
     the one before.
 
-    A user other than root needs sudo(8) there, without a password.
+    A user other than root needs sudo(8) there, without a password; in a container it gives no
+    rights, unless the file has `new_privileges`.
     """
     client = connect.client()
     for row in _rows(client, service, cluster, node):
@@ -97,7 +98,8 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
             what = f"unit {row.unit} was not restarted on {row.node}"
             raise NospoonError(
                 f"{what}: status {done.returncode}",
-                hint="Name a user who may with -l: root, or one with sudo without a password.",
+                hint="Name a user who may with -l: root, or, in a VM, one with sudo without a "
+                "password.",
             )
         _wait(client, row)
         echo(f"{row.cluster}/{row.node}: {row.unit} restarted", err=True)

@@ -18,7 +18,7 @@ PACKAGES = (
     "udev",
 )  # fmt: skip
 """So that cloud-init, ssh and names work in every kind of node. The user that cloud-init makes
-restarts services by sudo(8): root has no ssh.
+restarts services by sudo(8) in a VM. In containers it gains no rights: root has ssh, by its keys.
 """
 KERNEL = ("linux-image-cloud-amd64", "cloud-guest-utils", "fdisk", "e2fsprogs")
 """What a disk needs besides: cloud-init grows its file system by them."""
@@ -27,7 +27,9 @@ LONGEST = 1800.0
 """Seconds for a slow mirror."""
 CLEANING = 180.0
 """Seconds in which mmdebstrap unmounts and removes what it made, when it is interrupted."""
-SETTINGS = "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false}"
+SETTINGS = (
+    "{datasource_list: [NoCloud, ConfigDrive, OpenStack, None], locale: false, disable_root: false}"
+)
 SERVERS = "../run/systemd/resolve/resolv.conf"
 """Its stub asks no server for names of one word, which those of nodes are (resolved.conf(5))."""
 LOCAL = r"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"

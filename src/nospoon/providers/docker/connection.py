@@ -35,6 +35,7 @@ class DockerConnection(ContainerConnection):
     ) -> None:
         assert isinstance(host.connection, Docker), "a host of this kind"
         self._host = DockerHost(host.name, runner, root, host.connection.socket)
+        new_privileges = host.connection.new_privileges
         super().__init__(
             host,
             self._host,
@@ -45,7 +46,7 @@ class DockerConnection(ContainerConnection):
             {
                 Kind.POOL: EnginePoolDriver(self._host, deployment),
                 Kind.IMAGE: ImageDriver(self._host, deployment, open_image),
-                Kind.VOLUME: VolumeDriver(self._host, deployment),
+                Kind.VOLUME: VolumeDriver(self._host, deployment, new_privileges=new_privileges),
             },
         )
 

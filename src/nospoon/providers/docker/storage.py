@@ -64,14 +64,15 @@ class ImageDriver(ImageFiles):
 
 class VolumeDriver(VolumeFiles):
     """Roots: what a container of the engine has written, in a file system of the volume's size
-    where the engine's driver has a directory for that (`roots.bound_root`).
+    where the engine's driver has a directory for that (`roots.bound_root`). `new_privileges`: of
+    programs in roots that are made from now on.
     """
 
     gone = GONE
 
-    def __init__(self, host: DockerHost, deployment: str) -> None:
+    def __init__(self, host: DockerHost, deployment: str, *, new_privileges: bool = False) -> None:
         super().__init__(host, deployment)
-        self._ask = host.ask
+        self._ask, self._new_privileges = host.ask, new_privileges
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         volume, name = resource.shape, resource.key.name
@@ -97,8 +98,8 @@ class VolumeDriver(VolumeFiles):
             await volumes.make(self.host, path, resource.shape.size)
             return
         words = (image_name(image), whose(resource.key), self.host.root, self.host.relative(path))
-        size = str(resource.shape.size)
-        done = await self._ask("make-root", root_name(path), *words, size, check=False)
+        how = (str(resource.shape.size), *(("new-privileges",) if self._new_privileges else ()))
+        done = await self._ask("make-root", root_name(path), *words, *how, check=False)
         if done.status == THERE:
             raise self.refuse(f"a container {root_name(path)}", "its engine")
         if done.status != 0:

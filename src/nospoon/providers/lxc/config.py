@@ -59,8 +59,11 @@ def render(
     ids: Ids,
     cgroups: Cgroups,
     apparmor: bool = False,
+    new_privileges: bool = False,
 ) -> str:
-    """The configuration. `name`: of the node; `directory`: its own; `log`: its console's."""
+    """The configuration. `name`: of the node; `directory`: its own; `log`: its console's.
+    `new_privileges`: programs may gain rights by their files.
+    """
     lines = [
         ("include", "/usr/share/lxc/config/common.conf"),
         ("include", "/usr/share/lxc/config/userns.conf"),
@@ -71,6 +74,7 @@ def render(
         ("mount.auto", ""),  # those of userns.conf let it write all of /sys
         ("mount.auto", "cgroup:mixed proc:mixed sys:mixed"),
         ("cap.drop", " ".join(DROPPED)),
+        ("no_new_privs", "0" if new_privileges else "1"),
         ("console.logfile", log),
         ("console.size", str(RECORD)),
         ("console.rotate", "1"),

@@ -32,7 +32,8 @@ class LxcConnection(ContainerConnection):
         open_seed: OpenSeed = no_seeds,
     ) -> None:
         assert isinstance(host.connection, Lxc), "a host of this kind"
-        self._host = LxcHost(host.name, runner, root, host.connection.idmap)
+        own = host.connection
+        self._host = LxcHost(host.name, runner, root, own.idmap, new_privileges=own.new_privileges)
         runtime = LxcRuntime(self._host, records)
         super().__init__(
             host,

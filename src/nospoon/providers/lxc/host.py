@@ -38,13 +38,21 @@ class LxcFacts:
 
 class LxcHost(ContainerHost):
     """Runs commands there. `root`: the directory of pools; `idmap`: ids that containers have, 0 and
-    0 for those that the host reserves.
+    0 for those that the host reserves; `new_privileges`: of programs in them.
     """
 
-    def __init__(self, name: str, runner: Runner, root: str, idmap: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        runner: Runner,
+        root: str,
+        idmap: tuple[int, int],
+        *,
+        new_privileges: bool = False,
+    ) -> None:
         observation = ["sh", "-c", RUN_PYTHON, scripts.LOOK, root]
         super().__init__(name, runner, root, observation)
-        self._idmap = idmap
+        self._idmap, self.new_privileges = idmap, new_privileges
         self._facts: LxcFacts | None = None
         self._asking = asyncio.Lock()
 

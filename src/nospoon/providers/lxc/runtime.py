@@ -38,7 +38,7 @@ class LxcRuntime:
         ids = Ids(*root.ids) if root is not None and root.ids[1] else await self.host.ids()
         config = render(
             machine, name, directory=directory, log=log, ids=ids, cgroups=facts.cgroups,
-            apparmor=facts.apparmor,
+            apparmor=facts.apparmor, new_privileges=self.host.new_privileges,
         )  # fmt: skip
         await self.host.write(f"{directory}/config", config.encode())
         await self._name_volumes(directory, machine)

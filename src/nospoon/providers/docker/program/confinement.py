@@ -41,15 +41,20 @@ profile {NAME} flags=(attach_disconnected,mediate_deleted) {{
 """apparmor.d(5). What user and group of a container may not do, and seccomp, is refused besides."""
 
 
-def settings() -> list[str]:
-    """`SecurityOpt` of a container that is created, [] where AppArmor is not there."""
+def settings(*, new_privileges: bool) -> list[str]:
+    """`SecurityOpt` of a container that is created. `new_privileges`: programs may gain rights by
+    their files, as sudo(8) does.
+    """
+    found = [] if new_privileges else ["no-new-privileges"]
+    return [*found, *([f"apparmor={NAME}"] if load() else [])]
+
+
+def load() -> bool:
+    """Before each start: it is not there after a reboot of the host. Returns whether AppArmor is
+    there at all. Raises `EngineError`.
+    """
     if content(ENABLED) != b"Y" or shutil.which("apparmor_parser") is None:
-        return []
-    load()
-    return [f"apparmor={NAME}"]
-
-
-def load() -> None:
-    """Before each start: it is not there after a reboot of the host. Raises `EngineError`."""
+        return False
     if f"{NAME} (enforce)" not in content(LOADED).decode().splitlines():
         run("apparmor_parser", "--replace", "--skip-cache", stdin=PROFILE.encode())
+    return True

@@ -103,7 +103,9 @@ class Engine(Wire, ABC):
         """
 
     @abstractmethod
-    def create(self, name: str, image: str, host: str, labels: dict[str, str]) -> None:
+    def create(
+        self, name: str, image: str, host: str, labels: dict[str, str], *, new_privileges: bool
+    ) -> None:
         """One that has its root from then on. `host`: its name within."""
 
     @abstractmethod

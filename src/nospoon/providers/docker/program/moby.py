@@ -52,7 +52,9 @@ class DockerEngine(Engine):
         )
         return why, REMAP
 
-    def create(self, name: str, image: str, host: str, labels: dict[str, str]) -> None:
+    def create(
+        self, name: str, image: str, host: str, labels: dict[str, str], *, new_privileges: bool
+    ) -> None:
         own = {
             "NetworkMode": "none",
             "CgroupnsMode": "private",
@@ -60,7 +62,7 @@ class DockerEngine(Engine):
             "Init": False,  # also where the engine has another default (dockerd --init)
             "LogConfig": {"Type": "none"},
             "CapAdd": list(ADDED),
-            "SecurityOpt": confinement.settings(),
+            "SecurityOpt": confinement.settings(new_privileges=new_privileges),
             "RestartPolicy": {"Name": "no"},
             "Tmpfs": TEMPORARY,
         }
@@ -70,7 +72,7 @@ class DockerEngine(Engine):
 
     def prepare(self, name: str, limits: Limits) -> int:
         where = f"/containers/{name}"
-        confinement.settings()
+        confinement.load()
         self.call("POST", f"{where}/update", body={
             "CpuPeriod": 100_000, "CpuQuota": limits.cpus * 100_000, "PidsLimit": limits.pids,
             "Memory": limits.memory, "MemorySwap": limits.memory,

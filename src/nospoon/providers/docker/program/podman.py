@@ -52,14 +52,16 @@ class Podman(Engine):
                 return "reserves no ids for `containers` in /etc/subuid and /etc/subgid", RESERVE
         return "", ""
 
-    def create(self, name: str, image: str, host: str, labels: dict[str, str]) -> None:
+    def create(
+        self, name: str, image: str, host: str, labels: dict[str, str], *, new_privileges: bool
+    ) -> None:
         files = min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         own = {
             "NetworkMode": "none",
             "UsernsMode": f"auto:size={IDS}",
             "LogConfig": {"Type": "none"},
             "CapAdd": list(ADDED),
-            "SecurityOpt": confinement.settings(),
+            "SecurityOpt": confinement.settings(new_privileges=new_privileges),
             "RestartPolicy": {"Name": "no"},
             "Ulimits": [
                 {"Name": "nofile", "Soft": 1024, "Hard": files},
@@ -71,7 +73,7 @@ class Podman(Engine):
 
     def prepare(self, name: str, limits: Limits) -> int:
         self._until_cleaned_up(name)
-        confinement.settings()
+        confinement.load()
         self.call("POST", f"{LIBPOD}/containers/{name}/init")
         pid = self.pid(name)
         shown.unmount(pid, SHOWN)

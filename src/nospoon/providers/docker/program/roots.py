@@ -123,16 +123,26 @@ def remove_image(engine: Engine, name: str) -> None:
 
 
 def make_root(
-    engine: Engine, name: str, image: str, host: str, root: str, path: str, size: str
+    engine: Engine,
+    name: str,
+    image: str,
+    host: str,
+    root: str,
+    path: str,
+    size: str,
+    privileges: str = "",
 ) -> None:
-    """A container, which has its root from then on. `host`: its name within; `size`: bytes."""
+    """A container, which has its root from then on. `host`: its name within; `size`: bytes;
+    `privileges`: "" where its programs gain none by their files.
+    """
     found = engine.container(name)
     if found is not None:
         check_owner(found, root, path)
         bound_root(engine, name, Path(root, path), int(size))
         return
     remove_volume(Path(root, path))  # of one that the engine has lost
-    engine.create(name, image, host, {LABEL: root, f"{LABEL}.path": path})
+    labels = {LABEL: root, f"{LABEL}.path": path}
+    engine.create(name, image, host, labels, new_privileges=bool(privileges))
     if not Path(root, path).parent.exists():
         remove_root(engine, name, root, path)
         return
