@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.fields import SIZES_END, parse_size
-from nospoon.clusterfile.importers.sizes import size_of
+from nospoon.importers.sizes import size_of
 
 LETTERS = "kmgtpe"
 CASES = (str.lower, str.upper)

@@ -157,7 +157,7 @@ OURS = {
     "Damaged", "BadVariables", "UnknownFunction", "FilterError",
 }  # fmt: skip
 """Errors whose text is ours, by the names that `except` gives."""
-PARSERS = {"runtime/runner.py", "clusterfile/host_at.py", "clusterfile/importers/written.py"}
+PARSERS = {"runtime/runner.py", "clusterfile/host_at.py", "importers/source.py"}
 """Where a `ValueError` is of a parser of ours: of a URI, a destination, a field of a file."""
 
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from tests.exports.conftest import inventory_of
 
-from nospoon.clusterfile.importers import READERS, Source
 from nospoon.clusterfile.load import load
 from nospoon.control.planning.exports import WRITERS
 from nospoon.exports.formats import FORMATS, Syntax
 from nospoon.exports.inventory import Inventory, LeftOut, summed
+from nospoon.importers import READERS, Source
 from nospoon.model.cluster import BmcProtocol, Firmware
 
 SECRET = "pass-{{word}}"

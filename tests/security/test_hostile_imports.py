@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.clusterfile.importers import READERS, Source
-from nospoon.clusterfile.importers.ansible_inventory import members
-from nospoon.clusterfile.importers.sizes import size_of
-from nospoon.clusterfile.importers.virtualbmc import MOST_LINE, hosts_of
 from nospoon.errors import UsageError
+from nospoon.importers import READERS, Source
+from nospoon.importers.ansible_inventory import members
+from nospoon.importers.sizes import size_of
+from nospoon.importers.virtualbmc import MOST_LINE, hosts_of
 
 LEVELS, MANY = 60, 100_000
 

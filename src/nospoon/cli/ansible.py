@@ -22,8 +22,8 @@ import click
 import nospoon
 from nospoon.cli.echo import echo, echo_colours
 from nospoon.cli.owners import is_own, is_own_with_place
-from nospoon.clusterfile.importers.ansible_inventory import Inventory, members, variables_of
 from nospoon.errors import MissingTool, UsageError
+from nospoon.importers.ansible_inventory import Inventory, members, variables_of
 
 COLLECTIONS = Path(nospoon.__file__).parent
 PREFIX = "nospoon_"

@@ -120,8 +120,8 @@ def servable(
 
 
 def request_for(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, object]:
-    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
-    from nospoon.clusterfile.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
+    from nospoon.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
 
     files = {
         f"{each['domain_name']}/config": text_of({**each, "active": "True"}) for each in active
@@ -134,7 +134,7 @@ def request_for(cluster: str, active: Iterable[dict[str, str]]) -> dict[str, obj
 
 
 def should_run(settings: dict[str, str]) -> bool:
-    from nospoon.clusterfile.importers.virtualbmc import (  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers.virtualbmc import (  # noqa: PLC0415  (imports pydantic)
         is_active,
     )
 
@@ -143,10 +143,10 @@ def should_run(settings: dict[str, str]) -> bool:
 
 def cluster_of(settings: dict[str, str]) -> str:
     """The name of the cluster that a BMC is in."""
-    from nospoon.clusterfile.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.written import name_of  # noqa: PLC0415
+    from nospoon.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
         without_query,
     )
-    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415
 
     address, (uri, _) = settings["address"], without_query(settings["libvirt_uri"])
     parts = (address if address != "::" else "", uri if uri != "qemu:///system" else "")
@@ -154,7 +154,7 @@ def cluster_of(settings: dict[str, str]) -> str:
 
 
 def node_of(domain: str) -> str:
-    from nospoon.clusterfile.importers.written import name_of  # noqa: PLC0415  (imports pydantic)
+    from nospoon.clusterfile.written import name_of  # noqa: PLC0415  (imports pydantic)
 
     return name_of(domain)
 

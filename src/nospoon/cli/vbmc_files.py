@@ -114,10 +114,10 @@ def no_such(name: str) -> NospoonError:
 
 
 def read_config(path: Path) -> dict[str, str] | None:
-    from nospoon.clusterfile.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers.libvirt_uris import (  # noqa: PLC0415  (imports pydantic)
         without_query,
     )
-    from nospoon.clusterfile.importers.virtualbmc import settings_of  # noqa: PLC0415
+    from nospoon.importers.virtualbmc import settings_of  # noqa: PLC0415
 
     try:
         found = settings_of(path.read_text(encoding="utf-8"), place=str(path))
@@ -144,7 +144,7 @@ def write_config(path: Path, settings: dict[str, str]) -> None:
     """The password is in it: its owner alone reads it. The directory may be another user's, whose
     links lead to no file of who writes.
     """
-    from nospoon.clusterfile.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
+    from nospoon.importers.virtualbmc import text_of  # noqa: PLC0415  (pydantic)
 
     if path.parent.is_symlink() and path.parent.lstat().st_uid != os.geteuid():
         raise UsageError(f"cannot write {path}: {path.parent} is a link of another user")

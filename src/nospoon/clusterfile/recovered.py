@@ -14,7 +14,7 @@ from uuid import UUID
 
 from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
-from nospoon.clusterfile.importers.written import name_of, write
+from nospoon.clusterfile.written import name_of, write
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, RelaySpec, Simulated, WhenOff
 from nospoon.model.resources.machines import Machine, MachineDisk

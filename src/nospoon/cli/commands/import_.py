@@ -18,8 +18,8 @@ from nospoon.errors import UsageError
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from nospoon.clusterfile.importers.ansible_inventory import Inventory
-from nospoon.clusterfile.importers import Source
+    from nospoon.importers.ansible_inventory import Inventory
+from nospoon.importers import Source
 
 FORMATS = ("tenks", "instackenv", "ovb", "virtualbmc", "sushy-tools")
 MOST_DOMAINS = 10_000
@@ -79,7 +79,7 @@ def command(
 
     FILE of virtualbmc is its directory of domains, such as ~/.vbmc; of sushy-tools, its --config.
     """
-    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
+    from nospoon.importers import READERS, Source  # noqa: PLC0415  (imports YAML)
 
     if cloud and tool not in {"tenks", "ovb"}:
         raise click.UsageError("--cloud goes with --from tenks or ovb")
@@ -121,7 +121,7 @@ def command(
 
 
 def _of_virtualbmc(directory: str, name: str) -> Source:
-    from nospoon.clusterfile.importers import Source  # noqa: PLC0415  (imports YAML)
+    from nospoon.importers import Source  # noqa: PLC0415  (imports YAML)
 
     files = _configurations(Path(directory))
     return Source(Path(directory).name, "", name, files=files, resolve=resolved)

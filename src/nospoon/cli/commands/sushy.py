@@ -35,7 +35,7 @@ from nospoon.model.rest.plans import BegunPlan
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from nospoon.clusterfile.importers import Imported
+    from nospoon.importers import Imported
 
 SECONDS = 5.0
 """Between two looks at the machines that there are."""
@@ -152,7 +152,7 @@ class Emulator:
 
 def _read(file: str, text: str, name: str) -> Imported:
     """Paths begin where the command was started, as the emulator's do."""
-    from nospoon.clusterfile.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers import READERS, Source  # noqa: PLC0415  (imports pydantic)
 
     beside = text_beside(str(Path.cwd() / "started"))
     source = Source(file, text, name, read=beside, resolve=resolved, in_its_place=True)

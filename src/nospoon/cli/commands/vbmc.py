@@ -150,7 +150,7 @@ def _check_apart(name: str) -> None:
 
 def _check_account(username: str, password: str) -> None:
     """A BMC that is served with another account than it was given is no use to a script."""
-    from nospoon.clusterfile.importers.accounts import (  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers.accounts import (  # noqa: PLC0415  (imports pydantic)
         account,
     )
 
@@ -216,7 +216,7 @@ def list_(style: Style) -> None:
 @list_options
 def show(domain_name: str, style: Style) -> None:
     """Show a BMC's properties."""
-    from nospoon.clusterfile.importers.virtualbmc import SASL  # noqa: PLC0415  (imports pydantic)
+    from nospoon.importers.virtualbmc import SASL  # noqa: PLC0415  (imports pydantic)
 
     found = read_config(config_path(domain_name))
     if found is None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from nospoon.clusterfile.importers.accounts import account
-from nospoon.clusterfile.importers.libvirt_uris import without_query
-from nospoon.clusterfile.importers.written import Imported, Source, name_of, write
+from nospoon.clusterfile.written import name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers.accounts import account
+from nospoon.importers.libvirt_uris import without_query
+from nospoon.importers.source import Imported, Source
 
 SECTION = "VirtualBMC"
 USUAL: Mapping[str, str] = {

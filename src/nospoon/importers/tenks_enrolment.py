@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from nospoon.clusterfile.document import Value, as_sequence
-from nospoon.clusterfile.importers.capabilities import capabilities_of
 from nospoon.clusterfile.ironic import INTERFACES
 from nospoon.errors import UsageError
+from nospoon.importers.capabilities import capabilities_of
 
 SAME = ("resource_class", "conductor_group", "shard")
 """Called so there and here."""

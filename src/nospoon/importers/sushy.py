@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from nospoon.clusterfile.importers import virtualbmc
-from nospoon.clusterfile.importers.libvirt_uris import without_query
-from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
+from nospoon.clusterfile.written import Said, name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers import virtualbmc
+from nospoon.importers.libvirt_uris import without_query
+from nospoon.importers.source import Imported, Source
 from nospoon.model.passwords import is_hash
 
 PREFIX = "SUSHY_EMULATOR_"

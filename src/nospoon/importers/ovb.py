@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, write
+from nospoon.clusterfile.written import Said, name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers.source import Imported, Source
 
 NETWORKS = {
     "provision": ("provision_net", "provision"),

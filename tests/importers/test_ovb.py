@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from nospoon.cli.commands.import_ import command
-from nospoon.clusterfile.importers import READERS, Imported, Source
 from nospoon.clusterfile.load import load
 from nospoon.errors import UsageError
+from nospoon.importers import READERS, Imported, Source
 from nospoon.model.cluster import Cluster, Firmware, Node
 from nospoon.model.connections import OpenStack
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nospoon.clusterfile.importers import READERS, Source
 from nospoon.clusterfile.load import load
 from nospoon.errors import UsageError
+from nospoon.importers import READERS, Source
 from nospoon.model.cluster import Cluster
 
 OVERRIDE = """

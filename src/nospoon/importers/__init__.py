@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nospoon.clusterfile.importers import instackenv, ovb, sushy, tenks, virtualbmc
-from nospoon.clusterfile.importers.written import Imported, Source
+from nospoon.importers import instackenv, ovb, sushy, tenks, virtualbmc
+from nospoon.importers.source import Imported, Source
 
 READERS: dict[str, Callable[[Source], Imported]] = {
     "tenks": tenks.read,

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nospoon.clusterfile.document import as_sequence
 from nospoon.clusterfile.fields import parse_mac
-from nospoon.clusterfile.importers.accounts import account
-from nospoon.clusterfile.importers.capabilities import capabilities_of
-from nospoon.clusterfile.importers.written import Imported, Source, name_of, write
+from nospoon.clusterfile.written import name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers.accounts import account
+from nospoon.importers.capabilities import capabilities_of
+from nospoon.importers.source import Imported, Source
 from nospoon.model.cluster import Arch
 
 REDFISH = frozenset({"redfish", "staging-wildcat"})

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from nospoon.clusterfile.document import Value
-from nospoon.clusterfile.importers.ansible_inventory import (
+from nospoon.importers.ansible_inventory import (
     Inventory,
     Variables,
     members,
     variables_of,
 )
-from nospoon.clusterfile.importers.written import templates
+from nospoon.importers.source import templates
 
 GROUP = "libvirt"
 _LOCAL = frozenset({"local", "ansible.builtin.local"})

@@ -12,12 +12,13 @@ from typing import Any
 
 from nospoon.clusterfile.document import as_sequence
 from nospoon.clusterfile.fields import parse_address, parse_libvirt, parse_ports, parse_ssh
-from nospoon.clusterfile.importers import tenks_hosts
-from nospoon.clusterfile.importers.accounts import account
-from nospoon.clusterfile.importers.sizes import size_of
-from nospoon.clusterfile.importers.tenks_enrolment import enrolled, flavors
-from nospoon.clusterfile.importers.written import Imported, Said, Source, name_of, templates, write
+from nospoon.clusterfile.written import Said, name_of, write
 from nospoon.errors import UsageError
+from nospoon.importers import tenks_hosts
+from nospoon.importers.accounts import account
+from nospoon.importers.sizes import size_of
+from nospoon.importers.source import Imported, Source, templates
+from nospoon.importers.tenks_enrolment import enrolled, flavors
 from nospoon.model.cluster import Firmware
 
 DEFAULTS: Mapping[str, Any] = {

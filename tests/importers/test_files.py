@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from nospoon.clusterfile.importers import READERS, Imported, Source
 from nospoon.clusterfile.load import load
 from nospoon.errors import UsageError
+from nospoon.importers import READERS, Imported, Source
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import BmcProtocol, Cluster, Firmware, Node
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from nospoon.clusterfile.importers import READERS, Imported, Source
-from nospoon.clusterfile.importers.virtualbmc import USUAL, settings_of, text_of
 from nospoon.clusterfile.load import load
 from nospoon.errors import SpecError, UsageError
+from nospoon.importers import READERS, Imported, Source
+from nospoon.importers.virtualbmc import USUAL, settings_of, text_of
 from nospoon.model.cluster import BmcProtocol, Cluster
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 
