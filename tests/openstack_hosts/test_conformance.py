@@ -11,7 +11,8 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import DriverPromises
-from nospoon.testing.fake_cloud import PROJECT, FakeCloud
+from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_neutron import PROJECT
 from nospoon.testing.racks import Bench, Stranger, any_rack, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")

@@ -22,7 +22,8 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import PROJECT, FakeCloud
+from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_neutron import PROJECT
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"

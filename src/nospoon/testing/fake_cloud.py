@@ -36,12 +36,8 @@ from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing import fake_cinder
 from nospoon.testing.fake_cinder import Json
+from nospoon.testing.fake_neutron import KINDS, PROJECT, Neutron, missing
 
-USUAL_ADDRESS = "192.0.2.9"
-"""Of ports for which none is chosen."""
-PROJECT = "0" * 32
-NEUTRON = frozenset({"networks", "subnets", "ports", "floatingips", "routers", "trunks"})
-QUOTAS = ("network", "subnet", "port", "trunk", "router", "floatingip")
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
 DHCP_NETWORK = {
     "name": "external", "project_id": "1" * 32, "subnets": ["s"], "mtu": 1500,
@@ -148,7 +144,7 @@ class FakeCloud:
         )
 
     def everything(self) -> dict[str, list[str]]:
-        kinds = NEUTRON | {"servers", "images", "volumes"}
+        kinds = KINDS | {"servers", "images", "volumes"}
         return {kind: sorted(getattr(self, kind)) for kind in kinds}
 
     def now(self) -> str:
@@ -259,7 +255,7 @@ class FakeCloud:
                 return self._create((await request.json())["server"])
             case method, ["servers", id_, *rest] if id_ in self.servers:
                 return await self._server(request, method, self.servers[id_], rest)
-        return _missing(path)
+        return missing(path)
 
     def _create(self, body: Json) -> Response:
         id_ = str(uuid4())
@@ -354,12 +350,12 @@ class FakeCloud:
             case "POST", ["action"]:
                 version = request.headers.get("X-OpenStack-Nova-API-Version", "2.1")
                 return self._act(server, await request.json(), float(version))
-        return _missing("/".join(rest))
+        return missing("/".join(rest))
 
     def _looked_at(self, server: Json, what: list[str]) -> Response:
         if what != ["os-volume_attachments"]:
             return (
-                _missing("/".join(what)) if what else JSONResponse({"server": self._shown(server)})
+                missing("/".join(what)) if what else JSONResponse({"server": self._shown(server)})
             )
         plugged = server["os-extended-volumes:volumes_attached"]
         found = [
@@ -462,185 +458,7 @@ class FakeCloud:
         return await fake_cinder.answer(self, request, path)
 
     async def _neutron(self, request: Request, path: str) -> Response:
-        if path.strip("/") in {"", "v2.0"}:
-            links = [{"rel": "self", "href": f"{self.url}/network/v2.0"}]
-            return JSONResponse({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
-        if (trunk := await self._trunk(request, path)) is not None:
-            return trunk
-        if words := await self._refused(request, path):
-            return JSONResponse({"NeutronError": {"message": words}}, 409)
-        match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
-            case "GET", [kind] if kind in NEUTRON:
-                return JSONResponse({kind: self._listed(kind, request)})
-            case "POST", [kind]:
-                ((name, body),) = (await request.json()).items()
-                id_ = str(uuid4())
-                all_usual: dict[str, Json] = {
-                    "networks": {"subnets": [], "mtu": 1500, "project_id": PROJECT},
-                    "ports": {"device_id": "", "fixed_ips": [{"ip_address": USUAL_ADDRESS}]},
-                    "floatingips": {"floating_ip_address": "203.0.113.7"},
-                }
-                made = {"id": id_, **all_usual.get(kind, {}), **body}
-                getattr(self, kind)[id_] = made
-                if kind == "subnets":
-                    self.networks[body["network_id"]]["subnets"].append(id_)
-                return JSONResponse({name: made}, 201)
-            case "PUT", ["routers", id_, "add_router_interface"]:
-                return self._lead(id_, (await request.json())["subnet_id"])
-            case "PUT", ["routers", id_, "remove_router_interface"]:
-                return self._unlead(id_, (await request.json())["port_id"])
-            case "PUT", [kind, id_] if id_ in getattr(self, kind):
-                ((name, body),) = (await request.json()).items()
-                getattr(self, kind)[id_] |= body
-                return JSONResponse({name: getattr(self, kind)[id_]})
-            case "DELETE", [kind, id_] if id_ in getattr(self, kind):
-                return self._delete(kind, id_)
-        return _missing(path)
-
-    async def _refused(self, request: Request, path: str) -> str:
-        """Why a port cannot be as it is asked for; "" where it can."""
-        if request.method == "POST" and path.endswith("/ports") and await self._has_mac(request):
-            return "Unable to complete operation: the MAC address is in use"
-        if await self._is_taken(request, path):
-            return "IP address is already allocated in subnet"
-        return ""
-
-    async def _has_mac(self, request: Request) -> bool:
-        """Whether a port of its network has the MAC of one that is to be made."""
-        port: Json = (await request.json())["port"]
-        wanted = port["network_id"], port.get("mac_address")
-        there = ((each["network_id"], each.get("mac_address")) for each in self.ports.values())
-        return wanted in there
-
-    async def _is_taken(self, request: Request, path: str) -> bool:
-        """Whether an address is chosen for a port that another one of its network has."""
-        _, _, kind, *id_ = path.split("/")
-        if kind != "ports" or request.method not in {"POST", "PUT"}:
-            return False
-        before: Json = self.ports.get(id_[0], {}) if id_ else {}
-        port = {"id": "", "fixed_ips": [], **before, **(await request.json())["port"]}
-        chosen = {each.get("ip_address") for each in port["fixed_ips"]} - {None, USUAL_ADDRESS}
-        given = {
-            each.get("ip_address")
-            for other in self.ports.values()
-            if other["network_id"] == port["network_id"] and other["id"] != port["id"]
-            for each in other["fixed_ips"]
-        }
-        return not chosen.isdisjoint(given)
-
-    def _listed(self, kind: str, request: Request) -> list[Json]:
-        found: list[Json] = list(getattr(self, kind).values())
-        for name in ("id", "mac_address", "network_id", "device_id"):
-            if (wanted := request.query_params.get(name)) is not None:
-                found = [each for each in found if each[name] == wanted]
-        if kind == "floatingips":
-            return [each | {"router_id": self._router_of(each)} for each in found]
-        return found
-
-    def _unlead(self, router: str, port: str) -> Response:
-        network = self.ports.get(port, {"network_id": ""})["network_id"]
-        led = [each for each in self.floatingips.values() if self._router_of(each) == router]
-        if network in {self.ports[each["port_id"]]["network_id"] for each in led}:
-            message = "it is required by one or more floating IPs"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
-        return self._delete("ports", port) if port in self.ports else _missing(port)
-
-    def _router_of(self, floating_ip: Json) -> str | None:
-        """By which it leads to its port."""
-        port = self.ports.get(floating_ip.get("port_id") or "", {"network_id": ""})
-        return next(
-            (
-                each["device_id"]
-                for each in self.ports.values()
-                if each["device_id"] in self.routers and each["network_id"] == port["network_id"]
-            ),
-            None,
-        )
-
-    def _lead(self, router: str, subnet: str) -> Response:
-        if any(
-            each["device_id"] == router and each["fixed_ips"][0]["subnet_id"] == subnet
-            for each in self.ports.values()
-        ):
-            message = f"Router already has a port on subnet {subnet}"
-            return JSONResponse({"NeutronError": {"message": message}}, 400)
-        if any(
-            each["device_id"] in self.routers and each["fixed_ips"][0]["subnet_id"] == subnet
-            for each in self.ports.values()
-        ):
-            message = "IP address already allocated in subnet"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
-        port = str(uuid4())
-        self.ports[port] = {
-            "id": port, "network_id": self.subnets[subnet]["network_id"], "device_id": router,
-            "mac_address": "fa:16:3e:00:00:01", "fixed_ips": [{"subnet_id": subnet}],
-        }  # fmt: skip
-        return JSONResponse({"port_id": port})
-
-    async def _trunk(self, request: Request, path: str) -> Response | None:
-        """What is particular to trunks, and quotas; None for anything else."""
-        match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
-            case _, ["trunks", *_] if not self.has_trunks:
-                return _missing(path)
-            case "GET", ["quotas", _, "details.json"]:
-                limits = {**dict.fromkeys(QUOTAS, -1), **self.quotas}
-                quota = {
-                    name: {"limit": most, "used": len(getattr(self, f"{name}s")), "reserved": 0}
-                    for name, most in limits.items()
-                }
-                return JSONResponse({"quota": quota})
-            case "GET", ["extensions", "trunk"] if self.has_trunks:
-                return JSONResponse({"extension": {"alias": "trunk"}})
-            case "POST", ["trunks"] if self._is_bound((await request.json())["trunk"]):
-                message = "Port is currently in use and is not eligible for use as a parent port"
-                return JSONResponse({"NeutronError": {"message": message}}, 409)
-            case "PUT", ["trunks", id_, "add_subports" | "remove_subports" as how]:
-                return self._carry(id_, how, (await request.json())["sub_ports"])
-        return None
-
-    def _is_bound(self, trunk: Json) -> bool:
-        return self.ports[trunk["port_id"]]["device_id"] in self.servers
-
-    def _carry(self, trunk: str, how: str, sub_ports: list[Json]) -> Response:
-        """As Neutron's agents for Open vSwitch do, of a port that is in use, too."""
-        there: list[Json] = self.trunks[trunk]["sub_ports"]
-        ids = {each["port_id"] for each in sub_ports}
-        if how == "remove_subports":
-            self.trunks[trunk]["sub_ports"] = [e for e in there if e["port_id"] not in ids]
-            return JSONResponse(self.trunks[trunk])
-        known = {each["segmentation_id"] for each in there}
-        if not known.isdisjoint(each["segmentation_id"] for each in sub_ports):
-            message = "Segmentation ID already in use"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
-        there.extend(sub_ports)
-        return JSONResponse(self.trunks[trunk])
-
-    def _delete(self, kind: str, id_: str) -> Response:
-        in_trunks = {
-            port
-            for each in self.trunks.values()
-            for port in (each["port_id"], *(sub["port_id"] for sub in each["sub_ports"]))
-        }
-        if kind == "ports" and id_ in in_trunks:
-            message = f"Port {id_} is currently a parent or a sub-port of a trunk"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
-        if kind == "trunks" and self._is_bound(self.trunks[id_]):
-            message = f"Trunk {id_} is currently in use"
-            return JSONResponse({"NeutronError": {"message": message}}, 409)
-        in_use = any(each["device_id"] == id_ for each in self.ports.values())
-        if kind == "routers" and in_use:
-            return JSONResponse({"NeutronError": {"message": "Router still has ports"}}, 409)
-        if kind == "networks":
-            if any(each["network_id"] == id_ for each in self.ports.values()):
-                message = "There are one or more ports still in use on the network"
-                return JSONResponse({"NeutronError": {"message": message}}, 409)
-            for subnet in self.networks[id_]["subnets"]:
-                self.subnets.pop(subnet, None)
-        for each in self.floatingips.values():
-            if kind == "ports" and each["port_id"] == id_:
-                each["port_id"] = None
-        del getattr(self, kind)[id_]
-        return Response(status_code=204)
+        return await Neutron(self).answer(request, path)
 
     async def _glance(self, request: Request, path: str) -> Response:
         match request.method, path.removeprefix("/v2").strip("/").split("/"):
@@ -686,16 +504,12 @@ class FakeCloud:
             case "DELETE", ["images", id_] if id_ in self.images:
                 del self.images[id_]
                 return Response(status_code=204)
-        return _missing(path)
+        return missing(path)
 
 
 def _password_of(request: Request) -> str:
     """By which the token of a call was given."""
     return request.headers.get("x-auth-token", "").rpartition("-")[0]
-
-
-def _missing(path: str) -> Response:
-    return JSONResponse({"itemNotFound": {"message": f"{path} is not there"}}, 404)
 
 
 @asynccontextmanager
