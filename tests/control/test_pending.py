@@ -11,7 +11,7 @@ import pytest
 
 from nospoon.control.operations.journal import Journal
 from nospoon.control.planning.pending import Pending, as_it_is, known_places, moving
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
@@ -27,7 +27,7 @@ from nospoon.store.operations import OperationRow, OperationState
 CLUSTER = ClusterRow(uuid4(), "dev", 1000, 1, "c.yaml", "", {}, Allocations(), 0)
 MACHINE = Machine(
     uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
-    pool="p", disks=(), nics=(), boot_order=(BootDevice.DISK,),
+    pool="p", disks=(), nics=(), boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE,
 )  # fmt: skip
 BEFORE = NodeRow(CLUSTER.id, "a", Host("x"), MACHINE, "", "admin", b"old", source=Source.FILE)
 AFTER = replace(BEFORE, host=Host("y"), password=b"new", source=Source.MADE, profile="p")

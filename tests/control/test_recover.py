@@ -10,6 +10,7 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.control.maintenance.found_clusters import Found
 from nospoon.control.maintenance.found_snapshots import Kept, joined, snapshots_of
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Cluster, Firmware, Host
 from nospoon.model.machine import KeptState
 from nospoon.model.resources.machines import Machine
@@ -30,7 +31,7 @@ ON, OFF = KeptState(100.0, on=True), KeptState(101.0, on=False)
 def node(number: int) -> NodeRow:
     machine = Machine(
         uuid=UUID(int=number), cpus=1, memory=1 << 26, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="p", disks=(), nics=(), boot_order=(),
+        tpm=False, pool="p", disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
     )  # fmt: skip
     return NodeRow(CLUSTER, f"n{number}", Host("here"), machine, "", "admin", b"")
 

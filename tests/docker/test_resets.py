@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Docker
 from nospoon.model.machine import MachineChange
@@ -34,7 +35,7 @@ class Scripted:
         del stdin, check
         shape = Machine(
             MACHINE, 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False, pool="p",
-            disks=(), nics=(), boot_order=(), kind=NodeKind.CONTAINER,
+            disks=(), nics=(), boot_order=(), boot=BootMethod.NONE, kind=NodeKind.CONTAINER,
         )  # fmt: skip
         text = f"record pool/m/machine.json {record('m', TAG, shape).decode()}\n"
         runs = f"runs pool/m {self.runs}\n" if self.runs else ""

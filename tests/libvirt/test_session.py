@@ -18,7 +18,7 @@ import libvirt
 import pytest
 
 from nospoon.errors import ProviderError
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.boot import BootDevice, BootMethod, BootPlan
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
@@ -132,7 +132,7 @@ def rack(bench: Bench) -> Rack:
     rack = rack_for(bench)
     assert isinstance(rack.machine.shape, Machine)
     nic = MachineNic(rack.machine.shape.nics[0].mac, "", "virtio")
-    shape = replace(rack.machine.shape, nics=(nic,), boot_iso=True)
+    shape = replace(rack.machine.shape, nics=(nic,), boot=BootMethod.SCRIPT)
     return replace(rack, machine=Resource(rack.machine.key, shape))
 
 
@@ -219,7 +219,7 @@ async def test_a_new_boot_iso_shows_as_a_difference_and_is_put_in(
     await asyncio.to_thread(iso.write_bytes, await asyncio.to_thread(iso.read_bytes) + b"newer")
     observed = await found(bench, rack.machine)
     assert isinstance(observed.shape, Machine)
-    assert not observed.shape.boot_iso
+    assert observed.shape.boot is BootMethod.NATIVE
     driver = bench.connection.drivers[Kind.MACHINE]
     await driver.change(observed, rack.machine, bench.tag)
     assert (await found(bench, rack.machine)).shape == rack.machine.shape

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
@@ -97,14 +97,14 @@ def machines(draw: st.DrawFn) -> Machine:
         disks=tuple(draw(st.lists(disks, max_size=6))),
         nics=tuple(draw(st.lists(nics, max_size=4))),
         boot_order=draw(orders),
-        boot_iso=draw(st.booleans()),
+        boot=draw(st.sampled_from([BootMethod.NATIVE, BootMethod.SCRIPT])),
         kind=draw(st.sampled_from([NodeKind.BAREMETAL, NodeKind.VM])),
         seed=draw(st.sampled_from(["", "ab" * 32])),
     )
 
 
 def rendered(machine: Machine, tag: OwnerTag, *, name: str = "m0") -> ET.Element:
-    stage = Stage(PATH, "/records/m0.log", boot_iso=ISO if machine.boot_iso else "")
+    stage = Stage(PATH, "/records/m0.log", boot_iso=ISO if machine.asks else "")
     owner = Owner(tag, name, POOL, machine.boot_order, kind=machine.kind)
     return ET.fromstring(render_domain(machine, owner, stage))
 
@@ -150,6 +150,7 @@ MACHINE = Machine(
     disks=(MachineDisk("m0-0", "virtio", "S0"), MachineDisk("m0-1", "sata", "S1")),
     nics=(MachineNic("02:00:00:00:00:01", "br0", "virtio"),),
     boot_order=(BootDevice.DISK, BootDevice.NETWORK),
+    boot=BootMethod.NATIVE,
 )
 TAG = OwnerTag("here", UUID(int=1))
 
@@ -202,7 +203,7 @@ def test_what_somebody_edited_shows_in_its_field_and_no_other(edit: Edit, field:
 
 
 def test_an_older_boot_iso_shows_as_none() -> None:
-    machine = replace(MACHINE, boot_iso=True)
+    machine = replace(MACHINE, boot=BootMethod.SCRIPT)
     root = rendered(machine, TAG)
     set_iso = set_attribute("devices/disk[@device='cdrom']/source", "file", f"{PATH}/boot-ff.iso")
     set_iso(root)

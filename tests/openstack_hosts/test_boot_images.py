@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources.keys import Key, Kind
@@ -93,7 +94,7 @@ async def test_a_server_boots_a_cd_of_an_image_in_a_format_that_glance_takes(
     assert cloud.uploads[id_].startswith(MAGIC) == (as_ == "qcow2")
     machine = Machine(
         node_uuid(TAG.cluster, "n"), cpus=1, memory=512 << 20, arch=Arch.X86_64,
-        firmware=Firmware.BIOS, tpm=False, pool="", nics=(), boot_order=(), boot_iso=True,
+        firmware=Firmware.BIOS, tpm=False, pool="", nics=(), boot_order=(), boot=BootMethod.SCRIPT,
         disks=(MachineDisk("n-0", "sata", "", size=1 << 30),), flavor="metal.512",
     )  # fmt: skip
     await connection.machine_driver.create(Resource(Key(Kind.MACHINE, "cloud", "n"), machine), TAG)

@@ -11,6 +11,7 @@ import yaml
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import Gone, NotOurs, ProviderError, SpecError
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources.keys import Key, Kind
@@ -137,7 +138,7 @@ def test_a_recovered_file_has_them() -> None:
     nic = MachineNic(MAC, "rack", "virtio")
     machine = Machine(
         uuid=UUID(int=7), cpus=1, memory=1 << 29, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="", disks=(), nics=(nic,), boot_order=(),
+        tpm=False, pool="", disks=(), nics=(nic,), boot_order=(), boot=BootMethod.NATIVE,
     )  # fmt: skip
     seen = [
         Observed(Key(Kind.MACHINE, "cloud", "n"), machine, TAG),

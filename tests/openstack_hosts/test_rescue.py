@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from nospoon.errors import NotOurs, ProviderError
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.boot import BootDevice, BootMethod, BootPlan
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.resources.keys import Key, Kind
@@ -35,7 +35,7 @@ async def claimed(connection: OpenStackConnection) -> Resource:
     image = Resource(boot_image("cloud", Firmware.BIOS), BootImage(Firmware.BIOS, "http://h:8069"))
     await connection.drivers[Kind.BOOT_IMAGE].create(image, TAG)
     (found,) = await connection.adoptable()
-    shape = replace(found.machine, boot_iso=True)
+    shape = replace(found.machine, boot=BootMethod.SCRIPT)
     resource = Resource(Key(Kind.MACHINE, "cloud", "theirs"), shape)
     await connection.machine_driver.claim(resource, TAG)
     return resource
@@ -54,7 +54,7 @@ async def test_what_was_claimed_asks_and_is_seen_so(
     assert seen.shape == resource.shape
     assert isinstance(resource.shape, Machine)
     await connection.machine_driver.power(resource.shape.uuid, ON, NETWORK)
-    plain = Resource(resource.key, replace(resource.shape, boot_iso=False))
+    plain = Resource(resource.key, replace(resource.shape, boot=BootMethod.NONE))
     await connection.drivers[Kind.MACHINE].change(seen, plain, TAG)
     assert server["status"] == "ACTIVE", "it asks no more"
     (seen,) = await connection.drivers[Kind.MACHINE].observe(TAG.cluster)

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.errors import ProviderError
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerState
 from nospoon.model.node_kind import NodeKind
@@ -119,7 +119,7 @@ def server() -> Resource:
         pool="",
         disks=(MachineDisk(NAME, "virtio", "", size=2 << 30), MachineDisk("v-1", "virtio", "")),
         nics=(MachineNic(MAC, "wire", "virtio"),), boot_order=(BootDevice.DISK,),
-        flavor="metal.512", kind=NodeKind.VM, seed=SEED.digest,
+        boot=BootMethod.NONE, flavor="metal.512", kind=NodeKind.VM, seed=SEED.digest,
     )  # fmt: skip
     return Resource(Key(Kind.MACHINE, "cloud", "v"), shape)
 

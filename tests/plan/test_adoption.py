@@ -11,7 +11,7 @@ import pytest
 
 from nospoon.clusterfile.load import load
 from nospoon.errors import MOST_REASONS
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources.keys import Key, Kind
@@ -28,7 +28,8 @@ HOSTS = "cluster: c\nhosts: {a: {libvirt: 'qemu:///system'}, b: simulated}\n"
 def machine(number: int, name: str) -> Machine:
     return Machine(
         uuid=UUID(int=number), cpus=3, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="", disks=(), nics=(), boot_order=(BootDevice.NETWORK,), adopted=name,
+        tpm=False, pool="", disks=(), nics=(), boot_order=(BootDevice.NETWORK,),
+        boot=BootMethod.NATIVE, adopted=name,
     )  # fmt: skip
 
 
@@ -252,7 +253,7 @@ def test_what_an_owner_changed_is_told_by_field() -> None:
         ("cpus", "3", "4")
     ]
     assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, was)}) == {}
-    asking = replace(was, boot_iso=True)
+    asking = replace(was, boot=BootMethod.SCRIPT)
     assert changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, asking)}) == {}
     renamed = changed_by_owners([Claimed("a", "x", was)], {key: Resource(key, machine(1, "y"))})
     assert [(each.field, each.desired) for each in renamed["x"]] == [("name", "y")]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
@@ -45,6 +45,7 @@ SERVER = Machine(
     disks=(MachineDisk("n0-0", "virtio", "s"),),
     nics=(MachineNic("02:00:00:00:00:01", "br0", "virtio"),),
     boot_order=(BootDevice.DISK,),
+    boot=BootMethod.NATIVE,
 )
 SHAPES: dict[Key, Shape] = {
     POOL: Pool("/p"),

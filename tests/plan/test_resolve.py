@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.images import HypervisorType
@@ -210,7 +211,7 @@ def test_session_hosts_have_no_links_and_boot_our_iso() -> None:
     assert not {Kind.NETWORK, Kind.NETBOOT} & {key.kind for key in found}
     machine = found[Key(Kind.MACHINE, "me", "node-0")]
     assert isinstance(machine, Machine)
-    assert machine.boot_iso
+    assert machine.boot is BootMethod.SCRIPT
     assert machine.nics[0].bridge == ""
 
 

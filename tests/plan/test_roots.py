@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
@@ -39,7 +39,7 @@ def machine(*volumes: str) -> Resource:
     shape = Machine(
         uuid=ID, cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
         pool="p", disks=tuple(MachineDisk(each, "virtio", "s") for each in volumes), nics=(),
-        boot_order=(BootDevice.DISK,), kind=NodeKind.VM,
+        boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE, kind=NodeKind.VM,
     )  # fmt: skip
     needs = tuple(Key(Kind.VOLUME, "h", each) for each in volumes)
     return Resource(Key(Kind.MACHINE, "h", "n"), shape, (POOL, *needs), "n")

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.probe.build import Probe, command_line
@@ -52,6 +52,7 @@ def machine(memory: int) -> Machine:
         ),
         nics=tuple(MachineNic(mac, "", model) for model, _, mac in NICS),
         boot_order=(BootDevice.NETWORK,),
+        boot=BootMethod.NATIVE,
     )
 
 

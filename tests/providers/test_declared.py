@@ -10,8 +10,9 @@ from typing import get_args
 import pytest
 
 import nospoon
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Host
-from nospoon.model.connections import BootMethod, ConnectionKind, ConnectionSpec, Libvirt, Simulated
+from nospoon.model.connections import ConnectionKind, ConnectionSpec, Libvirt, Simulated
 
 SOURCES = Path(nospoon.__file__).parent
 MAY_BRANCH = frozenset({"providers", "clusterfile"})

@@ -17,6 +17,7 @@ from tests.security.asked import OWNER, a_daemon
 from nospoon.clusterfile.grants import load_grants
 from nospoon.control.planning.access import Access
 from nospoon.errors import HostUnreachable
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Libvirt, Simulated
 from nospoon.model.grants import DEFAULTS
@@ -37,7 +38,7 @@ MACHINES = tuple(
         Machine(
             uuid=UUID(int=number), cpus=1, memory=1 << 20, arch=Arch.X86_64,
             firmware=Firmware.BIOS, tpm=False, pool="", disks=(), nics=(), boot_order=(),
-            adopted=name,
+            boot=BootMethod.NATIVE, adopted=name,
         )
     )
     for number, name in enumerate(("lab-1", "lab-2", "payroll"))

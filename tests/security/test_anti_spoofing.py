@@ -21,7 +21,7 @@ import pytest
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Cluster, Firmware
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources.keys import Key, Kind
@@ -62,6 +62,7 @@ MACHINE = Machine(
     disks=(),
     nics=(NIC,),
     boot_order=(BootDevice.NETWORK,),
+    boot=BootMethod.NATIVE,
 )
 
 

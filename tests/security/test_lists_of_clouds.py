@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tests.security.test_many_nodes import Paced
 
 from nospoon.errors import ProviderError
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
@@ -84,6 +84,7 @@ def server(number: int, *, disks: int = 0, vlans: int = 0) -> dict[str, Any]:
         uuid=node_uuid(tag.cluster, name), cpus=1, memory=1, arch=Arch.X86_64,
         firmware=Firmware.BIOS, tpm=False, pool="", nics=(nic,) if vlans else (),
         disks=(MachineDisk("", "", ""),) * disks, boot_order=(BootDevice.DISK,),
+        boot=BootMethod.NONE,
     )  # fmt: skip
     return {
         "id": str(UUID(int=number)), "name": name, "status": "SHUTOFF", "image": {"id": "i"},

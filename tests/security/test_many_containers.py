@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.errors import ProviderError
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine
@@ -48,7 +49,7 @@ class Counted(LocalRunner):
 def machine(number: int) -> Machine:
     return Machine(
         UUID(int=number + 1), 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False, pool="p",
-        disks=(), nics=(), boot_order=(), kind=NodeKind.CONTAINER,
+        disks=(), nics=(), boot_order=(), boot=BootMethod.NONE, kind=NodeKind.CONTAINER,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from nospoon.bmc.aggregate import Bmc
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import Runtime, Settings
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources.machines import Machine
 from nospoon.model.volumes import AddedVolume
@@ -134,7 +135,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
         for name, users in {"hit": (STORED, bob), "other": (bob,), "none": ()}.items():
             machine = Machine(
                 uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,
-                tpm=False, pool="", disks=(), nics=(), boot_order=(),
+                tpm=False, pool="", disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
             )  # fmt: skip
             runtime = Runtime(settings=Settings(users=users), volumes=(volume,))
             row = NodeRow(cluster.id, name, Host("here"), machine, "", "admin", b"s")

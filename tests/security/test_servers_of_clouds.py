@@ -27,7 +27,7 @@ from nospoon.control.fleet.recent_hosts import MOST_NAMES, RecentHosts
 from nospoon.errors import Conflict, NospoonError, ProviderError, SpecError, UsageError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import OpenStack, Simulated
+from nospoon.model.connections import CLOUD, OpenStack, Simulated
 from nospoon.model.machine import MachineChange, MachineEvent, PowerCommand, PowerState
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine, MachineNic
@@ -72,7 +72,7 @@ def machine(uuid: UUID, *, asks: bool) -> Machine:
     nic = MachineNic(f"02:{uuid.hex[:10]:0>10}"[:17], "a-network", "virtio")
     return Machine(
         uuid, 1, 1 << 29, Arch.X86_64, Firmware.BIOS, tpm=False, pool="", disks=(), nics=(nic,),
-        boot_order=(BootDevice.NETWORK,), boot_iso=asks,
+        boot_order=(BootDevice.NETWORK,), boot=CLOUD.boot_of(asks=asks),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from nospoon.bmc.users import User
 from nospoon.daemon import bmc_state
 from nospoon.daemon.bmc_state import StoredRuntime, opened
 from nospoon.errors import ProviderError
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.resources.machines import Machine
 from nospoon.model.volumes import AddedVolume
@@ -43,6 +43,7 @@ MACHINE = Machine(
     disks=(),
     nics=(),
     boot_order=(BootDevice.DISK,),
+    boot=BootMethod.NATIVE,
 )
 
 

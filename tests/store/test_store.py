@@ -25,7 +25,7 @@ from sqlalchemy.exc import IntegrityError
 from nospoon.bmc.runtime import Runtime
 from nospoon.control.planning.saved import save
 from nospoon.errors import HostUnreachable, MissingTool, Stale, UsageError
-from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
+from nospoon.model.boot import BootDevice, BootMethod, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.resources.bmcs import Bmc
@@ -76,6 +76,7 @@ def node_row(uuid: UUID, name: str = "n0") -> NodeRow:
         disks=(),
         nics=(),
         boot_order=(BootDevice.DISK,),
+        boot=BootMethod.NATIVE,
     )
     return NodeRow(
         cluster_id=CLUSTER.id,

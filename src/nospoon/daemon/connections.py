@@ -17,8 +17,9 @@ from nospoon.daemon.builds import Builds
 from nospoon.daemon.remote import Remotes, copied
 from nospoon.daemon.simulation import Simulations
 from nospoon.errors import MissingTool
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Host
-from nospoon.model.connections import BootMethod, Docker, Libvirt, Lxc, OpenStack, Simulated
+from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, Simulated
 from nospoon.probe.record import HELLO
 from nospoon.providers.base import Connection
 from nospoon.providers.docker import DockerConnection

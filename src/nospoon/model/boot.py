@@ -21,6 +21,14 @@ it.
 """
 
 
+class BootMethod(StrEnum):
+    """Who makes a machine boot what its BMC says."""
+
+    NATIVE = "native"  # its connection, which gets an order for this boot and for those after it
+    SCRIPT = "script"  # a boot image, which asks the daemon
+    NONE = "none"  # no one: it boots what its host or cloud boots
+
+
 class BootDevice(StrEnum):
     """A class of device that firmware can boot from.
 

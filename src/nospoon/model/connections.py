@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
 from nospoon.model.agent import Agents
+from nospoon.model.boot import BootMethod
 from nospoon.model.images import DISKS, HypervisorType
 from nospoon.model.node_kind import NodeKind
 
@@ -30,13 +31,6 @@ class WhenOff(StrEnum):
 
     STOP = "stop"  # it keeps its place on its compute host
     SHELVE = "shelve"  # its root becomes an image, and it has no place until it is powered on
-
-
-class BootMethod(StrEnum):
-    """Who makes a machine boot what its BMC says."""
-
-    NATIVE = "native"  # the connection is told an order for this boot and for those after it
-    SCRIPT = "script"  # our ISO asks the daemon
 
 
 class Networking(StrEnum):
@@ -71,6 +65,14 @@ class Declared:
     hypervisor_types: frozenset[HypervisorType] = DISKS
     packages: tuple[str, ...] = ()
     preparation: str = ""
+
+    def boot_of(self, *, asks: bool) -> BootMethod:
+        """Of one of its machines. Where machines boot by a script, those that do not ask for it
+        boot nothing by our order.
+        """
+        if self.boot is not BootMethod.SCRIPT or asks:
+            return self.boot
+        return BootMethod.NONE
 
     @property
     def has_bridges(self) -> bool:
@@ -442,7 +444,7 @@ SESSION = Declared(is_real=True, networking=Networking.USER_MODE, boot=BootMetho
 CONTAINERS = Declared(
     is_real=True,
     networking=Networking.SHARED,
-    boot=BootMethod.NATIVE,
+    boot=BootMethod.NONE,
     node_kinds=frozenset({NodeKind.CONTAINER}),
     hypervisor_types=frozenset({HypervisorType.LXC}),
     packages=("lxc", "uidmap"),

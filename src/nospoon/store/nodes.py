@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, selec
 from nospoon.bmc.runtime import Runtime, shared
 from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
+from nospoon.model.resources import earlier
 from nospoon.model.resources.machines import Machine
 from nospoon.model.sharing import Shared
 from nospoon.store import tables
@@ -78,6 +79,8 @@ SLICE = 500
 """Nodes that are written in one piece, while which no other thread goes on."""
 _SOURCES = {each.value: each for each in Source}
 _MACHINE, _RUNTIME_OF = Decoder(Machine), Decoder(Runtime)
+MachineOf = Callable[[str, Host], Machine]
+"""Reads a machine that is on a host."""
 _RUNTIME = (
     update(nodes).where(nodes.c.uuid == bindparam("wanted")).values(runtime=bindparam("kept"))
 )
@@ -88,8 +91,8 @@ def all_nodes(connection: Connection) -> list[NodeRow]:
     """To be kept: equal texts of their machines are one."""
     words = Shared()
 
-    def machine(text: str) -> Machine:
-        return msgspec.convert(words.text(json.loads(text)), Machine)
+    def machine(text: str, host: Host) -> Machine:
+        return earlier.of_record(words.text(json.loads(text)), host.declares)
 
     return _nodes(connection, _TEXTS, select(cluster_hosts), machine)
 
@@ -97,14 +100,14 @@ def all_nodes(connection: Connection) -> list[NodeRow]:
 def nodes_of(connection: Connection, cluster_id: UUID) -> list[NodeRow]:
     query = _TEXTS.where(nodes.c.cluster_id == str(cluster_id)).order_by(nodes.c.name)
     hosts = select(cluster_hosts).where(cluster_hosts.c.cluster_id == str(cluster_id))
-    return _nodes(connection, query, hosts, _MACHINE)
+    return _nodes(connection, query, hosts, _machine)
 
 
 def _nodes(
     connection: Connection,
     query: Select[tuple[object, ...]],
     of_clusters: Select[tuple[object, ...]],
-    machine: Callable[[str], Machine],
+    machine: MachineOf,
 ) -> list[NodeRow]:
     rows = connection.execute(of_clusters)
     known = {(row.cluster_id, row.name): host_of(row.host) for row in rows}
@@ -156,7 +159,7 @@ def node(connection: Connection, uuid: UUID) -> NodeRow | None:
         row,
         cluster=UUID(row.cluster_id),
         host=read_host(row.host),
-        machine=_MACHINE,
+        machine=_machine,
         runtime=_runtime,
     )
 
@@ -217,6 +220,13 @@ def save_runtime(connection: Connection, uuid: UUID, runtime: Runtime) -> None:
     connection.execute(_RUNTIME, {"wanted": str(uuid), "kept": kept})
 
 
+def _machine(text: str, host: Host) -> Machine:
+    try:
+        return _MACHINE(text)
+    except msgspec.ValidationError:
+        return earlier.of_record(json.loads(text), host.declares)
+
+
 def _runtime(text: str) -> Runtime:
     return shared(_RUNTIME_OF(text))
 
@@ -226,14 +236,14 @@ def _node(
     *,
     cluster: UUID,
     host: Host,
-    machine: Callable[[str], Machine],
+    machine: MachineOf,
     runtime: Callable[[str], Runtime],
 ) -> NodeRow:
     return NodeRow(
         cluster_id=cluster,
         name=row.name,
         host=host,
-        machine=machine(row.machine),
+        machine=machine(row.machine, host),
         profile=sys.intern(row.profile),
         username=sys.intern(row.username),
         password=row.password,

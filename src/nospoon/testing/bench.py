@@ -18,7 +18,7 @@ from nospoon.bmc.events import EventSettings
 from nospoon.bmc.log import Record
 from nospoon.bmc.runtime import Runtime
 from nospoon.errors import NospoonError, ProviderError
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.boot import BootDevice, BootMethod, BootPlan
 from nospoon.model.cluster import Arch, BmcProtocol, Firmware
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources.bmcs import Bmc
@@ -300,6 +300,7 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
         disks=(),
         nics=(MachineNic(identity.mac_address(uuid, 0), "br0", "virtio"),),
         boot_order=ORDER,
+        boot=BootMethod.NATIVE,
     )
     bmc = Bmc(
         uuid=uuid,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 
@@ -21,6 +21,7 @@ MACHINE = Machine(
     disks=(MachineDisk(volume="v0", bus="virtio", serial="SER1"),),
     nics=(MachineNic(mac="02:00:00:00:00:01", bridge="br0", model="virtio"),),
     boot_order=(BootDevice.NETWORK,),
+    boot=BootMethod.NATIVE,
 )
 SIZES = {"v0": 1 << 30}
 FOUND: dict[str, Any] = {

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
-from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.boot import BootDevice, BootMethod, BootPlan
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.machine import MachineChange, MachineEvent
@@ -137,7 +137,7 @@ def cloud_rack(bench: Bench) -> AnyRack:
         disks=(MachineDisk("m0-0", "virtio", serial="", size=1 << 30),),
         nics=(MachineNic(mac, bridge, "virtio", port=identity.port_name(uuid, 0)),),
         boot_order=ORDER,
-        boot_iso=True,
+        boot=BootMethod.SCRIPT,
         flavor=bench.flavor,
     )
     image = BootImage(Firmware.BIOS, "http://192.0.2.1:8069")
@@ -186,6 +186,7 @@ def rack_for(bench: Bench) -> Rack:
         disks=disks[:1] if is_container else disks,
         nics=(nic,),
         boot_order=ORDER,
+        boot=BootMethod.NONE if is_container else BootMethod.NATIVE,
         kind=bench.kind,
     )
     return Rack(

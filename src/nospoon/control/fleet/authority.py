@@ -122,11 +122,11 @@ class Authority:
         bootable = self._bootables.get(known) if known is not None else None
         if bootable is None or known is None:
             return None
-        by_image = bootable.machine.boot_iso and _has_network(bootable.machine)
+        by_image = bootable.machine.asks and _has_network(bootable.machine)
         answer = BootAnswer(
             known,
             BootDevice.DISK,
-            user_mode=bootable.machine.boot_iso and not by_image,
+            user_mode=bootable.machine.asks and not by_image,
             secret=uuid if secret is not None else None,
             boot_image=by_image,
             starts_disk=by_image and bool(bootable.machine.adopted),
@@ -150,7 +150,7 @@ class Authority:
 
     def _device(self, machine: Machine, profile: ServedProfile | None) -> BootDevice:
         """A machine with native boot order asks only when it boots from the network."""
-        if not machine.boot_iso:
+        if not machine.asks:
             return BootDevice.NETWORK
         for device in self._boot_of(machine).now:
             if device is not BootDevice.NETWORK or profile is not None:
@@ -159,7 +159,7 @@ class Authority:
 
     async def booted(self, uuid: UUID) -> None:
         bootable = self._bootables.get(uuid)
-        if bootable is not None and bootable.machine.boot_iso:
+        if bootable is not None and bootable.machine.asks:
             await self._boot_observed(uuid)
 
     def leaves(self, uuid: UUID) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.storage import OWN_FORMAT
@@ -67,8 +67,7 @@ class MachineNic:
 class Machine:
     """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
 
-    `boot_iso`: this machine boots our ISO, which asks the daemon what to do. `ipv6`: UEFI looks for
-    network boot by IPv6, too.
+    `boot`: who makes it boot what its BMC says. `ipv6`: UEFI looks for network boot by IPv6, too.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
     `shelved`: its cloud shelves it when it is powered off.
@@ -85,7 +84,7 @@ class Machine:
     disks: tuple[MachineDisk, ...]
     nics: tuple[MachineNic, ...]
     boot_order: tuple[BootDevice, ...]
-    boot_iso: bool = False
+    boot: BootMethod
     ipv6: bool = False
     adopted: str = ""
     flavor: str = ""
@@ -93,6 +92,11 @@ class Machine:
     kind: NodeKind = NodeKind.BAREMETAL
     seed: str = field(default="", repr=False)
     shelved: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether it boots an image that asks the daemon what to do."""
+        return self.boot is BootMethod.SCRIPT
 
     @property
     def parts(self) -> int:

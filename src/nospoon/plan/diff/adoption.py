@@ -367,7 +367,7 @@ def changed_by_owners(
         now = desired.get(Key(Kind.MACHINE, each.host, each.node))
         if now is None or not isinstance(now.shape, Machine) or not now.shape.adopted:
             continue
-        before_it = replace(each.machine, boot_iso=now.shape.boot_iso)  # the file decides that
+        before_it = replace(each.machine, boot=now.shape.boot)  # the file decides that
         if changes := list(field_changes(before_it, now.shape, {})):
             found[each.node] = [
                 replace(change, field="name") if change.field == "adopted" else change

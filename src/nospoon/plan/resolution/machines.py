@@ -7,7 +7,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from nospoon.model.cluster import Firmware, Host, Netboot, Node
-from nospoon.model.connections import BootMethod
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.plan import identity
@@ -30,7 +29,7 @@ class Machines:
         if node.adopted is not None:  # what it is, its owner decides
             found = context.around.adopted[uuid].machine
             if host.declares.has_boot_image:
-                found = replace(found, boot_iso=has_image(node, host))
+                found = replace(found, boot=host.declares.boot_of(asks=has_image(node, host)))
             return replace(found, pool=pool)
         made = context.around.made.get(node.name)
         size = chosen(node, context.facts(host), made)
@@ -48,7 +47,7 @@ class Machines:
                 for i, mac in enumerate(macs)
             ),
             boot_order=node.boot_order,
-            boot_iso=host.declares.boot is BootMethod.SCRIPT and node.kind is NodeKind.BAREMETAL,
+            boot=host.declares.boot_of(asks=node.kind is NodeKind.BAREMETAL),
             ipv6=node.firmware is not Firmware.BIOS
             and any(nic.network in self._with_ipv6 for nic in node.nics),
             flavor=size.name if size is not None else "",

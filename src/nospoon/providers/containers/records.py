@@ -8,6 +8,8 @@ from uuid import UUID
 
 import msgspec
 
+from nospoon.model.connections import CONTAINERS
+from nospoon.model.resources import earlier
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.storage import Image, Pool, Volume
 from nospoon.model.resources.tags import OwnerTag
@@ -74,6 +76,16 @@ class Seen:
 _RECORD = msgspec.json.Decoder(Record)
 
 
+def _read(text: str) -> Record:
+    try:
+        return _RECORD.decode(text)
+    except msgspec.ValidationError:
+        record = msgspec.json.decode(text, type=dict[str, object])
+        if record.get("machine") is not None:
+            record["machine"] = earlier.renewed(record["machine"], CONTAINERS)
+        return msgspec.convert(record, Record)
+
+
 def parse(text: str) -> Seen:
     """What `scripts.LOOK` wrote. There may be thousands of records: run it in a thread."""
     records: dict[str, Record] = {}
@@ -85,7 +97,7 @@ def parse(text: str) -> Seen:
         try:
             match word:
                 case "record":
-                    found = _RECORD.decode(value)
+                    found = _read(value)
                     if found.tag.is_plausible(found.name):
                         records[path] = found
                 case "size":

@@ -41,7 +41,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
         "tpm": ChangeRule.AT_POWER_OFF,
         "disks": ChangeRule.AT_POWER_OFF,
         "nics": ChangeRule.AT_POWER_OFF,
-        "boot_iso": ChangeRule.AT_POWER_OFF,
+        "boot": ChangeRule.AT_POWER_OFF,
         "ipv6": ChangeRule.AT_POWER_OFF,
         "seed": ChangeRule.AT_POWER_OFF,
     },

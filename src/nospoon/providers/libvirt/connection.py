@@ -36,7 +36,7 @@ from nospoon.runtime.turns import Turns
 class LibvirtConnection:
     """A `Connection`. `records`: directory on the host for console records; `verdicts`: the
     daemon's directory for what was learned about KVM; `trial`: what to try it with, None never;
-    `open_seed`: what cloud-init is given; `boot_iso`: makes the ISO that machines with `boot_iso`
+    `open_seed`: what cloud-init is given; `boot_iso`: makes the ISO that machines that ask
     boot; `turns`: those of all connections of this deployment. `opened`: the URI to open instead
     of the host's, for tests whose libvirtd has a socket of its own; the host's is opened only if
     it is a `LibvirtUri`.

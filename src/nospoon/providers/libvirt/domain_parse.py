@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Switch
 from nospoon.model.mac import is_mac
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
@@ -53,7 +53,7 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         disks=tuple(_disks(root, owner.pool, pool_path)),
         nics=tuple(nics_of(root)),
         boot_order=boot_order(root, owner),
-        boot_iso=_boots_iso(root, boot_iso),
+        boot=_boot(root, boot_iso),
         ipv6=_looks_for_ipv6(root),
         adopted=text_of(root, "name") if owner.adopted else "",
         kind=owner.kind,
@@ -292,6 +292,7 @@ def medium_of(root: ET.Element) -> str:
     )
 
 
-def _boots_iso(root: ET.Element, boot_iso: str) -> bool:
-    """Whether it has the ISO of today; one with an older ISO differs, and is brought up to it."""
-    return bool(boot_iso) and medium_of(root) == boot_iso
+def _boot(root: ET.Element, boot_iso: str) -> BootMethod:
+    """By script with the ISO of today; one with an older ISO differs, and is brought up to it."""
+    asks = bool(boot_iso) and medium_of(root) == boot_iso
+    return BootMethod.SCRIPT if asks else BootMethod.NATIVE

@@ -170,7 +170,7 @@ def boot_indices(machine: Machine) -> dict[tuple[str, int], int]:
         BootDevice.HTTP: [],
     }
     order = list(machine.boot_order)
-    if machine.boot_iso:
+    if machine.asks:
         order = [BootDevice.CDROM, *(each for each in order if each is not BootDevice.CDROM)]
     devices = [device for each in order for device in classes[each]]
     return {device: place for place, device in enumerate(devices, 1)}
@@ -218,7 +218,7 @@ def _cdrom(
     machine: Machine, stage: Stage, names: dict[str, Iterator[str]], place: int | None
 ) -> ET.Element:
     bus = CDROM_BUS[machine.arch]
-    medium = stage.boot_iso if machine.boot_iso else stage.medium
+    medium = stage.boot_iso if machine.asks else stage.medium
     return element(
         "disk",
         element("driver", name="qemu", type="raw"),

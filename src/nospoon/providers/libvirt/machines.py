@@ -215,8 +215,8 @@ class MachineDriver:
         machine, name = resource.shape, resource.key.name
         await self._make_records()
         accelerator = await self._accelerator(machine.arch)
-        iso = await self._iso() if machine.boot_iso else Iso()
-        if machine.boot_iso and not iso.file:
+        iso = await self._iso() if machine.asks else Iso()
+        if machine.asks and not iso.file:
             raise ProviderError(
                 f"{resource.key} boots our ISO, but this connection was given none",
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",

@@ -61,9 +61,7 @@ RULES: Mapping[Kind, Mapping[str, ChangeRule]] = {
     Kind.TRUNK: {"carries": ChangeRule.LIVE},
     Kind.ROUTER: dict.fromkeys(("networks", "external"), ChangeRule.LIVE),
     Kind.FLOATING_IP: dict.fromkeys(("mac", "router"), ChangeRule.LIVE),
-    Kind.MACHINE: dict.fromkeys(
-        ("boot_iso", "boot_order", "ipv6", "nics", "shelved"), ChangeRule.LIVE
-    ),
+    Kind.MACHINE: dict.fromkeys(("boot", "boot_order", "ipv6", "nics", "shelved"), ChangeRule.LIVE),
 }
 GIB, MIB = 1 << 30, 1 << 20
 RESUME = 20

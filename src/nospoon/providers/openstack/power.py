@@ -46,7 +46,7 @@ class Power:
         on = server.power is PowerState.ON
         if server.shape.adopted:
             asks = _asks(server, command, boot)
-            if server.shape.boot_iso and (asks or server.is_rescued):
+            if server.shape.asks and (asks or server.is_rescued):
                 return await self._by_rescue(server, command, asks=asks)
         match command, on:
             case (PowerCommand.ON, True) if was_paused:
@@ -170,7 +170,7 @@ def _asks(server: Server, command: PowerCommand, boot: BootPlan) -> bool:
     is_on = server.power is PowerState.ON
     boots = command in BOOTING and not (is_on and command is PowerCommand.ON)
     asks = boots and boot.now[:1] not in {(), (DISK,)}
-    if asks and not server.shape.boot_iso:
+    if asks and not server.shape.asks:
         raise of_its_owner(
             server.shape.adopted,
             f"Nova boots its disk, not {boot.now[0]}",

@@ -12,10 +12,12 @@ from uuid import UUID
 
 import msgspec
 
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.connections import CLOUD
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
 from nospoon.model.names import is_name
+from nospoon.model.resources import earlier
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
@@ -48,7 +50,6 @@ RESCUED = "RESCUE"
 SHUT_DOWN = 4
 """`power_state` of a guest that ended: Nova leaves a rescued server in its status then."""
 SHAPE = "shape"
-_MACHINE_IN = msgspec.json.Decoder(Machine)
 GIB, MIB = 1 << 30, 1 << 20
 MOST_METADATA, LONGEST_NAME, LONGEST_TIME = 256, 255, 40
 """Values of a server's metadata that are looked at, and characters of a name, a time or a word."""
@@ -248,7 +249,7 @@ def _made(metadata: Metadata) -> tuple[Tagged, Machine] | None:
         return None
     try:
         machine = UUID(metadata[MACHINE])
-        shape = _MACHINE_IN.decode(whole(SHAPE, metadata))
+        shape = earlier.machine(whole(SHAPE, metadata), CLOUD)
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None
     if machine != node_uuid(tagged.tag.cluster, tagged.name) or machine != shape.uuid:
@@ -265,12 +266,12 @@ def _claimed(record: ServerShown, machine_of: MachineOf) -> tuple[Tagged, Machin
     if not is_name(tagged.name):
         return None
     shape = owners_machine(record, Firmware(firmware), machine_of)
-    return tagged, replace(shape, boot_iso=asks == ASKS)
+    return tagged, replace(shape, boot=CLOUD.boot_of(asks=asks == ASKS))
 
 
 def claim_of(tag: OwnerTag, name: str, shape: Machine) -> dict[str, str]:
     """What a server of others carries while it is a node."""
-    more = f"{shape.firmware}+{ASKS}" if shape.boot_iso else str(shape.firmware)
+    more = f"{shape.firmware}+{ASKS}" if shape.asks else str(shape.firmware)
     return {CLAIM: described(Tagged(tag, name, more))}
 
 
@@ -288,6 +289,7 @@ def owners_machine(record: ServerShown, firmware: Firmware, machine_of: MachineO
         disks=tuple(_owners_disks(record)),
         nics=(),
         boot_order=(BootDevice.DISK,),
+        boot=BootMethod.NONE,
         adopted=text_of(record["name"])[:LONGEST_NAME],
     )
 

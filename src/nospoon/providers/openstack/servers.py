@@ -112,7 +112,7 @@ class ServerDriver:
 
     async def _give_back(self, server: Server, tag: OwnerTag) -> None:
         """One that boots our image boots its own disk again, or is off if its guest ended."""
-        if not (server.is_rescued and server.shape.boot_iso):
+        if not (server.is_rescued and server.shape.asks):
             return
         self._owners.check(server, tag)
         now = await self._rescue.leave(server.machine)
@@ -121,7 +121,7 @@ class ServerDriver:
 
     async def insert(self, machine: UUID, medium: Medium) -> None:
         server = await self._actions.must(machine)
-        if not server.shape.boot_iso:
+        if not server.shape.asks:
             raise of_its_owner(
                 server.shape.adopted, "it boots no medium, only its disk", f"{BOOT_ADDRESS}."
             )
@@ -246,7 +246,7 @@ class ServerDriver:
         shape = _machine(desired)
         if shape.adopted:
             server = await self._roster.of(shape.uuid)
-            if server is not None and not shape.boot_iso:
+            if server is not None and not shape.asks:
                 await self._give_back(server, tag)
             await self.claim(desired, tag)
             return

@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from nospoon.errors import Gone, NotOurs
-from nospoon.model.boot import BootDevice
+from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.resources.keys import Key, Kind
@@ -99,6 +99,7 @@ def _machine(host: str, name: str) -> Machine:
         disks=(MachineDisk(f"/simulated/{name}.qcow2", "virtio", ""),),
         nics=(MachineNic(identity.mac_address(uuid, 0), "default", "virtio"),),
         boot_order=(BootDevice.DISK, BootDevice.NETWORK),
+        boot=BootMethod.NATIVE,
         adopted=name,
     )
 

@@ -11,8 +11,10 @@ from uuid import UUID
 import msgspec
 
 from nospoon.model.boot import BootDevice
+from nospoon.model.connections import IN_MEMORY
 from nospoon.model.decoders import meet
 from nospoon.model.machine import PowerState
+from nospoon.model.resources import earlier
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Link
@@ -94,9 +96,10 @@ class World:
         """A world from what `dump` wrote. Raises `msgspec.ValidationError` for anything else."""
         words = Shared()
         raw = msgspec.convert(words.text(msgspec.json.decode(data)), type=_Dumped)
-        world = cls(running=dict(raw.running), boot=raw.boot)
+        running = {uuid: _running(state) for uuid, state in raw.running}
+        world = cls(running=running, boot=raw.boot)
         for each in raw.made:
-            shape = msgspec.convert(each.shape, type=SHAPES[each.key.kind])
+            shape = _shape(each.key.kind, each.shape)
             world.put(Made(each.key, shape, words.one(each.tag)))
         return world
 
@@ -182,11 +185,24 @@ class _DumpedThing(msgspec.Struct):
 
 class _Dumped(msgspec.Struct):
     made: list[_DumpedThing]
-    running: list[tuple[UUID, Running]]
+    running: list[tuple[UUID, dict[str, object]]]
     boot: str = ""
 
 
-meet(_Dumped, *SHAPES.values())
+meet(_Dumped, Running, *SHAPES.values())
+
+
+def _shape(kind: Kind, record: dict[str, object]) -> Shape:
+    """Of whichever version."""
+    if kind is Kind.MACHINE:
+        return earlier.of_record(record, IN_MEMORY)
+    return msgspec.convert(record, type=SHAPES[kind])
+
+
+def _running(record: dict[str, object]) -> Running:
+    if record.get("live") is not None:
+        record["live"] = earlier.renewed(record["live"], IN_MEMORY)
+    return msgspec.convert(record, Running)
 
 
 def native_name(key: Key, shape: Shape) -> str:

@@ -214,7 +214,7 @@ class BmcService:
         served.config, machine = config, config.machine
         told = Reshaped(
             machine.boot_order,
-            machine.boot_iso,
+            machine.asks,
             inventory=_inventory(config),
             policy=config.bmc.policy,
             starts_disk=bool(machine.adopted),
@@ -225,7 +225,7 @@ class BmcService:
         machine = config.machine
         aggregate = Aggregate(
             order=machine.boot_order,
-            script=machine.boot_iso,
+            script=machine.asks,
             starts_disk=bool(machine.adopted),
             runtime=config.runtime,
             log=Log(config.log),

@@ -1,0 +1,42 @@
+"""Shapes of machines as earlier versions wrote them, read as today's.
+
+Shapes outlive the version that wrote them: in the store, beside containers, with servers of clouds,
+and of simulated hosts in a file. Whatever is written is in today's notation, and whatever is read
+goes through here. Fields that are none any more are passed over.
+
+    earlier                 today's
+    boot_iso: true          boot: script
+    boot_iso: false         boot: what the connection declares for machines that do not ask
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nospoon.model.boot import BootMethod
+from nospoon.model.connections import Declared
+from nospoon.model.resources.machines import Machine
+
+_MACHINE = msgspec.json.Decoder(Machine)
+
+
+def machine(text: str, declares: Declared) -> Machine:
+    """A machine of a connection that `declares` so. Raises `msgspec.DecodeError`."""
+    try:
+        return _MACHINE.decode(text)  # in one step: there may be ten thousand
+    except msgspec.ValidationError:
+        return of_record(msgspec.json.decode(text), declares)
+
+
+def of_record(record: object, declares: Declared) -> Machine:
+    """The same of what JSON has become. Raises `msgspec.ValidationError`."""
+    return msgspec.convert(renewed(record, declares), Machine)
+
+
+def renewed(record: object, declares: Declared) -> object:
+    """The record of a machine in today's notation; what is no record is for decoding to refuse."""
+    if not isinstance(record, dict):
+        return record
+    asks = record.get("boot_iso") is True
+    boot = BootMethod.SCRIPT if asks else declares.boot_of(asks=False)
+    return {"boot": boot.value, **record}
