@@ -25,7 +25,7 @@ from nospoon.runtime import boots
 from nospoon.runtime.tasks import Tasks
 
 HERE = Host("here", Libvirt("qemu:///system"))
-LINK = Link(bridge="ns0-lan")
+LINK = Link(name="ns0-lan")
 TAG = OwnerTag("deployment", uuid4(), 1, "token")
 ELSEWHERE = Host("elsewhere", Libvirt("qemu+tls://rack2/system"))
 

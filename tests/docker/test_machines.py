@@ -98,7 +98,7 @@ async def test_a_guest_that_reboots_keeps_its_links_and_is_reported_as_a_reset(
     image = image_of(busybox_root(init=REBOOTS), place, images)
     rack = rack_for(replace(bench, image=image))
     assert isinstance(rack.machine.shape, Machine)
-    nic = replace(rack.machine.shape.nics[0], bridge=bridge, port=port)
+    nic = replace(rack.machine.shape.nics[0], network=bridge, port=port)
     machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
     await make(bench, rack.pool, rack.image, rack.blank, machine)
     async with events_of(bench, rack.uuid) as queue:
@@ -120,7 +120,7 @@ async def test_a_port_of_open_vswitch_is_plugged_in_as_that_of_a_vm_and_again_wh
     assert isinstance(rack.machine.shape, Machine)
     (first,) = rack.machine.shape.nics
     ports = [f"nse{uuid4().hex[:8]}" for _ in range(3)]
-    on = replace(first, bridge=switch, switch=Switch.OVS)
+    on = replace(first, network=switch, switch=Switch.OVS)
     nics = (
         replace(on, port=ports[0], vlan=100),
         replace(on, port=ports[1], trunk=(7, 8), mac="02:00:00:00:00:02"),
@@ -172,7 +172,7 @@ async def test_a_start_that_fails_reports_why_and_leaves_nothing(bench: Bench) -
     rack = rack_for(bench)
     await make(bench, *rack.all)
     assert isinstance(rack.machine.shape, Machine)
-    nic = replace(rack.machine.shape.nics[0], bridge="nsnot-there", port="nsx-0")
+    nic = replace(rack.machine.shape.nics[0], network="nsnot-there", port="nsx-0")
     await make(bench, replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,))))
     with pytest.raises(ProviderError, match=r"container m0 does not start: ip: .*nsnot-there"):
         await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
@@ -541,7 +541,7 @@ async def test_a_guest_that_reboots_where_its_bridge_is_gone_is_off(
     image = image_of(busybox_root(init=REBOOTS_LATER), place, images)
     rack = rack_for(replace(bench, image=image))
     assert isinstance(rack.machine.shape, Machine)
-    nic = replace(rack.machine.shape.nics[0], bridge=bridge, port=port)
+    nic = replace(rack.machine.shape.nics[0], network=bridge, port=port)
     machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(nic,)))
     await make(bench, rack.pool, rack.image, rack.blank, machine)
     await bench.connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)

@@ -374,7 +374,7 @@ async def test_nothing_of_ours_is_left_behind(
     assert not Path(rack.pool.shape.path).exists()
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
-    shown = await runner.run(["ip", "link", "show", rack.link.shape.bridge], check=False)
+    shown = await runner.run(["ip", "link", "show", rack.link.shape.name], check=False)
     assert shown.status != 0
 
 

@@ -48,7 +48,7 @@ async def test_somebody_elses_bridge_is_refused_and_left_alone(
 ) -> None:
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
-    bridge = rack.link.shape.bridge
+    bridge = rack.link.shape.name
     await runner.run(["ip", "link", "add", bridge, "type", "bridge"])
     try:
         with pytest.raises(NotOurs, match=rf"bridge {bridge}.*ip link show {bridge}"):
@@ -70,7 +70,7 @@ async def test_a_bridge_that_a_killed_libvirtd_left_is_made_anew_and_removed(
 ) -> None:
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
-    bridge, virsh = rack.link.shape.bridge, ["virsh", "-c", own_libvirt.uri]
+    bridge, virsh = rack.link.shape.name, ["virsh", "-c", own_libvirt.uri]
     driver = connection.drivers[Kind.NETWORK]
     await make(bench, rack.link)
     (made,) = json.loads((await runner.run(["ip", "-json", "link", "show", bridge])).stdout)
@@ -90,7 +90,7 @@ async def test_a_bridge_of_others_in_place_of_a_stopped_network_is_refused_and_l
 ) -> None:
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
-    bridge, virsh = rack.link.shape.bridge, ["virsh", "-c", own_libvirt.uri]
+    bridge, virsh = rack.link.shape.name, ["virsh", "-c", own_libvirt.uri]
     driver = connection.drivers[Kind.NETWORK]
     await make(bench, rack.link)
     await left_behind(bridge, runner, virsh, "02:00:00:00:00:77")
@@ -112,7 +112,7 @@ async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_i
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
     await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
-    bridge = rack.link.shape.bridge
+    bridge = rack.link.shape.name
     before = await ports_of(bridge, runner)
     assert len(before) == 1
     wider = replace(rack.link, shape=replace(rack.link.shape, address="172.31.88.1/24", mtu=1400))
@@ -133,7 +133,7 @@ async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in
     assert rack.link is not None
     assert isinstance(rack.link.shape, Link)
     await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
-    bridge, driver = rack.link.shape.bridge, connection.drivers[Kind.NETWORK]
+    bridge, driver = rack.link.shape.name, connection.drivers[Kind.NETWORK]
     (tap,) = await ports_of(bridge, runner)
     assert (await found(bench, rack.link)).fault == ""
     virsh = ["virsh", "-c", own_libvirt.uri]
@@ -176,7 +176,7 @@ async def test_a_running_guest_is_plugged_into_a_users_bridge_again_that_was_mad
     try:
         for argv in anew:
             await runner.run(argv)
-        wanted = replace(rack.machine.shape, nics=(replace(nic, bridge=theirs),))
+        wanted = replace(rack.machine.shape, nics=(replace(nic, network=theirs),))
         machine = replace(rack.machine, shape=wanted)
         await make(bench, *rack.all[:-1], machine)
         await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
@@ -213,8 +213,8 @@ async def test_bridges_are_seen_from_another_network_namespace_too(
 
     try:
         assert await fault() == ""
-        await runner.run(["ip", "link", "delete", rack.link.shape.bridge])
-        assert await fault() == f"its bridge {rack.link.shape.bridge} is gone"
+        await runner.run(["ip", "link", "delete", rack.link.shape.name])
+        assert await fault() == f"its bridge {rack.link.shape.name} is gone"
         await elsewhere.create(rack.link, bench.tag)
         assert await fault() == ""
         (seen,) = await elsewhere.observe(bench.tag.cluster)
@@ -267,7 +267,7 @@ async def test_what_guests_send_from_fills_no_memory_of_the_host(
     driver = NetworkDriver(hypervisor, bench.deployment, runner=noting)
     tunnel = Tunnel(4242, "127.0.0.1", ("127.0.0.2",))
     link = replace(rack.link, shape=replace(rack.link.shape, tunnel=tunnel))
-    bridge = rack.link.shape.bridge
+    bridge = rack.link.shape.name
     try:
         await driver.create(link, bench.tag)
         limit = f"ip link set dev {bridge} type bridge fdb_max_learned {MOST_LEARNED}"

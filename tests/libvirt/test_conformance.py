@@ -92,7 +92,7 @@ STRANGERS: dict[Kind, Callable[[libvirt.virConnect, Resource, Path], libvirt.vir
         POOL.format(name=resource.key.name, path=place / "theirs")
     ),
     Kind.NETWORK: lambda connect, resource, _: connect.networkDefineXML(
-        NETWORK.format(name=resource.shape.bridge if isinstance(resource.shape, Link) else "")
+        NETWORK.format(name=resource.shape.name if isinstance(resource.shape, Link) else "")
     ),
     Kind.MACHINE: lambda connect, resource, _: connect.defineXML(
         DOMAIN.format(name=name_of(resource))

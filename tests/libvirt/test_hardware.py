@@ -62,7 +62,7 @@ async def test_a_machine_has_every_bus_and_nic_model_and_its_serial_numbers(
 ) -> None:
     bench, parts = rack
     assert isinstance(parts.machine.shape, Machine)
-    bridge = parts.machine.shape.nics[0].bridge
+    bridge = parts.machine.shape.nics[0].network
     shape = replace(
         parts.machine.shape,
         disks=(

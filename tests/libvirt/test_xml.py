@@ -61,7 +61,7 @@ disks = st.builds(
 nics = st.builds(
     MachineNic,
     mac=macs,
-    bridge=st.one_of(st.just(""), st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)),
+    network=st.one_of(st.just(""), st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True)),
     model=st.sampled_from(["virtio", "e1000", "e1000e"]),
     port=st.sampled_from(["", "ns0123456789-0", "ns0123456789-15"]),
     switch=st.sampled_from(Switch),
@@ -71,7 +71,7 @@ nics = st.builds(
 ) | st.builds(
     MachineNic,
     mac=macs,
-    bridge=st.just("br0"),
+    network=st.just("br0"),
     model=st.just("virtio"),
     sends_from=st.ip_addresses(v=4).map(str),
     virtual_ips=st.lists(st.ip_addresses(v=4).map(str), max_size=3).map(tuple),
@@ -229,7 +229,7 @@ def test_a_tag_that_is_garbled_is_no_tag(name: str, value: str) -> None:
 
 links = st.builds(
     Link,
-    bridge=st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True),
+    name=st.from_regex(r"[a-z][a-z0-9-]{0,14}", fullmatch=True),
     address=st.one_of(
         st.just(""),
         st.tuples(st.ip_addresses(v=4), st.integers(8, 30)).map(
@@ -261,7 +261,7 @@ def test_a_link_survives_the_way_to_xml_and_back(link: Link, tag: OwnerTag, name
 def test_a_network_that_somebody_opened_shows_as_edited(added: str) -> None:
     root = ET.fromstring(render_network(Link("br0"), Owner(TAG, "n")))
     root.append(ET.fromstring(added))
-    assert "edited" in parse_network(root).bridge
+    assert "edited" in parse_network(root).name
 
 
 def test_addresses_of_both_kinds_and_their_nat_survive_the_way_to_xml_and_back() -> None:

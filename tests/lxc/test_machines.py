@@ -118,7 +118,7 @@ async def test_a_start_that_fails_says_why_and_leaves_nothing(bench: Bench, plac
     rack = rack_for(bench)
     await make(bench, *rack.all)
     assert isinstance(rack.machine.shape, Machine)
-    bridged = replace(rack.machine.shape.nics[0], bridge="nsnot-there", port="nsx-0")
+    bridged = replace(rack.machine.shape.nics[0], network="nsnot-there", port="nsx-0")
     machine = replace(rack.machine, shape=replace(rack.machine.shape, nics=(bridged,)))
     await make(bench, machine)
     with pytest.raises(ProviderError, match="container m0 does not start"):

@@ -25,7 +25,7 @@ def bench(cloud: FakeCloud, connection: OpenStackConnection) -> Bench:
         if not isinstance(resource.shape, Link):
             return None
         record = {
-            "id": "other", "name": resource.shape.bridge, "subnets": [], "mtu": 1500,
+            "id": "other", "name": resource.shape.name, "subnets": [], "mtu": 1500,
             "project_id": PROJECT, "description": "mine",
         }  # fmt: skip
         cloud.networks["other"] = dict(record)

@@ -93,7 +93,7 @@ async def test_a_network_changes_to_addresses_of_a_relay_and_back(
         (subnet,) = (each for each in cloud.subnets.values() if each["cidr"] == "10.9.0.0/24")
         assert subnet["enable_dhcp"] is serves
     assert subnet["dns_nameservers"] == ["192.0.2.53", "192.0.2.54"]
-    other = Resource(replace(key, name="other"), replace(RELAYED, bridge="other"))
+    other = Resource(replace(key, name="other"), replace(RELAYED, name="other"))
     await driver.create(other, tag)
     made = next(each for each in cloud.subnets.values() if each["name"] == "other")
     assert (made["enable_dhcp"], made["dns_nameservers"]) == (False, ["192.0.2.53", "192.0.2.54"])

@@ -268,11 +268,11 @@ async def test_a_file_gives_ports_with_the_mac_of_the_nic_and_one_trunk(
     red, rack = (wanted[Key(Kind.PORT, "cloud", f"n-1.{vlan}")] for vlan in (101, 103))
     link = wanted[Key(Kind.NETWORK, "cloud", "red")]
     assert isinstance(link.shape, Link)
-    assert (red.shape, red.needs) == (Port(link.shape.bridge, own.mac, vlan=101), (link.key,))
+    assert (red.shape, red.needs) == (Port(link.shape.name, own.mac, vlan=101), (link.key,))
     assert rack.shape == Port("rack", own.mac, guarded=True, vlan=103)
     assert link.shape.vlan is None, "it is one of no physical network"
     trunk = wanted[Key(Kind.TRUNK, "cloud", "n-1")]
-    carries = (Carried(101, link.shape.bridge), Carried(103, "rack"))
+    carries = (Carried(101, link.shape.name), Carried(103, "rack"))
     assert trunk.shape == Trunk(own.network, own.mac, carries)
     assert trunk.needs == (key, red.key, rack.key)
     machine = wanted[Key(Kind.MACHINE, "cloud", "n")]

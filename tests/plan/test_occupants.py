@@ -107,7 +107,7 @@ class World:
             for each in self.there.values()
             if each.running and isinstance(shape := each.live or each.shape, Machine)
             for nic in shape.nics
-            if nic.bridge == bridge
+            if nic.network == bridge
         }
 
 

@@ -212,7 +212,7 @@ def test_session_hosts_have_no_links_and_boot_our_iso() -> None:
     machine = found[Key(Kind.MACHINE, "me", "node-0")]
     assert isinstance(machine, Machine)
     assert machine.boot is BootMethod.SCRIPT
-    assert machine.nics[0].bridge == ""
+    assert machine.nics[0].network == ""
 
 
 def test_a_node_without_protocols_has_a_silent_bmc() -> None:
@@ -258,7 +258,7 @@ def test_an_interface_stands_for_the_bridge_that_it_is_plugged_into() -> None:
     found = resolve(cluster, ID, decided(cluster), around)
     machine = found[Key(Kind.MACHINE, "here", "node-0")].shape
     assert isinstance(machine, Machine)
-    assert [nic.bridge for nic in machine.nics] == ["br-eth1", "eth2"]
+    assert [nic.network for nic in machine.nics] == ["br-eth1", "eth2"]
 
 
 FAR = "{ssh: ADDRESS, libvirt: 'qemu+ssh://ADDRESS/system'}"
@@ -381,7 +381,7 @@ def test_containers_are_on_the_networks_of_their_hosts_first_connection() -> Non
     assert [key for key in made if key.kind is Kind.NETWORK] == [link]
     assert link in box.needs
     assert isinstance(box.shape, Machine)
-    assert box.shape.nics[0].bridge == identity.bridge_name(ID, "lan")
+    assert box.shape.nics[0].network == identity.bridge_name(ID, "lan")
     (service,) = (each.shape for each in made.values() if each.key.kind is Kind.NETBOOT)
     assert isinstance(service, NetbootService)
     assert [each.hostname for each in service.reservations] == ["metal", "box"]

@@ -149,7 +149,7 @@ def test_what_a_cloud_chooses_is_not_compared() -> None:
 
 def test_mac_addresses_are_compared_without_case() -> None:
     machine = replace(
-        MACHINE, nics=(MachineNic(mac="02:AB:00:00:00:01", bridge="", model="virtio"),)
+        MACHINE, nics=(MachineNic(mac="02:AB:00:00:00:01", network="", model="virtio"),)
     )
     findings = compare(machine, SIZES, found(nics=[{**NIC, "mac": "02:ab:00:00:00:01"}]))
     assert all(one.ok for one in findings)

@@ -26,6 +26,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import earlier
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.networks import Link
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
 from nospoon.providers.containers.records import parse, record
@@ -50,10 +51,15 @@ MACHINE = Machine(
 )
 
 
+LINK = Link("ns4c737d-provis", "172.30.136.1/24")
+
+
 def earlier_record(machine: Machine) -> dict[str, object]:
     """As the version before ADR 33 wrote it."""
     found: dict[str, object] = msgspec.to_builtins(machine)
     found["boot_iso"] = found.pop("boot") == "script"
+    for nic in found["nics"]:  # type: ignore[attr-defined]
+        nic["bridge"] = nic.pop("network")
     gone = {"ends": {"poweroff": "destroy"}, "autostart": False, "unlinked": []}
     return found | gone  # of versions before that one
 
@@ -94,18 +100,25 @@ def test_what_no_version_wrote_is_refused(record: object) -> None:
         earlier.machine(json.dumps(record), SYSTEM)
 
 
-def test_a_simulated_host_has_the_machines_of_an_earlier_version() -> None:
+def test_a_simulated_host_has_the_machines_and_networks_of_an_earlier_version() -> None:
     world, key = World(), Key(Kind.MACHINE, "s", "a")
     world.put(Made(key, MACHINE, OWNER))
+    link = Made(Key(Kind.NETWORK, "s", "provision"), LINK, OWNER)
+    world.put(link)
     runs_with = replace(MACHINE, cpus=2)
     world.running[MACHINE.uuid].live = runs_with
     dumped = json.loads(world.dump())
+    earlier_shapes = {
+        "machine": earlier_record(MACHINE),
+        "network": {"bridge": LINK.name, "address": LINK.address},
+    }
     for each in dumped["made"]:
-        each["shape"] = earlier_record(MACHINE)
+        each["shape"] = earlier_shapes[each["key"]["kind"]]
     for _, state in dumped["running"]:
         state["live"] = earlier_record(runs_with)
     loaded = World.load(json.dumps(dumped).encode())
     assert loaded.named(Kind.MACHINE, str(MACHINE.uuid)) == Made(key, MACHINE, OWNER)
+    assert loaded.named(Kind.NETWORK, LINK.name) == link
     assert loaded.running == world.running
 
 

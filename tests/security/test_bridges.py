@@ -100,10 +100,10 @@ async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None
         assert (await asked.up(OWNER, text.format("a", mine))).status == 202
         (member,) = asked.daemon.parts.fleet.of(OWNER)
         (nic,) = member.machine.nics
-        assert nic.bridge == bridge_name(mine, "lan")
-        assert asked.daemon.parts.fleet.bridges(but=theirs) == {nic.bridge}
+        assert nic.network == bridge_name(mine, "lan")
+        assert asked.daemon.parts.fleet.bridges(but=theirs) == {nic.network}
         assert asked.daemon.parts.fleet.bridges(but=mine) == frozenset()
-        taken = replace(nic, bridge=bridge_name(theirs, "lan"))  # as if the digests were equal
+        taken = replace(nic, network=bridge_name(theirs, "lan"))  # as if the digests were equal
         machine = replace(member.machine, nics=(taken,))
         asked.daemon.parts.fleet.put(replace(member, machine=machine))
         body = {"file": "c.yaml", "text": text.format("b", theirs)}
@@ -133,7 +133,7 @@ async def test_what_has_gone_has_no_bridge_and_no_pool(tmp_path: Path) -> None:
         assert (await asked.up(OWNER, text)).status == 202
         fleet = asked.daemon.parts.fleet
         first, last = fleet.of(OWNER)
-        bridge, pool = first.machine.nics[0].bridge, first.machine.pool
+        bridge, pool = first.machine.nics[0].network, first.machine.pool
         fleet.put(first)  # again: it is counted once
         fleet.drop(first.uuid)
         assert [*fleet.bridges(but=theirs), *fleet.pools(but=theirs)] == [bridge, pool]

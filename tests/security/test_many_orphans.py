@@ -37,7 +37,7 @@ def test_orphans_are_gone_through_a_few_times_however_many_there_are(clusters: i
         (
             Observed(
                 Key(Kind.NETWORK, "cloud", f"n{number}"),
-                Link(bridge=f"n{number}"),
+                Link(name=f"n{number}"),
                 OwnerTag("d", UUID(int=number % clusters), 1, name=f"c{number % clusters}", uid=7),
             ),
             driver,

@@ -43,7 +43,7 @@ def cluster_file(
     machines = {name: seen for name, seen in nodes.items() if not is_adopted(seen.shape)}
     volumes = {o.key.name: o.shape for o in found if isinstance(o.shape, Volume)}
     floating = {o.shape.mac: o.shape for o in found if isinstance(o.shape, FloatingIp)}
-    by_bridge = {link.bridge: network for network, link in links.items()}
+    by_bridge = {link.name: network for network, link in links.items()}
     trunks = {o.shape.mac: o.shape for o in found if isinstance(o.shape, Trunk)}
     routers = {
         led.network: o.key.name
@@ -52,7 +52,7 @@ def cluster_file(
         for led in o.shape.networks
     }
     networks: dict[str, Any] = {
-        network: _network(network, link, routers.get(link.bridge, ""))
+        network: _network(network, link, routers.get(link.name, ""))
         for network, link in links.items()
     }
     for bridge in sorted(set(_bridges(machines.values())) - set(by_bridge)):
@@ -106,20 +106,20 @@ def _sections(text: str) -> dict[str, Any]:
 def _bridges(machines: Iterable[Observed]) -> Iterator[str]:
     for each in machines:
         if isinstance(each.shape, Machine):
-            yield from (nic.bridge for nic in each.shape.nics)
+            yield from (nic.network for nic in each.shape.nics)
 
 
 def _filtered(found: Sequence[Observed]) -> set[str]:
     """Bridges on which a machine may send from its own address alone; networks that nospoon made
     in a cloud and whose ports it filters.
     """
-    made = {each.shape.bridge for each in found if isinstance(each.shape, Link)}
+    made = {each.shape.name for each in found if isinstance(each.shape, Link)}
     bridges = {
-        nic.bridge
+        nic.network
         for each in found
         if isinstance(each.shape, Machine) and not each.shape.adopted
         for nic in each.shape.nics
-        if nic.sends_from is not None and nic.bridge
+        if nic.sends_from is not None and nic.network
     }
     ports = (each.shape for each in found if isinstance(each.shape, Port))
     return bridges | {port.network for port in ports if port.guarded and port.network in made}
@@ -131,7 +131,7 @@ def _virtual_ips(found: Sequence[Observed]) -> dict[str, set[str]]:
     for each in found:
         match each.shape:
             case Machine(nics=nics):
-                given = [(nic.bridge, nic.virtual_ips) for nic in nics]
+                given = [(nic.network, nic.virtual_ips) for nic in nics]
             case Port(network=network, virtual_ips=addresses) if each.key.name != RELAY:
                 given = [(network, addresses)]
             case _:
@@ -262,7 +262,7 @@ def _hardware(
         ],
         "nics": [
             {
-                "network": by_bridge[nic.bridge],
+                "network": by_bridge[nic.network],
                 "mac": nic.mac,
                 "model": nic.model,
                 **(_floating(floating[nic.mac]) if nic.mac in floating else {}),

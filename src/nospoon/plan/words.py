@@ -99,7 +99,7 @@ def _part_text(part: MachineDisk | MachineNic | Tunnel | Reservation) -> str:
             port = f" port {part.port}" if part.port else ""
             vlan = f" VLAN {part.vlan}" if part.vlan is not None else ""
             trunk = f" trunk {field_text('trunk', part.trunk)}" if part.trunk else ""
-            place = f"{part.bridge or 'user-mode network'}{port}{vlan}{trunk}"
+            place = f"{part.network or 'user-mode network'}{port}{vlan}{trunk}"
             return f"{part.mac} on {place}, {part.model}{_sender(part)}"
         case Tunnel():
             return f"VNI {part.vni} from {part.local} to {', '.join(part.peers) or 'nobody'}"
@@ -137,7 +137,7 @@ def describe(shape: Shape) -> str:
                 filter(
                     None,
                     (
-                        f"bridge {shape.bridge}",
+                        f"named {shape.name}",
                         _segment(shape),
                         shape.address,
                         shape.address6,

@@ -50,10 +50,10 @@ def wanted(nic: MachineNic) -> Plugged:
     """As every connection plugs a NIC in."""
     if not nic.trunk:
         mode = "access" if nic.vlan is not None else "trunk"
-        return Plugged(nic.bridge, nic.vlan, frozenset(), mode)
+        return Plugged(nic.network, nic.vlan, frozenset(), mode)
     if nic.vlan is None:
-        return Plugged(nic.bridge, None, frozenset({UNTAGGED, *nic.trunk}), "trunk")
-    return Plugged(nic.bridge, nic.vlan, frozenset({nic.vlan, *nic.trunk}), NATIVE)
+        return Plugged(nic.network, None, frozenset({UNTAGGED, *nic.trunk}), "trunk")
+    return Plugged(nic.network, nic.vlan, frozenset({nic.vlan, *nic.trunk}), NATIVE)
 
 
 @dataclass(frozen=True, slots=True)

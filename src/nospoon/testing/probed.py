@@ -19,7 +19,7 @@ MACHINE = Machine(
     tpm=False,
     pool="pool",
     disks=(MachineDisk(volume="v0", bus="virtio", serial="SER1"),),
-    nics=(MachineNic(mac="02:00:00:00:00:01", bridge="br0", model="virtio"),),
+    nics=(MachineNic(mac="02:00:00:00:00:01", network="br0", model="virtio"),),
     boot_order=(BootDevice.NETWORK,),
     boot=BootMethod.NATIVE,
 )

@@ -125,7 +125,7 @@ def any_rack(bench: Bench) -> AnyRack:
 def cloud_rack(bench: Bench) -> AnyRack:
     """A boot image, a link with a port, and a machine whose disk comes and goes with it."""
     uuid = identity.node_uuid(bench.cluster, "m0")
-    mac, bridge = identity.mac_address(uuid, 0), identity.bridge_name(bench.cluster, "kit")
+    mac, network = identity.mac_address(uuid, 0), identity.bridge_name(bench.cluster, "kit")
     machine = Machine(
         uuid=uuid,
         cpus=1,
@@ -135,17 +135,17 @@ def cloud_rack(bench: Bench) -> AnyRack:
         tpm=False,
         pool="",
         disks=(MachineDisk("m0-0", "virtio", serial="", size=1 << 30),),
-        nics=(MachineNic(mac, bridge, "virtio", port=identity.port_name(uuid, 0)),),
+        nics=(MachineNic(mac, network, "virtio", port=identity.port_name(uuid, 0)),),
         boot_order=ORDER,
         boot=BootMethod.SCRIPT,
         flavor=bench.flavor,
     )
     image = BootImage(Firmware.BIOS, "http://192.0.2.1:8069")
     return AnyRack(
-        link=Resource(Key(Kind.NETWORK, bench.host, "kit"), Link(bridge)),
+        link=Resource(Key(Kind.NETWORK, bench.host, "kit"), Link(network)),
         more=(
             Resource(boot_image(bench.host, Firmware.BIOS), image),
-            Resource(Key(Kind.PORT, bench.host, "m0-0"), Port(bridge, mac)),
+            Resource(Key(Kind.PORT, bench.host, "m0-0"), Port(network, mac)),
         ),
         machine=Resource(Key(Kind.MACHINE, bench.host, "m0"), machine),
     )
@@ -160,7 +160,7 @@ def rack_for(bench: Bench) -> Rack:
         return Key(kind, bench.host, name)
 
     image_key = key(Kind.IMAGE, f"image-{image.sha256[:16]}")
-    bridge = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
+    network = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
     cloned = Volume(pool_name, size=max(16 * MEBI, image.virtual_size), image=image_key.name)
     uuid = identity.node_uuid(bench.cluster, "m0")
     is_container = bench.kind is NodeKind.CONTAINER
@@ -171,9 +171,9 @@ def rack_for(bench: Bench) -> Rack:
     )
     nic = MachineNic(
         identity.mac_address(uuid, 0),
-        bridge,
+        network,
         "virtio",
-        port=identity.port_name(uuid, 0) if bridge else "",
+        port=identity.port_name(uuid, 0) if network else "",
     )
     machine = Machine(
         uuid=uuid,
@@ -192,7 +192,7 @@ def rack_for(bench: Bench) -> Rack:
     return Rack(
         pool=Resource(key(Kind.POOL, pool_name), Pool(f"{bench.pool_root}/{pool_name}")),
         image=Resource(image_key, image),
-        link=Resource(key(Kind.NETWORK, "kit"), Link(bridge)) if bench.links else None,
+        link=Resource(key(Kind.NETWORK, "kit"), Link(network)) if bench.links else None,
         blank=Resource(key(Kind.VOLUME, "m0-0"), first),
         cloned=Resource(key(Kind.VOLUME, "m0-1"), cloned),
         machine=Resource(key(Kind.MACHINE, "m0"), machine),

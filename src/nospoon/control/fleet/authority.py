@@ -187,4 +187,4 @@ def _on(answer: BootAnswer, device: BootDevice, profile: ServedProfile | None) -
 
 def _has_network(machine: Machine) -> bool:
     """Whether others may answer on a network of its NICs: they have one each."""
-    return any(nic.bridge for nic in machine.nics)
+    return any(nic.network for nic in machine.nics)

@@ -105,8 +105,8 @@ class Fleet:
         self._owners[member.cluster_id] = member.owner
         self._pools[member.cluster_id][member.machine.pool] += 1
         for nic in member.machine.nics:
-            self._plugged[nic.bridge][member.owner] += 1
-            self._bridges[member.cluster_id][nic.bridge] += 1
+            self._plugged[nic.network][member.owner] += 1
+            self._bridges[member.cluster_id][nic.network] += 1
         for name in (member.node, member.path):
             self._named[member.owner][name].add(member.uuid)
         if reached:
@@ -147,8 +147,8 @@ class Fleet:
         if known is None:
             return
         for nic in known.machine.nics:
-            _less(self._plugged, nic.bridge, known.owner)
-            _less(self._bridges, known.cluster_id, nic.bridge)
+            _less(self._plugged, nic.network, known.owner)
+            _less(self._bridges, known.cluster_id, nic.network)
 
     def _unplace(self, uuid: UUID) -> None:
         known = self._members.get(uuid)

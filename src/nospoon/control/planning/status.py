@@ -128,9 +128,9 @@ def ports(machine: Machine, host: str) -> list[NodePort]:
         NodePort(
             nic.mac,
             {
-                "switch_id": identity.switch_id(host, nic.bridge),
+                "switch_id": identity.switch_id(host, nic.network),
                 "port_id": nic.port,
-                "switch_info": nic.bridge,
+                "switch_info": nic.network,
             }
             if nic.port
             else {},
@@ -187,7 +187,7 @@ def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetail
         firmware=str(machine.firmware),
         tpm=machine.tpm,
         disks=[f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
-        nics=[f"{nic.mac} on {nic.bridge or 'user-mode network'}" for nic in machine.nics],
+        nics=[f"{nic.mac} on {nic.network or 'user-mode network'}" for nic in machine.nics],
         ports=ports(machine, host),
         boot_order=[str(device) for device in machine.boot_order],
         serial_number=machine.serial_number,

@@ -1,12 +1,13 @@
-"""Shapes of machines as earlier versions wrote them, read as today's.
+"""Shapes of machines and links as earlier versions wrote them, read as today's.
 
 Shapes outlive the version that wrote them: in the store, beside containers, with servers of clouds,
 and of simulated hosts in a file. Whatever is written is in today's notation, and whatever is read
 goes through here. Fields that are none any more are passed over.
 
     earlier                 today's
-    boot_iso: true          boot: script
-    boot_iso: false         boot: what the connection declares for machines that do not ask
+    machine: boot_iso       boot: script, or what the connection declares for those that do not ask
+    NIC: bridge             network
+    link: bridge            name
 """
 
 from __future__ import annotations
@@ -39,4 +40,19 @@ def renewed(record: object, declares: Declared) -> object:
         return record
     asks = record.get("boot_iso") is True
     boot = BootMethod.SCRIPT if asks else declares.boot_of(asks=False)
-    return {"boot": boot.value, **record}
+    found = {"boot": boot.value, **record}
+    if isinstance(nics := record.get("nics"), list | tuple):
+        found["nics"] = [_with(nic, "network", "bridge") for nic in nics]
+    return found
+
+
+def renewed_link(record: object) -> object:
+    """The record of a link in today's notation."""
+    return _with(record, "name", "bridge")
+
+
+def _with(record: object, name: str, earlier: str) -> object:
+    """With a field that had another name."""
+    if not isinstance(record, dict) or earlier not in record:
+        return record
+    return {name: record[earlier], **record}

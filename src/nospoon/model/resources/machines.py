@@ -39,16 +39,17 @@ class MachineDisk:
 
 @dataclass(frozen=True, slots=True)
 class MachineNic:
-    """A NIC as the machine sees it. `bridge` "" is user-mode networking (session hosts).
+    """A NIC as the machine sees it. `network`: as its host or cloud knows it by name, of
+    which the provider finds the bridge or port; "": user-mode networking (session hosts).
 
-    `port`: name of its port on the bridge, the same at each start; "": the host's choice.
+    `port`: name of its port on the network, the same at each start; "": the host's choice.
     `vlan`: id of the VLAN that it is in, untagged; `trunk`: of those that reach it tagged.
     `sends_from`: None: whatever it likes; else its own MAC and this IPv4 address alone, "": the
     first one that it uses. `virtual_ips`: besides that address, where one is given.
     """
 
     mac: str
-    bridge: str
+    network: str
     model: str
     port: str = ""
     switch: Switch = Switch.BRIDGE

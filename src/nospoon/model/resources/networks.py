@@ -18,7 +18,8 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An L2 network: a bridge that nospoon makes. `address` is the host's on it.
+    """An L2 network that nospoon makes. `name`: as its host or cloud has it; on Linux, that of its
+    bridge. `address` is the host's on it.
 
     `address` and `address6` in CIDR form ("172.30.0.1/24"), "" when the host has none there. `nat`:
     the host leads out of it by network address translation (RFC 3022); else it is isolated.
@@ -29,7 +30,7 @@ class Link:
     `relayed`: a relay serves DHCP there, and the cloud none; `nameservers`: that it asks.
     """
 
-    bridge: str
+    name: str
     address: str = ""
     mtu: int = 1500
     nat: bool = False
@@ -99,7 +100,7 @@ class FloatingIp:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Led:
-    """A network that a router leads out of: as its link's bridge is called, and the range of its
+    """A network that a router leads out of: by its link's name, and the range of its
     addresses ("10.77.0.0/24"), "" where the router has none of them.
     """
 

@@ -22,11 +22,11 @@ def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
     for each in desired:
         node = each.node or each.key.name
         for nic in each.shape.nics if isinstance(each.shape, Machine) else ():
-            first = taken.setdefault((each.key.host, nic.bridge, nic.mac), node)
-            if nic.mac and nic.bridge and first != node:
+            first = taken.setdefault((each.key.host, nic.network, nic.mac), node)
+            if nic.mac and nic.network and first != node:
                 yield (
                     f"nodes {first} and {node} on host {each.key.host}: both have a NIC with MAC "
-                    f"{nic.mac} on {nic.bridge}. Change one of them."
+                    f"{nic.mac} on {nic.network}. Change one of them."
                 )
             other = holder(nic.mac)
             if other:

@@ -20,7 +20,7 @@ from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.resource import Observed
 from nospoon.plan import identity
 from nospoon.plan.addresses.numbers import FIRST6, HostNumbers, nic_key, of_machines
-from nospoon.plan.order.order import bridges
+from nospoon.plan.order.order import named_links
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ def occupants(
     `targets`: nodes that the plan is for, all where there are none.
     """
     names = {node.name for node in cluster.nodes}
-    links = bridges(observed)
+    links = named_links(observed)
     given = _addresses(observed)
     for each in observed:
         left_alone = bool(targets) and each.key.name not in targets
         stays = left_alone or (each.running and each.key.name in names)
         for shape in _shapes(each):
             for nic in shape.nics:
-                network = links.get((each.key.host, nic.bridge))
+                network = links.get((each.key.host, nic.network))
                 if network is not None:
                     key = nic_key(network.name, each.key.name, nic_name(each, nic.mac))
                     where = given.get((network, shape.uuid, nic.mac.lower()), ("", ""))

@@ -339,9 +339,9 @@ def _plugged_in(
 
 def _nics(machine: Machine, networks: Mapping[str, str]) -> tuple[Nic, ...]:
     """() for a machine with NICs elsewhere. `networks`: by their bridges."""
-    if not all(nic.bridge in networks and is_mac(nic.mac) for nic in machine.nics):
+    if not all(nic.network in networks and is_mac(nic.mac) for nic in machine.nics):
         return ()
-    return tuple(Nic(networks[nic.bridge], mac=nic.mac) for nic in machine.nics)
+    return tuple(Nic(networks[nic.network], mac=nic.mac) for nic in machine.nics)
 
 
 def node_name(machine: str) -> str:

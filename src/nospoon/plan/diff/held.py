@@ -17,7 +17,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.resource import Observed, Resource
-from nospoon.plan.order.order import bridges, dependents
+from nospoon.plan.order.order import dependents, named_links
 from nospoon.plan.order.steps import Step
 
 
@@ -55,7 +55,7 @@ def _served(
     deletions: Iterable[Step], links: Collection[Observed], why: Mapping[Key, str]
 ) -> dict[Key, str]:
     """Services on networks that stay: their machines renew their addresses."""
-    networks = bridges(links)
+    networks = named_links(links)
     result = {}
     for step in deletions:
         match step.observed:
@@ -83,7 +83,7 @@ def with_addresses(
         has = each.live or each.shape
         if each.running and key in desired and key not in ends and isinstance(has, Machine):
             for nic in has.nics:
-                used[key.host, nic.bridge].add(nic.mac.lower())
+                used[key.host, nic.network].add(nic.mac.lower())
     result = {}
     for key, there in services.items():
         match desired[key].shape if key in desired else None, there.shape:

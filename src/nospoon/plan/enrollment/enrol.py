@@ -288,7 +288,7 @@ def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iter
     networks = {each.name: each for each in cluster.networks}
     owner = Key(Kind.IRONIC_NODE, PLACE, node.name)
     # of a machine of others the file says nothing: each NIC is on what its owner chose
-    nics = node.nics or tuple(Nic(nic.bridge) for nic in machine.nics)
+    nics = node.nics or tuple(Nic(nic.network) for nic in machine.nics)
     for index, (nic, made) in enumerate(zip(nics, machine.nics, strict=True)):
         network = networks.get(nic.network) or Network(nic.network)
         boots = nic.network == nics[0].network or network.netboot is Netboot.BUILTIN
@@ -297,9 +297,9 @@ def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iter
             "pxe_enabled": _pxe(node, nic, boots=boots),
             "physical_network": network.physnet or network.name,
             "local_link_connection": {
-                "switch_id": identity.switch_id(host, made.bridge),
+                "switch_id": identity.switch_id(host, made.network),
                 "port_id": made.port,
-                "switch_info": made.bridge,
+                "switch_info": made.network,
             }
             if made.port
             else {},

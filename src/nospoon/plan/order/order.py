@@ -233,10 +233,10 @@ class _Moving:
                 yield from self._prepared(user)
 
 
-def bridges(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
-    """Host and bridge -> the network that it is."""
+def named_links(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
+    """Host, and name there -> the network that it is."""
     return {
-        (each.key.host, each.shape.bridge): each.key
+        (each.key.host, each.shape.name): each.key
         for each in observed
         if isinstance(each.shape, Link)
     }
@@ -251,7 +251,7 @@ def _there(keys: Mapping[T, Key], name: T) -> list[Key]:
 
 def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     """What is needed -> who needs it, read from the shapes as they were found."""
-    links = bridges(observed)
+    links = named_links(observed)
     machines = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Machine)}
     plugs = [each for each in observed if isinstance(each.shape, Port)]
     ports, on, tagged = _ports(plugs)
@@ -371,7 +371,7 @@ def _networks(
     """Those of a machine's NICs, at its own place or at its host's first one."""
     first = host.partition(BESIDES)[0]
     for nic in nics:
-        found = links.get((host, nic.bridge)) or links.get((first, nic.bridge))
+        found = links.get((host, nic.network)) or links.get((first, nic.network))
         if found is not None:
             yield found
 

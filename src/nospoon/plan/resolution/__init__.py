@@ -4,7 +4,7 @@ Each module knows those above it alone:
 
     around      what the file does not say
     context     what all parts are made from
-    segments    what a network is on a host: its bridge and its addresses
+    segments    what a network is on a host: its name and its addresses
     networks    networks, routers, network boot
     boot_images which nodes boot an image that asks the daemon
     ports       ports, trunks and floating IPs of NICs in a cloud

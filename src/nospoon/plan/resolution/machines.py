@@ -60,17 +60,15 @@ class Machines:
     def _nic(self, node: Node, host: Host, index: int, *, mac: str, port: str) -> MachineNic:
         """With the addresses that it may send from."""
         nic, sends_from = node.nics[index], self._sends_from(host, node, index)
-        bridge = self._segments.bridge(host, nic.network)
+        there = self._segments.name_there(host, nic.network)
         network = self._context.networks[nic.network]
         virtual_ips = network.virtual_ips if sends_from else ()
-        if not bridge:
-            return MachineNic(
-                mac, bridge, nic.model, sends_from=sends_from, virtual_ips=virtual_ips
-            )
+        if not there:
+            return MachineNic(mac, there, nic.model, sends_from=sends_from, virtual_ips=virtual_ips)
         is_wire = not host.declares.has_ports
         return MachineNic(
             mac,
-            bridge,
+            there,
             nic.model,
             port=port,
             switch=network.switch,

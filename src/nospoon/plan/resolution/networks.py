@@ -43,7 +43,7 @@ class Networks:
             yield Resource(
                 Key(Kind.NETWORK, host.name, network.name),
                 Link(
-                    bridge=identity.bridge_name(self._context.id, network.name),
+                    name=identity.bridge_name(self._context.id, network.name),
                     address=self._segments.host_address(host, network),
                     mtu=network.mtu,
                     nat=network.nat,

@@ -65,7 +65,7 @@ class Ports:
         """Of a port on a network."""
         facts = self._context.facts(host)
         own = facts.own_networks if facts is not None else frozenset()
-        where = self._segments.bridge(host, network.name)
+        where = self._segments.name_there(host, network.name)
         guarded = network.anti_spoofing or (network.existing and where not in own)
         given = str(self._segments.cidr(network) or "") if network.nat else ""
         return Port(where, mac, guarded, range=given)

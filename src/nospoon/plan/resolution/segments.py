@@ -1,4 +1,4 @@
-"""What a network is on a host: its bridge, the host's addresses there, and those of its nodes."""
+"""What a network is on a host: its name and the host's addresses there, and those of its nodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class Segments:
         self._context = context
         self._reserved: dict[str, defaultdict[str, list[tuple[Node, int, str, str]]]] = {}
         self._given: dict[str, dict[tuple[str, int], str]] = {}
-        self._bridges: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str], str] = {}
         """By host and network."""
 
-    def bridge(self, host: Host, name: str) -> str:
-        if (host.name, name) not in self._bridges:
+    def name_there(self, host: Host, name: str) -> str:
+        """What a host or cloud calls a network of the file: a host by its bridge."""
+        if (host.name, name) not in self._names:
             network = self._context.networks[name]
-            self._bridges[host.name, name] = self._bridge_of(host, network)
-        return self._bridges[host.name, name]
+            self._names[host.name, name] = self._name_there(host, network)
+        return self._names[host.name, name]
 
-    def _bridge_of(self, host: Host, network: Network) -> str:
+    def _name_there(self, host: Host, network: Network) -> str:
         if not host.declares.has_networks:
             return ""
         if network.physnet and host.declares.is_real:

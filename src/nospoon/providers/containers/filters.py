@@ -61,7 +61,7 @@ that are gone.
 
 def filtered(machine: Machine) -> list[MachineNic]:
     """NICs that have a filter."""
-    return [nic for nic in machine.nics if nic.bridge and nic.port and nic.sends_from is not None]
+    return [nic for nic in machine.nics if nic.network and nic.port and nic.sends_from is not None]
 
 
 def path_of(directory: str, nic: MachineNic) -> str:

@@ -39,8 +39,8 @@ class _Places:
         if nic.port not in self.masters:
             return False
         if nic.switch is Switch.BRIDGE:
-            return self.masters[nic.port] != nic.bridge
-        is_known = nic.bridge in self.switch.bridges
+            return self.masters[nic.port] != nic.network
+        is_known = nic.network in self.switch.bridges
         return is_known and self.switch.ports.get(nic.port) != openvswitch.wanted(nic)
 
 
@@ -61,7 +61,7 @@ async def seen(runner: Runner, machines: Sequence[Observed]) -> Sequence[Observe
 
 async def plug(runner: Runner, machine: Machine) -> None:
     """Plug the links of one that runs in where it has them."""
-    nics = [nic for nic in machine.nics if nic.bridge]
+    nics = [nic for nic in machine.nics if nic.network]
     if not nics:
         return
     places = await _places(runner, nics)
@@ -70,7 +70,7 @@ async def plug(runner: Runner, machine: Machine) -> None:
             place, now = openvswitch.wanted(nic), places.switch.ports.get(nic.port)
             await openvswitch.plug(runner, nic.port, place, now, {})
         else:
-            await runner.run(["sh", "-ec", PLUG, "sh", nic.port, nic.bridge])
+            await runner.run(["sh", "-ec", PLUG, "sh", nic.port, nic.network])
 
 
 async def _places(runner: Runner, nics: Sequence[MachineNic]) -> _Places:
@@ -90,7 +90,7 @@ def _nics(observed: Observed) -> list[MachineNic]:
     has = observed.live or observed.shape
     if not observed.running or not isinstance(has, Machine):
         return []
-    return [nic for nic in has.nics if nic.bridge]
+    return [nic for nic in has.nics if nic.network]
 
 
 def _lost(observed: Observed, places: _Places) -> frozenset[str]:

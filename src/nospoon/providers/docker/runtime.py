@@ -88,7 +88,7 @@ def _nic(directory: str, nic: MachineNic, *, is_filtered: bool) -> Nic:
     columns = openvswitch.settings(openvswitch.wanted(nic))
     return {
         "port": nic.port,
-        "bridge": nic.bridge,
+        "bridge": nic.network,
         "mac": nic.mac,
         "ovs": ["", *columns] if nic.switch is Switch.OVS else [],
         "filter": filters.path_of(directory, nic) if is_filtered else "",

@@ -157,7 +157,7 @@ def nics_of(root: ET.Element) -> Iterator[MachineNic]:
         mac = attribute_of(nic, "mac", "address").lower()
         yield MachineNic(
             mac=mac if is_mac(mac) else "",
-            bridge=bridge,
+            network=bridge,
             model=attribute_of(nic, "model", "type"),
             port=_port(attribute_of(nic, "target", "dev")),
             switch=_switch(nic),

@@ -258,7 +258,7 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
     return element(
         "interface",
         element("mac", address=nic.mac),
-        element("source", bridge=nic.bridge) if nic.bridge else None,
+        element("source", bridge=nic.network) if nic.network else None,
         element("virtualport", type="openvswitch") if nic.switch is Switch.OVS else None,
         _vlan(nic),
         _filter(nic),
@@ -266,7 +266,7 @@ def _nic(nic: MachineNic, place: int | None, *, rom: bool) -> ET.Element:
         element("model", type=nic.model),
         _boot(place),
         None if rom else element("rom", enabled="no"),
-        type="bridge" if nic.bridge else "user",
+        type="bridge" if nic.network else "user",
     )
 
 

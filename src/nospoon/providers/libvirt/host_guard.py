@@ -114,21 +114,21 @@ class HostGuard:
         sources and connections alone.
         """
         if link.host_ports is None:
-            await self.remove(link.bridge)
-        done = await self._sh(MAKE_FORGED, link.bridge, self._owner, "nat" if link.nat else "")
+            await self.remove(link.name)
+        done = await self._sh(MAKE_FORGED, link.name, self._owner, "nat" if link.nat else "")
         if done.status:
             log.warning(
                 "guests may send to the host from other networks' addresses, or fill its table of "
                 "connections",
-                bridge=link.bridge, why=said_by(done),
+                bridge=link.name, why=said_by(done),
             )  # fmt: skip
         if link.host_ports is None:
             return
         texts = (rules(link, 4), rules(link, 6))
-        done = await self._sh(MAKE, *self._words(link.bridge), *texts)
+        done = await self._sh(MAKE, *self._words(link.name), *texts)
         if done.status:
             log.warning(
-                "guests reach whatever listens on the host", bridge=link.bridge, why=said_by(done)
+                "guests reach whatever listens on the host", bridge=link.name, why=said_by(done)
             )
 
     async def remove(self, bridge: str) -> None:
@@ -136,7 +136,7 @@ class HostGuard:
 
     async def lacking(self, links: Iterable[Link]) -> frozenset[str]:
         """Bridges whose rules should be there and are not; none where that cannot be seen."""
-        wanted = {each.bridge for each in links if each.host_ports is not None}
+        wanted = {each.name for each in links if each.host_ports is not None}
         done = await self._sh(LOOK) if wanted else None
         if done is None or done.status:
             return frozenset()
@@ -161,14 +161,14 @@ def chain(bridge: str) -> str:
 
 def rules(link: Link, version: int) -> str:
     """For iptables-restore(8): the chain is made, or emptied, and filled in one step."""
-    head = f":{chain(link.bridge)} - [0:0]"
+    head = f":{chain(link.name)} - [0:0]"
     received = ("*filter", head, *_rules(link, version), "COMMIT")
     return "\n".join((*received, "*mangle", head, *_forwarded(link, version), "COMMIT", ""))
 
 
 def _rules(link: Link, version: int) -> Iterator[str]:
     """IPv6 guests reach the host's link-local address also where the network has no IPv6."""
-    add, (control, served) = f"-A {chain(link.bridge)}", SERVED[version]
+    add, (control, served) = f"-A {chain(link.name)}", SERVED[version]
     yield f"{add} {REPLIES}"
     yield f"{add} -p {control} -j RETURN"
     yield from (f"{add} -p udp --dport {port} -j RETURN" for port in served)
@@ -181,7 +181,7 @@ def _forwarded(link: Link, version: int) -> Iterator[str]:
     """Opened ports, too, may be those of a container, which has another address. By NAT guests
     reach what the host does, but not by an address of the host.
     """
-    add = f"-A {chain(link.bridge)}"
+    add = f"-A {chain(link.name)}"
     yield f"{add} {REPLIES}"
     for here, protocol, port in _opened(link, version):
         sent_to = f"--ctorigdst {here} --ctorigdstport {port}"

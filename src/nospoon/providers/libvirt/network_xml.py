@@ -24,11 +24,11 @@ def render_network(link: Link, owner: Owner, *, uuid: str = "") -> str:
     return written(
         element(
             "network",
-            leaf("name", link.bridge),
+            leaf("name", link.name),
             leaf("uuid", uuid) if uuid else None,
             element("metadata", _tagged(owner, link)),
             _forward(link),
-            element("bridge", name=link.bridge, stp="off", delay="0"),
+            element("bridge", name=link.name, stp="off", delay="0"),
             element("mtu", size=str(link.mtu)) if link.mtu != DEFAULT_MTU else None,
             element("dns", enable="no"),
             *(_address(each) for each in (link.address, link.address6) if each),
@@ -85,7 +85,7 @@ def parse_network(root: ET.Element) -> Link:
     """The shape of a network as it is. What we never write shows as a bridge named otherwise."""
     bridge = attribute_of(root, "bridge", "name") or text_of(root, "name")
     return Link(
-        bridge=bridge if _plain(root) else f"{bridge} (edited)",
+        name=bridge if _plain(root) else f"{bridge} (edited)",
         address=_parsed_address(_ip_of(root, "ipv4")),
         address6=_parsed_address(_ip_of(root, "ipv6")),
         mtu=int(attribute_of(root, "mtu", "size", str(DEFAULT_MTU))),

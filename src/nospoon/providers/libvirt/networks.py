@@ -115,7 +115,7 @@ class NetworkDriver:
         assert isinstance(link, Link)
         if link.tunnel is None or observed.fault:
             return observed
-        return replace(observed, fault=await self._tunnels.fault(link.bridge, link.tunnel))
+        return replace(observed, fault=await self._tunnels.fault(link.name, link.tunnel))
 
     def _list(self, connect: Connect, cluster: UUID | None) -> list[Observed]:
         found = []
@@ -139,25 +139,25 @@ class NetworkDriver:
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Link)
         link, name = resource.shape, resource.key.name
-        doing = f"make network {name} with bridge {link.bridge}"
+        doing = f"make network {name} with bridge {link.name}"
         exists = await self._hypervisor.ask(
             lambda connect: self._refuse_strangers(connect, link, tag), doing
         )
         if not exists:
             await self._refuse_bridge(link, name)
         await self._guard.make(link)  # before a guest can be there
-        ports = await self._ports(link.bridge)
-        if exists and await self._drop_remnant(link.bridge):
+        ports = await self._ports(link.name)
+        if exists and await self._drop_remnant(link.name):
             await self._refuse_bridge(link, name)
-        stands = exists and not await self._gone([link.bridge])
+        stands = exists and not await self._gone([link.name])
         await self._hypervisor.work(
             lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
         )
-        await self._bound(link.bridge)
+        await self._bound(link.name)
         for port in ports:
-            await self._plugs.plug_in(port, link.bridge, mtu=link.mtu)
+            await self._plugs.plug_in(port, link.name, mtu=link.mtu)
         if link.tunnel is not None:
-            await self._tunnels.make(link.bridge, link.mtu, link.tunnel)
+            await self._tunnels.make(link.name, link.mtu, link.tunnel)
 
     async def _bound(self, bridge: str) -> None:
         """A guest may send from as many MAC addresses as it likes, and the host's memory has an
@@ -174,13 +174,13 @@ class NetworkDriver:
         exists = False
         for root, _ in described(connect):
             name = text_of(root, "name")
-            if link.bridge not in {name, attribute_of(root, "bridge", "name")}:
+            if link.name not in {name, attribute_of(root, "bridge", "name")}:
                 continue
             owner = owner_in(root)
             if owner is None or not self._is_ours(owner, tag.cluster):
                 raise NotOurs(
                     f"host {self._hypervisor.host}: the libvirt network {name} has the "
-                    f"name or the bridge {link.bridge}, and nospoon did not make it",
+                    f"name or the bridge {link.name}, and nospoon did not make it",
                     hint=f"See `virsh net-dumpxml {name}`; remove it, "
                     "or rename the network in the file.",
                 )
@@ -188,12 +188,12 @@ class NetworkDriver:
         return exists
 
     async def _refuse_bridge(self, link: Link, name: str) -> None:
-        done = await self._runner.run(["ip", "link", "show", "dev", link.bridge], check=False)
+        done = await self._runner.run(["ip", "link", "show", "dev", link.name], check=False)
         if done.status == 0:
             raise NotOurs(
-                f"host {self._hypervisor.host}: network {name} needs a bridge {link.bridge}, but a "
+                f"host {self._hypervisor.host}: network {name} needs a bridge {link.name}, but a "
                 "device of that name exists and nospoon did not make it",
-                hint=f"See `ip link show {link.bridge}`; remove it, or say `bridge: {link.bridge}` "
+                hint=f"See `ip link show {link.name}`; remove it, or say `bridge: {link.name}` "
                 "in the file to plug into it as it is.",
             )
 
@@ -223,7 +223,7 @@ class NetworkDriver:
 
     def _make(self, connect: Connect, link: Link, owner: Owner, *, stands: bool) -> None:
         """`stands`: its bridge is there."""
-        network = self._find(connect, link.bridge)
+        network = self._find(connect, link.name)
         same = network is not None and (
             parse_network(parsed(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))) == link
         )
@@ -263,10 +263,10 @@ class NetworkDriver:
         before, after = observed.shape, desired.shape
         assert isinstance(before, Link)
         assert isinstance(after, Link)
-        if before.bridge != after.bridge:
+        if before.name != after.name:
             await self.delete(observed)
         elif before.tunnel is not None and after.tunnel is None:
-            await self._tunnels.remove(before.bridge)
+            await self._tunnels.remove(before.name)
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
@@ -318,7 +318,7 @@ def _lacks(connect: Connect, interface: str) -> bool:
 
 def _bridge_of(observed: Observed) -> str:
     assert isinstance(observed.shape, Link)
-    return observed.shape.bridge.removesuffix(" (edited)")
+    return observed.shape.name.removesuffix(" (edited)")
 
 
 def _live_matches(network: VirNetwork, link: Link) -> bool:

@@ -106,7 +106,7 @@ class Plugs:
                 place, now = openvswitch.wanted(nic), ports.switch.ports.get(nic.port)
                 await openvswitch.plug(self._runner, nic.port, place, now, has[nic])
             else:
-                await self.plug_in(nic.port, nic.bridge)
+                await self.plug_in(nic.port, nic.network)
         switched = [nic for nic in astray if nic in has and nic.switch is Switch.OVS]
         still = await self._hypervisor.ask(look, "look at its NICs") if switched else {}
         if left := [nic.port for nic in switched if nic not in still]:
@@ -145,10 +145,12 @@ class _Ports:
 
     def _is_astray(self, nic: MachineNic, own: Container[str]) -> bool:
         if nic.switch is Switch.OVS:
-            is_known = nic.bridge in self.switch.bridges
+            is_known = nic.network in self.switch.bridges
             return is_known and self.switch.ports.get(nic.port) != openvswitch.wanted(nic)
         bridge = self.taps[nic.port]
-        return bool(nic.bridge) and bridge != nic.bridge and (bool(bridge) or nic.bridge not in own)
+        return (
+            bool(nic.network) and bridge != nic.network and (bool(bridge) or nic.network not in own)
+        )
 
 
 def _live(machine: Observed) -> Machine:

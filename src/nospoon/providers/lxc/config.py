@@ -115,11 +115,11 @@ def _nics(machine: Machine, directory: str) -> Iterator[tuple[str, str]]:
         yield "net.0.type", "empty"
     for number, nic in enumerate(machine.nics):
         prefix = f"net.{number}"
-        if not nic.bridge:
+        if not nic.network:
             yield f"{prefix}.type", "empty"
             continue
         yield f"{prefix}.type", "veth"
-        yield f"{prefix}.link", nic.bridge
+        yield f"{prefix}.link", nic.network
         yield f"{prefix}.veth.pair", nic.port
         yield f"{prefix}.hwaddr", nic.mac
         yield f"{prefix}.name", f"eth{number}"

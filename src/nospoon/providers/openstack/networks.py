@@ -31,7 +31,7 @@ from nospoon.providers.openstack.tags import Tagged, described, short
 from nospoon.providers.understood import understood
 from nospoon.runtime.paced import paced
 
-USUAL_MTU = Link(bridge="").mtu
+USUAL_MTU = Link(name="").mtu
 """Of the file's networks that name none: they have what their cloud gives them."""
 
 
@@ -62,14 +62,14 @@ class NetworkDriver:
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _link(resource)
-        there = [each for each in await self._around.networks() if each.name == shape.bridge]
+        there = [each for each in await self._around.networks() if each.name == shape.name]
         for record in there:
             self._around.refuse_others(resource.key, record.tagged, tag)
         if there:
             await self._update(there[0].id, resource, tag)
             await self._arrange(there[0].id, shape)
             return
-        body = {"name": shape.bridge, **_said(resource, tag), **_place(shape)}
+        body = {"name": shape.name, **_said(resource, tag), **_place(shape)}
         made = await self._around.api.call(
             Service.NEUTRON, "POST", "/networks", {"network": body}, read=_id
         )
@@ -121,7 +121,7 @@ class NetworkDriver:
     async def _add_subnet(self, network: str, link: Link, cidr: str, gateway: str = "") -> None:
         subnet = {
             "network_id": network,
-            "name": link.bridge,
+            "name": link.name,
             "ip_version": 4,
             "cidr": cidr,
             "gateway_ip": gateway or None,
@@ -133,7 +133,7 @@ class NetworkDriver:
 
     async def _found(self, observed: Observed) -> NeutronNetwork | None:
         assert isinstance(observed.shape, Link), "network keys have link shapes"
-        name = observed.shape.bridge
+        name = observed.shape.name
         found = (each for each in await self._around.networks() if each.name == name)
         return next(found, None)
 
@@ -197,7 +197,7 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
     by, *nameservers = relayed.split(BETWEEN)
     provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
     return Link(
-        bridge=record.name,
+        name=record.name,
         mtu=int(record.mtu) if mtu else USUAL_MTU,
         address=address,
         nat=bool(address),

@@ -196,7 +196,8 @@ def _shape(kind: Kind, record: dict[str, object]) -> Shape:
     """Of whichever version."""
     if kind is Kind.MACHINE:
         return earlier.of_record(record, IN_MEMORY)
-    return msgspec.convert(record, type=SHAPES[kind])
+    found = earlier.renewed_link(record) if kind is Kind.NETWORK else record
+    return msgspec.convert(found, type=SHAPES[kind])
 
 
 def _running(record: dict[str, object]) -> Running:
@@ -210,8 +211,8 @@ def native_name(key: Key, shape: Shape) -> str:
     match shape:
         case Machine(uuid=uuid):
             return str(uuid)
-        case Link(bridge=bridge):
-            return bridge
+        case Link(name=name):
+            return name
         case Image(pool=pool) | Volume(pool=pool):
             return f"{pool}/{key.name}"
         case _:

@@ -291,7 +291,7 @@ def interface(served: Served, index: int) -> dict[str, object]:
         "@odata.id": f"{ROOT}/Systems/{served.bmc.uuid}/EthernetInterfaces/{index}",
         "Id": str(index),
         "Name": f"NIC {index}",
-        "Description": f"{nic.model} on {nic.bridge or 'a user-mode network'}",
+        "Description": f"{nic.model} on {nic.network or 'a user-mode network'}",
         "MACAddress": nic.mac,
         "PermanentMACAddress": nic.mac,
         "InterfaceEnabled": True,
