@@ -84,7 +84,7 @@ def test_a_host_in_a_cloud_has_its_login_in_the_file() -> None:
     at = OpenStack("mine", "http://k p", login="digest", flavors=("m",), boot_address="192.0.2.1")
     host = Host("cloud", at)
     disk = MachineDisk("n-0", "sata", serial="", size=1 << 30)
-    shape = replace(MACHINE, disks=(disk,), pool="", flavor="m")
+    shape = replace(MACHINE, disks=(disk,), flavor="m")
     machine = Observed(Key(Kind.MACHINE, "cloud", "n"), shape, TAG)
     settings = {"auth": {"auth_url": "http://192.0.2.9/v3", "username": "u", "password": "p"}}
     found = load(

@@ -27,7 +27,7 @@ from nospoon.store.operations import OperationRow, OperationState
 CLUSTER = ClusterRow(uuid4(), "dev", 1000, 1, "c.yaml", "", {}, Allocations(), 0)
 MACHINE = Machine(
     uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
-    pool="p", disks=(), nics=(), boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE,
+    disks=(), nics=(), boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE,
 )  # fmt: skip
 BEFORE = NodeRow(CLUSTER.id, "a", Host("x"), MACHINE, "", "admin", b"old", source=Source.FILE)
 AFTER = replace(BEFORE, host=Host("y"), password=b"new", source=Source.MADE, profile="p")

@@ -31,7 +31,7 @@ ON, OFF = KeptState(100.0, on=True), KeptState(101.0, on=False)
 def node(number: int) -> NodeRow:
     machine = Machine(
         uuid=UUID(int=number), cpus=1, memory=1 << 26, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="p", disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
+        tpm=False, disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
     )  # fmt: skip
     return NodeRow(CLUSTER, f"n{number}", Host("here"), machine, "", "admin", b"")
 

@@ -34,7 +34,7 @@ class Scripted:
     ) -> Finished:
         del stdin, check
         shape = Machine(
-            MACHINE, 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False, pool="p",
+            MACHINE, 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False,
             disks=(), nics=(), boot_order=(), boot=BootMethod.NONE, kind=NodeKind.CONTAINER,
         )  # fmt: skip
         text = f"record pool/m/machine.json {record('m', TAG, shape).decode()}\n"

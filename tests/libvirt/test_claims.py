@@ -19,7 +19,7 @@ from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.libvirt import LibvirtConnection
 from nospoon.providers.libvirt.adopted import claim, confirm
-from nospoon.providers.libvirt.owner import NAMESPACE, Owner
+from nospoon.providers.libvirt.owner import NAMESPACE
 from nospoon.testing.libvirtd import OwnLibvirt
 from nospoon.testing.racks import PLAN
 
@@ -76,13 +76,13 @@ async def test_a_claim_that_another_overwrote_is_lost(
     connection: LibvirtConnection, domain: Any
 ) -> None:
     machine, connect = await seen(connection), domain.connect()
-    assert claim(connect, machine, Owner(ONE, "node", adopted=True))
+    assert claim(connect, machine, "node", ONE)
     confirm(connect, machine, ONE)
-    assert not claim(connect, machine, Owner(ONE, "node", adopted=True)), "it has it already"
+    assert not claim(connect, machine, "node", ONE), "it has it already"
     domain.setMetadata(ELEMENT, None, "nospoon", NAMESPACE, CONFIG)
     with pytest.raises(Gone, match="was removed while it was claimed"):
         confirm(connect, machine, ONE)
-    claim(connect, machine, Owner(OTHER, "node", adopted=True))
+    claim(connect, machine, "node", OTHER)
     with pytest.raises(NotOurs, match="a node of another cluster"):
         confirm(connect, machine, ONE)
 

@@ -43,17 +43,18 @@ class TestLibvirt(DriverPromises):
         images[sha256] = str(tmp_path / "image.raw")
         uri = connection.host.where
         foreign = libvirt.open(uri).defineXML(DOMAIN.format(name=f"theirs-{uuid4().hex[:6]}"))
-        yield Bench(
+        bench = Bench(
             connection=connection,
             host="here",
             deployment="kit",
             pool_root=str(tmp_path),
             image=Image("", sha256, "raw", 1 << 20),
-            make_stranger=lambda resource: make_stranger(uri, resource, tmp_path),
-            remove_machine=lambda resource: remove_machine(uri, resource),
+            make_stranger=lambda resource: make_stranger(bench, resource, tmp_path),
+            remove_machine=lambda resource: remove_machine(bench, resource),
             read_seed=lambda machine, name: read_seed(uri, machine, name),
             foreign=foreign.name(),
         )
+        yield bench
         if foreign.isActive():
             foreign.destroy()
         foreign.undefine()
@@ -72,10 +73,13 @@ class TestLibvirt(DriverPromises):
         assert (seen.key, seen.tag.cluster) == (rack.pool.key, bench.cluster)
 
 
-async def make_stranger(uri: str, resource: Resource, place: Path) -> Stranger | None:
+async def make_stranger(bench: Bench, resource: Resource, place: Path) -> Stranger | None:
     """Something of the same name, made with libvirt alone."""
-    connect = libvirt.open(uri)
-    made = STRANGERS[resource.key.kind](connect, resource, place)
+    connect = libvirt.open(bench.connection.host.where)  # type: ignore[attr-defined]
+    if resource.key.kind is Kind.MACHINE:
+        made = connect.defineXML(DOMAIN.format(name=name_of(bench, resource)))
+    else:
+        made = STRANGERS[resource.key.kind](connect, resource, place)
     before = made.XMLDesc(0)
 
     async def untouched() -> bool:
@@ -94,15 +98,11 @@ STRANGERS: dict[Kind, Callable[[libvirt.virConnect, Resource, Path], libvirt.vir
     Kind.NETWORK: lambda connect, resource, _: connect.networkDefineXML(
         NETWORK.format(name=resource.shape.name if isinstance(resource.shape, Link) else "")
     ),
-    Kind.MACHINE: lambda connect, resource, _: connect.defineXML(
-        DOMAIN.format(name=name_of(resource))
-    ),
 }
 
 
-def name_of(resource: Resource) -> str:
-    assert isinstance(resource.shape, Machine)
-    return domain_name(resource.shape.pool, resource.key.name)
+def name_of(bench: Bench, resource: Resource) -> str:
+    return domain_name(bench.pool, resource.key.name)
 
 
 async def read_seed(uri: str, machine: Machine, name: str) -> str:
@@ -118,6 +118,6 @@ async def read_seed(uri: str, machine: Machine, name: str) -> str:
     return file.decode()
 
 
-async def remove_machine(uri: str, resource: Resource) -> None:
-    connect = libvirt.open(uri)
-    connect.lookupByName(name_of(resource)).undefine()
+async def remove_machine(bench: Bench, resource: Resource) -> None:
+    connect = libvirt.open(bench.connection.host.where)  # type: ignore[attr-defined]
+    connect.lookupByName(name_of(bench, resource)).undefine()

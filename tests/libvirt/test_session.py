@@ -187,7 +187,6 @@ async def test_a_users_own_machine_is_adopted_booted_and_given_back_as_it_was(
         before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
         await make(bench, rack.pool)
         (machine,) = [each.machine for each in await bench.connection.adoptable() or ()]
-        machine = replace(machine, pool=rack.pool.key.name)
         theirs = Resource(Key(Kind.MACHINE, "mine", "theirs"), machine)
         assert isinstance(bench.connection, LibvirtConnection)
         machines = bench.connection.machine_driver

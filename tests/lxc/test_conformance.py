@@ -32,9 +32,9 @@ def path_of(bench: Bench, resource: Resource) -> Path:
     match resource.shape:
         case Pool(path):
             return Path(path)
-        case Machine(pool=pool):
-            name = f"{pool.removeprefix('nospoon-')}-{resource.key.name}"
-            return Path(bench.pool_root, pool, name)
+        case Machine():
+            name = f"{bench.pool.removeprefix('nospoon-')}-{resource.key.name}"
+            return Path(bench.pool_root, bench.pool, name)
         case _:
             raise AssertionError(resource)
 

@@ -16,9 +16,12 @@ from tests.lxc.conftest import image_of
 
 from nospoon.errors import ProviderError
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
-from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Pool
 from nospoon.model.seed import Seed
+from nospoon.plan.identity import pool_name
 from nospoon.providers.lxc import LxcConnection
 from nospoon.runtime.runner import LocalRunner
 from nospoon.testing.container_root import busybox_root
@@ -160,6 +163,18 @@ async def test_what_an_interrupted_creation_left_goes_with_the_next_one(bench: B
     await remove_all(bench)
     assert not pool.exists()
     assert Kind.POOL not in {key.kind for key in await observe_all(bench)}
+
+
+async def test_a_container_is_in_the_pool_that_has_its_clusters_name(bench: Bench) -> None:
+    rack = rack_for(bench)
+    pool = pool_name(bench.cluster, "b")
+    there = Path(bench.pool_root, pool)
+    await make(bench, *rack.all[:-1], Resource(Key(Kind.POOL, bench.host, pool), Pool(str(there))))
+    driver = bench.connection.machine_driver
+    await driver.create(rack.machine, replace(bench.tag, name="b"))
+    assert (there / f"{pool.removeprefix('nospoon-')}-m0" / "machine.json").exists()
+    await driver.delete(await found(bench, rack.machine))
+    assert list(there.iterdir()) == [there / "pool.json"]
 
 
 HOLDS_UP = """\

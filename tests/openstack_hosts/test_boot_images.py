@@ -94,7 +94,7 @@ async def test_a_server_boots_a_cd_of_an_image_in_a_format_that_glance_takes(
     assert cloud.uploads[id_].startswith(MAGIC) == (as_ == "qcow2")
     machine = Machine(
         node_uuid(TAG.cluster, "n"), cpus=1, memory=512 << 20, arch=Arch.X86_64,
-        firmware=Firmware.BIOS, tpm=False, pool="", nics=(), boot_order=(), boot=BootMethod.SCRIPT,
+        firmware=Firmware.BIOS, tpm=False, nics=(), boot_order=(), boot=BootMethod.SCRIPT,
         disks=(MachineDisk("n-0", "sata", "", size=1 << 30),), flavor="metal.512",
     )  # fmt: skip
     await connection.machine_driver.create(Resource(Key(Kind.MACHINE, "cloud", "n"), machine), TAG)

@@ -138,7 +138,7 @@ def test_a_recovered_file_has_them() -> None:
     nic = MachineNic(MAC, "rack", "virtio")
     machine = Machine(
         uuid=UUID(int=7), cpus=1, memory=1 << 29, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="", disks=(), nics=(nic,), boot_order=(), boot=BootMethod.NATIVE,
+        tpm=False, disks=(), nics=(nic,), boot_order=(), boot=BootMethod.NATIVE,
     )  # fmt: skip
     seen = [
         Observed(Key(Kind.MACHINE, "cloud", "n"), machine, TAG),

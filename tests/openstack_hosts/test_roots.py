@@ -116,7 +116,6 @@ def server() -> Resource:
     uuid = node_uuid(ONE.cluster, "v")
     shape = Machine(
         uuid=uuid, cpus=1, memory=512 << 20, arch=Arch.X86_64, firmware=Firmware.UEFI, tpm=False,
-        pool="",
         disks=(MachineDisk(NAME, "virtio", "", size=2 << 30), MachineDisk("v-1", "virtio", "")),
         nics=(MachineNic(MAC, "wire", "virtio"),), boot_order=(BootDevice.DISK,),
         boot=BootMethod.NONE, flavor="metal.512", kind=NodeKind.VM, seed=SEED.digest,

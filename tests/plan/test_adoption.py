@@ -28,7 +28,7 @@ HOSTS = "cluster: c\nhosts: {a: {libvirt: 'qemu:///system'}, b: simulated}\n"
 def machine(number: int, name: str) -> Machine:
     return Machine(
         uuid=UUID(int=number), cpus=3, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,
-        tpm=False, pool="", disks=(), nics=(), boot_order=(BootDevice.NETWORK,),
+        tpm=False, disks=(), nics=(), boot_order=(BootDevice.NETWORK,),
         boot=BootMethod.NATIVE, adopted=name,
     )  # fmt: skip
 

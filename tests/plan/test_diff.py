@@ -41,7 +41,6 @@ SERVER = Machine(
     arch=Arch.X86_64,
     firmware=Firmware.BIOS,
     tpm=False,
-    pool="p",
     disks=(MachineDisk("n0-0", "virtio", "s"),),
     nics=(MachineNic("02:00:00:00:00:01", "br0", "virtio"),),
     boot_order=(BootDevice.DISK,),

@@ -38,7 +38,7 @@ def volume(name: str, of: str, host: str = "h") -> Resource:
 def machine(*volumes: str) -> Resource:
     shape = Machine(
         uuid=ID, cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS, tpm=False,
-        pool="p", disks=tuple(MachineDisk(each, "virtio", "s") for each in volumes), nics=(),
+        disks=tuple(MachineDisk(each, "virtio", "s") for each in volumes), nics=(),
         boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE, kind=NodeKind.VM,
     )  # fmt: skip
     needs = tuple(Key(Kind.VOLUME, "h", each) for each in volumes)

@@ -46,7 +46,6 @@ def machine(memory: int) -> Machine:
         arch=Arch.X86_64,
         firmware=Firmware.BIOS,
         tpm=False,
-        pool="pool",
         disks=tuple(
             MachineDisk(serial, bus, serial, rotation_rate=RATES[bus]) for bus, _, serial in DISKS
         ),

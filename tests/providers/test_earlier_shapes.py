@@ -43,7 +43,6 @@ MACHINE = Machine(
     arch=Arch.X86_64,
     firmware=Firmware.UEFI,
     tpm=False,
-    pool="nospoon-c-ece4302e",
     disks=(MachineDisk("a-0", "virtio", "NS0b9f36d455ba-0"),),
     nics=(MachineNic("02:6b:55:11:7a:0b", "ns4c737d-provis", "virtio", "ns0b9f36d455-0"),),
     boot_order=(BootDevice.DISK, BootDevice.NETWORK),
@@ -60,8 +59,13 @@ def earlier_record(machine: Machine) -> dict[str, object]:
     found["boot_iso"] = found.pop("boot") == "script"
     for nic in found["nics"]:  # type: ignore[attr-defined]
         nic["bridge"] = nic.pop("network")
-    gone = {"ends": {"poweroff": "destroy"}, "autostart": False, "unlinked": []}
-    return found | gone  # of versions before that one
+    gone = {
+        "pool": "nospoon-c-ece4302e",
+        "ends": {"poweroff": "destroy"},
+        "autostart": False,
+        "unlinked": [],
+    }
+    return found | gone  # the latter three by versions before that one
 
 
 def earlier_text(machine: Machine) -> str:
@@ -134,7 +138,7 @@ def test_a_container_has_the_record_of_an_earlier_version(name: str) -> None:
 @pytest.mark.parametrize("kind", [NodeKind.BAREMETAL, NodeKind.VM])
 def test_a_server_of_an_earlier_version_has_no_drift(kind: NodeKind) -> None:
     boot = CLOUD.boot_of(asks=kind is NodeKind.BAREMETAL)
-    machine = replace(MACHINE, kind=kind, boot=boot, flavor="m1", pool="")
+    machine = replace(MACHINE, kind=kind, boot=boot, flavor="m1")
     tagged = roster.metadata("a", machine, OWNER)
     kept = {key: each for key, each in tagged.items() if f"_{roster.SHAPE}_" not in key}
     shown: dict[str, object] = {

@@ -37,7 +37,7 @@ MACHINES = tuple(
     Adoptable(
         Machine(
             uuid=UUID(int=number), cpus=1, memory=1 << 20, arch=Arch.X86_64,
-            firmware=Firmware.BIOS, tpm=False, pool="", disks=(), nics=(), boot_order=(),
+            firmware=Firmware.BIOS, tpm=False, disks=(), nics=(), boot_order=(),
             boot=BootMethod.NATIVE, adopted=name,
         )
     )

@@ -58,7 +58,6 @@ MACHINE = Machine(
     arch=Arch.X86_64,
     firmware=Firmware.BIOS,
     tpm=False,
-    pool="nospoon-dev",
     disks=(),
     nics=(NIC,),
     boot_order=(BootDevice.NETWORK,),
@@ -77,7 +76,7 @@ def decided(cluster: Cluster) -> Allocations:
 
 
 def rendered(nic: MachineNic) -> ET.Element:
-    owner = Owner(TAG, "m0", MACHINE.pool, MACHINE.boot_order)
+    owner = Owner(TAG, "m0", "nospoon-dev", MACHINE.boot_order)
     xml = render_domain(replace(MACHINE, nics=(nic,)), owner, Stage("/pools/p", "/records/m0"))
     return ET.fromstring(xml)
 

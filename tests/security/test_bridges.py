@@ -20,7 +20,7 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
-from nospoon.plan.identity import bridge_name, made_for_a_cluster
+from nospoon.plan.identity import bridge_name, made_for_a_cluster, pool_name
 from nospoon.plan.placement.hosts import against_network
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
@@ -133,7 +133,7 @@ async def test_what_has_gone_has_no_bridge_and_no_pool(tmp_path: Path) -> None:
         assert (await asked.up(OWNER, text)).status == 202
         fleet = asked.daemon.parts.fleet
         first, last = fleet.of(OWNER)
-        bridge, pool = first.machine.nics[0].network, first.machine.pool
+        bridge, pool = first.machine.nics[0].network, pool_name(mine, "a")
         fleet.put(first)  # again: it is counted once
         fleet.drop(first.uuid)
         assert [*fleet.bridges(but=theirs), *fleet.pools(but=theirs)] == [bridge, pool]

@@ -82,7 +82,7 @@ def server(number: int, *, disks: int = 0, vlans: int = 0) -> dict[str, Any]:
     nic = MachineNic("02:00:00:00:00:01", "n0", "virtio", trunk=(1,) * vlans)
     shape = Machine(
         uuid=node_uuid(tag.cluster, name), cpus=1, memory=1, arch=Arch.X86_64,
-        firmware=Firmware.BIOS, tpm=False, pool="", nics=(nic,) if vlans else (),
+        firmware=Firmware.BIOS, tpm=False, nics=(nic,) if vlans else (),
         disks=(MachineDisk("", "", ""),) * disks, boot_order=(BootDevice.DISK,),
         boot=BootMethod.NONE,
     )  # fmt: skip

@@ -48,7 +48,7 @@ class Counted(LocalRunner):
 
 def machine(number: int) -> Machine:
     return Machine(
-        UUID(int=number + 1), 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False, pool="p",
+        UUID(int=number + 1), 1, 1 << 24, Arch.X86_64, Firmware.BIOS, tpm=False,
         disks=(), nics=(), boot_order=(), boot=BootMethod.NONE, kind=NodeKind.CONTAINER,
     )  # fmt: skip
 

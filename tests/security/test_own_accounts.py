@@ -135,7 +135,7 @@ def test_a_migration_deletes_stored_rows_of_the_nodes_own_account(tmp_path: Any)
         for name, users in {"hit": (STORED, bob), "other": (bob,), "none": ()}.items():
             machine = Machine(
                 uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.BIOS,
-                tpm=False, pool="", disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
+                tpm=False, disks=(), nics=(), boot_order=(), boot=BootMethod.NATIVE,
             )  # fmt: skip
             runtime = Runtime(settings=Settings(users=users), volumes=(volume,))
             row = NodeRow(cluster.id, name, Host("here"), machine, "", "admin", b"s")

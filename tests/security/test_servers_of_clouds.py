@@ -71,7 +71,7 @@ OTHER = Host("other", Simulated())
 def machine(uuid: UUID, *, asks: bool) -> Machine:
     nic = MachineNic(f"02:{uuid.hex[:10]:0>10}"[:17], "a-network", "virtio")
     return Machine(
-        uuid, 1, 1 << 29, Arch.X86_64, Firmware.BIOS, tpm=False, pool="", disks=(), nics=(nic,),
+        uuid, 1, 1 << 29, Arch.X86_64, Firmware.BIOS, tpm=False, disks=(), nics=(nic,),
         boot_order=(BootDevice.NETWORK,), boot=CLOUD.boot_of(asks=asks),
     )  # fmt: skip
 

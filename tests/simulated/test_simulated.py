@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 import structlog
@@ -21,7 +21,7 @@ from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
-from nospoon.model.resources.storage import Image
+from nospoon.model.resources.storage import Image, Volume
 from nospoon.providers.recorder import Recorder
 from nospoon.providers.simulated import SimulatedConnection, World
 from nospoon.providers.simulated.world import Running, Snapshot
@@ -277,3 +277,20 @@ def test_a_world_is_written_down_piece_by_piece_so_that_other_threads_have_their
     finally:
         sys.setprofile(None)
     assert calls.count("encode") == pieces + 1, "and the boot"
+
+
+async def test_a_machine_has_the_volumes_of_its_own_cluster(
+    connection: SimulatedConnection, bench: Bench
+) -> None:
+    """They have the same names as those of another one."""
+    other = replace(bench, cluster=uuid4())
+    mine, theirs = rack_for(bench), rack_for(other)
+    assert isinstance(theirs.blank.shape, Volume)
+    await make(bench, *mine.all)
+    larger = replace(theirs.blank, shape=replace(theirs.blank.shape, size=99 << 20))
+    await make(other, theirs.pool, theirs.image, larger, theirs.machine)
+    world = connection.around.world
+    assert world.volume_of(mine.uuid, "m0-0") == mine.blank.shape
+    assert world.volume_of(theirs.uuid, "m0-0") == larger.shape
+    assert world.volume_of(theirs.uuid, "m0-1") is None
+    assert world.volume_of(uuid4(), "m0-0") is None

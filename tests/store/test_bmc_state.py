@@ -39,7 +39,6 @@ MACHINE = Machine(
     arch=Arch.X86_64,
     firmware=Firmware.BIOS,
     tpm=False,
-    pool="",
     disks=(),
     nics=(),
     boot_order=(BootDevice.DISK,),

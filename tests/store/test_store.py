@@ -72,7 +72,6 @@ def node_row(uuid: UUID, name: str = "n0") -> NodeRow:
         arch=Arch.X86_64,
         firmware=Firmware.UEFI,
         tpm=False,
-        pool="p",
         disks=(),
         nics=(),
         boot_order=(BootDevice.DISK,),

@@ -296,7 +296,6 @@ def config(number: int, *, redfish_port: int, firmware: Firmware = Firmware.BIOS
         arch=Arch.X86_64,
         firmware=firmware,
         tpm=False,
-        pool="p",
         disks=(),
         nics=(MachineNic(identity.mac_address(uuid, 0), "br0", "virtio"),),
         boot_order=ORDER,

@@ -17,7 +17,6 @@ MACHINE = Machine(
     arch=Arch.X86_64,
     firmware=Firmware.BIOS,
     tpm=False,
-    pool="pool",
     disks=(MachineDisk(volume="v0", bus="virtio", serial="SER1"),),
     nics=(MachineNic(mac="02:00:00:00:00:01", network="br0", model="virtio"),),
     boot_order=(BootDevice.NETWORK,),

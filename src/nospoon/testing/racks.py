@@ -70,6 +70,13 @@ class Bench:
     def tag(self) -> OwnerTag:
         return OwnerTag(self.deployment, self.cluster, 1, "kit", name="the kit's", uid=1234)
 
+    @property
+    def pool(self) -> str:
+        """The name of the cluster's pool, which has another name than the cluster: it is found by
+        its owner.
+        """
+        return identity.pool_name(self.cluster, "kit")
+
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
@@ -133,7 +140,6 @@ def cloud_rack(bench: Bench) -> AnyRack:
         arch=Arch.X86_64,
         firmware=Firmware.BIOS,
         tpm=False,
-        pool="",
         disks=(MachineDisk("m0-0", "virtio", serial="", size=1 << 30),),
         nics=(MachineNic(mac, network, "virtio", port=identity.port_name(uuid, 0)),),
         boot_order=ORDER,
@@ -153,7 +159,7 @@ def cloud_rack(bench: Bench) -> AnyRack:
 
 def rack_for(bench: Bench) -> Rack:
     """A pool, an image, a link, two volumes and a machine with both."""
-    pool_name = identity.pool_name(bench.cluster, "kit")
+    pool_name = bench.pool
     image = replace(bench.image, pool=pool_name)
 
     def key(kind: Kind, name: str) -> Key:
@@ -182,7 +188,6 @@ def rack_for(bench: Bench) -> Rack:
         arch=Arch.X86_64,
         firmware=Firmware.BIOS,
         tpm=False,
-        pool=pool_name,
         disks=disks[:1] if is_container else disks,
         nics=(nic,),
         boot_order=ORDER,

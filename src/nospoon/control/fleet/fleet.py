@@ -18,6 +18,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.names import natural
 from nospoon.model.principal import OwnerId
 from nospoon.model.resources.machines import Machine
+from nospoon.plan.identity import pool_name
 from nospoon.runtime.paced import paced
 from nospoon.services.netboot.ports import ServedProfile
 
@@ -103,7 +104,7 @@ class Fleet:
         self._members[member.uuid] = member
         self._at[_place(member.host, member.cluster_id)] += 1
         self._owners[member.cluster_id] = member.owner
-        self._pools[member.cluster_id][member.machine.pool] += 1
+        self._pools[member.cluster_id][_pool(member)] += 1
         for nic in member.machine.nics:
             self._plugged[nic.network][member.owner] += 1
             self._bridges[member.cluster_id][nic.network] += 1
@@ -158,7 +159,7 @@ class Fleet:
         self._at[place] -= 1
         if not self._at[place]:
             del self._at[place]
-        _less(self._pools, known.cluster_id, known.machine.pool)
+        _less(self._pools, known.cluster_id, _pool(known))
         if known.cluster_id not in self._pools:
             self._owners.pop(known.cluster_id, None)
 
@@ -260,6 +261,12 @@ def _less(counted: dict[K, Counter[C]], key: K, what: C) -> None:
         del here[what]
     if not here:
         del counted[key]
+
+
+def _pool(member: Member) -> str:
+    """Where its disks are on its host, "" where that has no pools."""
+    has_pools = member.host.declares.has_pools
+    return pool_name(member.cluster_id, member.cluster) if has_pools else ""
 
 
 def _place(host: Host, cluster: UUID) -> tuple[str, tuple[str, ...], UUID]:

@@ -6,6 +6,7 @@ goes through here. Fields that are none any more are passed over.
 
     earlier                 today's
     machine: boot_iso       boot: script, or what the connection declares for those that do not ask
+    machine: pool           (a matter of its provider)
     NIC: bridge             network
     link: bridge            name
 """

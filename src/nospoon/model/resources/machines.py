@@ -66,7 +66,7 @@ class MachineNic:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A virtual server's shape. `memory` in bytes; `pool` holds its disks.
+    """A virtual server's shape. `memory` in bytes.
 
     `boot`: who makes it boot what its BMC says. `ipv6`: UEFI looks for network boot by IPv6, too.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
@@ -81,7 +81,6 @@ class Machine:
     arch: Arch
     firmware: Firmware
     tpm: bool
-    pool: str
     disks: tuple[MachineDisk, ...]
     nics: tuple[MachineNic, ...]
     boot_order: tuple[BootDevice, ...]

@@ -15,7 +15,6 @@ from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Standing
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, Resource
-from nospoon.model.resources.storage import Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Step
 
@@ -38,14 +37,15 @@ def deployed_anew(
     if not standings:
         return steps
     machines = {key.name: each for key, each in found.items() if key.kind is Kind.MACHINE}
-    lost = _lost(steps, desired, found, machines)
+    looked_at = _looked_at(found)
+    lost = _lost(steps, desired, found, machines, looked_at)
     leaving = {step.node for step in later if step.key.kind is Kind.VOLUME}
     at = {step.key: index for index, step in enumerate(steps)}
     result = list(steps)
     for each in standings:
         seen, index = found[each.key], at.get(each.key)
         leaves = seen.running and each.node in leaving
-        loses = leaves or _loses(seen, lost[each.node], machines.get(each.node), found)
+        loses = leaves or _loses(seen, lost[each.node], machines.get(each.node), found, looked_at)
         if not (loses or _is_rewritten(seen, each)):
             continue
         why = "its disk goes" if loses else "something else is deployed, and its disk is rewritten"
@@ -66,7 +66,11 @@ def orphaned(observed: Observed) -> Observed:
 
 
 def _lost(
-    steps: Iterable[Step], desired: Desired, found: Found, machines: Mapping[str, Observed]
+    steps: Iterable[Step],
+    desired: Desired,
+    found: Found,
+    machines: Mapping[str, Observed],
+    looked_at: AbstractSet[str],
 ) -> Mapping[str, set[str]]:
     """Node -> its disks that are removed, or made again. What an interrupted move left on a host
     where its machine is no more is nothing that it has.
@@ -78,7 +82,7 @@ def _lost(
         node, name = whose(step.key), step.key.name
         home = machines[node].key.host if node in machines else step.removes.host
         if step.action is Action.CREATE:
-            lost = name in had.get(node, ()) and _is_made_anew(step, found)
+            lost = name in had.get(node, ()) and _is_made_anew(step, found, looked_at)
         else:
             lost = step.action is not Action.CHANGE and home == step.removes.host
         if lost:
@@ -97,21 +101,18 @@ def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:
     return result
 
 
-def _is_made_anew(step: Step, found: Found) -> bool:
+def _is_made_anew(step: Step, found: Found, looked_at: AbstractSet[str]) -> bool:
     """Whether a disk that is to be made is there no more."""
-    assert step.desired is not None, "what is made is desired"
     machine = Key(Kind.MACHINE, step.key.host, step.node)
-    shape = step.desired.shape
-    assert isinstance(shape, Volume), "volume keys have volume shapes"
-    return machine not in found or _is_looked_at(step.key.host, shape.pool, found)
+    return machine not in found or step.key.host in looked_at
 
 
-def _is_looked_at(host: str, pool: str, found: Found) -> bool:
-    """Whether disks that are not seen there are gone. While its pool is stopped or unknown, they
-    are there still when that is mended.
+def _looked_at(found: Found) -> AbstractSet[str]:
+    """Hosts on which disks that are not seen are gone. While the cluster's pool there is stopped or
+    unknown, they are there still when that is repaired.
     """
-    there = found.get(Key(Kind.POOL, host, pool))
-    return there is not None and not there.fault
+    pools = [(key.host, each.fault) for key, each in found.items() if key.kind is Kind.POOL]
+    return {host for host, _ in pools} - {host for host, fault in pools if fault}
 
 
 def _may_lose(resource: Resource, seen: Observed) -> bool:
@@ -126,22 +127,27 @@ def _is_rewritten(seen: Observed, resource: Resource) -> bool:
     return both and not seen.running and here.settings != there.settings
 
 
-def _loses(seen: Observed, lost: AbstractSet[str], machine: Observed | None, found: Found) -> bool:
+def _loses(
+    seen: Observed,
+    lost: AbstractSet[str],
+    machine: Observed | None,
+    found: Found,
+    looked_at: AbstractSet[str],
+) -> bool:
     """Whether what Ironic has on the node may be lost, or is. Without a machine, the disks of the
     one that it had may be gone without a step.
     """
     roots = _standing(seen.shape).roots
     if seen.running or machine is None or roots is None:
         return bool(lost)
-    return any(each in lost or _is_gone(each, machine, found) for each in roots)
+    return any(each in lost or _is_gone(each, machine, found, looked_at) for each in roots)
 
 
-def _is_gone(name: str, machine: Observed, found: Found) -> bool:
+def _is_gone(name: str, machine: Observed, found: Found, looked_at: AbstractSet[str]) -> bool:
     """Whether a disk that a node had is there no more. Those of others are not looked at."""
-    shape, key = machine.shape, Key(Kind.VOLUME, machine.key.host, name)
-    assert isinstance(shape, Machine), "machine keys have machine shapes"
+    key = Key(Kind.VOLUME, machine.key.host, name)
     is_own = whose(key) == machine.key.name
-    return is_own and key not in found and _is_looked_at(key.host, shape.pool, found)
+    return is_own and key not in found and key.host in looked_at
 
 
 def _nothing_on(observed: Observed) -> Observed:

@@ -266,6 +266,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         if isinstance(each.shape, Router)
         for led in each.shape.networks
     }
+    pools = _pools(observed)
     clouds = _Clouds(links, ports, on, tagged, routers)
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
@@ -273,12 +274,12 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     for each in observed:
         host = each.key.host
         match each.shape:
-            case Machine(pool=pool, disks=disks, nics=nics):
+            case Machine(disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
                 needs += _networks(links, host, nics)
                 for plugs_in in (ports, trunks):
                     needs += [key for n in nics for key in _there(plugs_in, (host, n.mac))]
-                needs.append(Key(Kind.POOL, host, pool))
+                needs += pools.get(host, [])
                 needs.append(boot_image(host, each.shape.firmware))
             case Volume(pool=pool, image=image):
                 needs = [Key(Kind.POOL, host, pool)]
@@ -300,6 +301,15 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for need in dict.fromkeys(needs):
             result[need].append(each.key)
     return result
+
+
+def _pools(observed: Iterable[Observed]) -> dict[str, list[Key]]:
+    """Host -> the cluster's pools there, in which its machines have their disks."""
+    found: dict[str, list[Key]] = defaultdict(list)
+    for each in observed:
+        if each.key.kind is Kind.POOL:
+            found[each.key.host].append(each.key)
+    return found
 
 
 def _ports(

@@ -25,12 +25,11 @@ class Machines:
 
     def of(self, node: Node, host: Host, uuid: UUID, macs: Sequence[str]) -> Machine:
         context = self._context
-        pool = context.pool if host.declares.has_pools else ""
         if node.adopted is not None:  # what it is, its owner decides
             found = context.around.adopted[uuid].machine
-            if host.declares.has_boot_image:
-                found = replace(found, boot=host.declares.boot_of(asks=has_image(node, host)))
-            return replace(found, pool=pool)
+            if not host.declares.has_boot_image:
+                return found
+            return replace(found, boot=host.declares.boot_of(asks=has_image(node, host)))
         made = context.around.made.get(node.name)
         size = chosen(node, context.facts(host), made)
         return Machine(
@@ -40,7 +39,6 @@ class Machines:
             arch=node.arch,
             firmware=node.firmware,
             tpm=node.tpm,
-            pool=pool,
             disks=machine_disks(context, node, host, uuid),
             nics=tuple(
                 self._nic(node, host, i, mac=mac, port=identity.port_name(uuid, i))

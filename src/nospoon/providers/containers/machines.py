@@ -19,6 +19,7 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.plan.identity import pool_name
 from nospoon.providers.base import ConsoleStream, OpenSeed
 from nospoon.providers.containers import filters, links, scripts
 from nospoon.providers.containers.host import ContainerHost
@@ -105,7 +106,7 @@ class MachineDriver(Owned):
         machine, name = resource.shape, resource.key.name
         assert isinstance(machine, Machine)
         seen = await self.host.look()
-        directory = self._directory(seen, machine, name, tag)
+        directory = self._directory(seen, name, tag)
         before = seen.records.get(f"{self.host.relative(directory)}/machine.json")
         if before is None and await self._exists(directory):
             raise self.refuse(f"a container {PurePosixPath(directory).name}", directory)
@@ -147,15 +148,17 @@ class MachineDriver(Owned):
             await self.host.sh(scripts.REMOVE, directory)
         await self._look()
 
-    def _directory(self, seen: Seen, machine: Machine, name: str, tag: OwnerTag) -> str:
-        """Its name is that by which lxc-ls(1) lists it."""
-        for path, each in seen.pools.items():
-            if each.name == machine.pool and self.same_owner(each, tag):
-                pool = self.host.path(str(PurePosixPath(path).parent))
-                return f"{pool}/{machine.pool.removeprefix('nospoon-')}-{name}"
-        raise ProviderError(
-            f"host {self.host.name}: no pool {machine.pool}", hint="Run `nospoon up` again."
-        )
+    def _directory(self, seen: Seen, name: str, tag: OwnerTag) -> str:
+        """In its cluster's pool. Its name is that by which lxc-ls(1) lists it."""
+        usual = pool_name(tag.cluster, tag.name)
+        own = [(each.name, at) for at, each in seen.pools.items() if self.same_owner(each, tag)]
+        if not own:
+            raise ProviderError(
+                f"host {self.host.name}: no pool {usual}", hint="Run `nospoon up` again."
+            )
+        pool, path = min(own, key=lambda each: (each[0] != usual, each))
+        place = self.host.path(str(PurePosixPath(path).parent))
+        return f"{place}/{pool.removeprefix('nospoon-')}-{name}"
 
     async def _exists(self, path: str) -> bool:
         return (await self.host.runner.run(["test", "-e", path], check=False)).status == 0

@@ -35,6 +35,7 @@ from nospoon.providers.libvirt.owner import (
     owner_element,
     owner_in,
 )
+from nospoon.providers.libvirt.pools import pool_of
 
 EMPTY = re.compile(r"(?<!\s)\s*(?:<metadata\s*/>|<metadata>\s*</metadata>)")
 QEMU = frozenset({"qemu", "kvm"})
@@ -100,19 +101,21 @@ def _hindrance(domain: Domain, kind: tuple[str, str], owner: Owner | None, deplo
     return "" if hypervisor in QEMU else f"it is of type {hypervisor}; nodes are QEMU's machines."
 
 
-def claim(connect: Connect, machine: Machine, owner: Owner) -> bool:
-    """Tag it; whether it had no tag before. Raises `Gone`, `NotOurs`, `ProviderError`.
+def claim(connect: Connect, machine: Machine, node: str, tag: OwnerTag) -> bool:
+    """Tag it as that node; whether it had no tag before. Raises `Gone`, `NotOurs`, `ProviderError`.
 
     One that runs is tagged as it runs, too: it is known by that where its owner removes its
     definition. Not one without metadata, of which libvirt would leave an empty element.
     """
     domain, known = _tagged(connect, machine)
-    _check_claimed(domain, known, owner.tag)
-    tag = written(owner_element(owner, "owner"))
-    domain.setMetadata(ELEMENT, tag, "nospoon", NAMESPACE, CONFIG)
+    _check_claimed(domain, known, tag)
+    pool = pool_of(connect, tag, known.pool if known is not None else "")
+    owner = Owner(tag, node, pool, machine.boot_order, adopted=True)
+    text = written(owner_element(owner, "owner"))
+    domain.setMetadata(ELEMENT, text, "nospoon", NAMESPACE, CONFIG)
     if domain.isActive() and parsed(domain.XMLDesc(0)).find("metadata") is not None:
         with ignoring(OPERATION_INVALID):  # it went off
-            domain.setMetadata(ELEMENT, tag, "nospoon", NAMESPACE, LIVE)
+            domain.setMetadata(ELEMENT, text, "nospoon", NAMESPACE, LIVE)
     return known is None
 
 

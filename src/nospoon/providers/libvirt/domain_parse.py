@@ -49,7 +49,6 @@ def parse_domain(root: ET.Element, owner: Owner, *, pool_path: str, boot_iso: st
         arch=Arch(attribute_of(root, "os/type", "arch", Arch.X86_64)),
         firmware=parse_firmware(root),
         tpm=root.find("devices/tpm") is not None,
-        pool=owner.pool,
         disks=tuple(_disks(root, owner.pool, pool_path)),
         nics=tuple(nics_of(root)),
         boot_order=boot_order(root, owner),

@@ -59,7 +59,7 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
     return written(
         element(
             "domain",
-            leaf("name", domain_name(machine.pool, owner.name)),
+            leaf("name", domain_name(owner.pool, owner.name)),
             leaf("uuid", str(machine.uuid)),
             element("metadata", owner_element(owner)),
             leaf("memory", kib, unit="KiB"),
@@ -71,7 +71,7 @@ def render_domain(machine: Machine, owner: Owner, stage: Stage) -> str:
             _cpu(machine.arch, stage),
             element("clock", offset="utc"),
             *rendered_ends(),
-            element("devices", *_devices(machine, owner.name, stage)),
+            element("devices", *_devices(machine, owner, stage)),
             type="kvm" if stage.accelerator == "kvm" else "qemu",
         )
     )
@@ -133,7 +133,7 @@ SEED_PLACE = 999
 """Of a seed in the boot order: nothing boots it."""
 
 
-def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
+def _devices(machine: Machine, owner: Owner, stage: Stage) -> Iterator[ET.Element]:
     yield element("controller", type="usb", model="none")
     buses = {disk.bus for disk in machine.disks} | {CDROM_BUS[machine.arch]}
     if "scsi" in buses or machine.seed:
@@ -142,12 +142,12 @@ def _devices(machine: Machine, node: str, stage: Stage) -> Iterator[ET.Element]:
     names = _target_names()
     for number, disk in enumerate(machine.disks):
         target = next_name(names, disk.bus)
-        source = _source(disk, machine.pool, stage)
+        source = _source(disk, owner.pool, stage)
         yield _disk(disk, source, target, orders.get(("disk", number)))
     yield _cdrom(machine, stage, names, orders.get(("cdrom", 0)))
     if machine.seed:
         place = SEED_PLACE if machine.firmware is not Firmware.BIOS else None
-        yield _seed(f"{stage.pool_path}/{seed_file(node, machine.seed)}", names, place)
+        yield _seed(f"{stage.pool_path}/{seed_file(owner.name, machine.seed)}", names, place)
     for number, nic in enumerate(machine.nics):
         rom = machine.firmware is not Firmware.UEFI_SECURE and machine.arch is Arch.X86_64
         yield _nic(nic, orders.get(("nic", number)), rom=rom)

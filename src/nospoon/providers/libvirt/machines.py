@@ -50,7 +50,7 @@ from nospoon.providers.libvirt.mending import (
 from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
-from nospoon.providers.libvirt.pools import our_pool, our_pools, refreshed
+from nospoon.providers.libvirt.pools import our_pool, our_pools, pool_of, refreshed
 from nospoon.providers.libvirt.power import RUNNING, DomainPower, power_of
 from nospoon.providers.libvirt.presence import Presence
 from nospoon.providers.libvirt.roster import Roster
@@ -222,10 +222,9 @@ class MachineDriver:
                 hint="Run `nospoon doctor`: what the boot ISO is made from may be missing.",
             )
         seed = await self._setup.open_seed(machine.seed) if machine.seed else None
-        owner = Owner(tag, name, machine.pool, machine.boot_order, kind=machine.kind)
         async with self._locks[machine.uuid]:  # a start keeps its intent in what is made again here
             is_new = await self._hypervisor.work(
-                lambda connect: self._make(connect, machine, owner, accelerator, iso, seed),
+                lambda connect: self._make(connect, resource, tag, accelerator, iso, seed),
                 f"define machine {name}",
             )
             if is_new and machine.firmware is Firmware.BIOS:
@@ -237,16 +236,33 @@ class MachineDriver:
     def _make(
         self,
         connect: Connect,
-        machine: Machine,
-        owner: Owner,
+        resource: Resource,
+        tag: OwnerTag,
         accelerator: str,
         iso: Iso,
         seed: Seed | None,
     ) -> bool:
         """Whether there was none."""
-        earlier = self._refuse_strangers(connect, machine, owner)
-        pool = our_pool(connect, self._hypervisor.host, owner.tag, machine.pool)
+        machine = resource.shape
+        assert isinstance(machine, Machine)
+        before = self._own(partial(connect.lookupByUUID, machine.uuid.bytes), machine, tag)
+        known = self._roster.look(before) if before is not None else None
+        said = known.owner.pool if known is not None else ""
+        owner = Owner(
+            tag,
+            resource.key.name,
+            pool_of(connect, tag, said),
+            machine.boot_order,
+            kind=machine.kind,
+        )
+        name = domain_name(owner.pool, owner.name)
+        there = self._own(partial(connect.lookupByName, name), machine, tag) or before
+        pool = our_pool(connect, self._hypervisor.host, tag, owner.pool)
         path = directory_of(pool)
+        inserted = ""
+        if there is not None:
+            with ignoring(NO_DOMAIN):
+                inserted = medium_of(parsed(there.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
         if machine.firmware is not Firmware.BIOS:
             make_directory(pool)
         if iso.file:
@@ -259,39 +275,30 @@ class MachineDriver:
             record=self.console_record(machine.uuid),
             accelerator=accelerator,
             boot_iso=f"{path}/{iso.file}" if iso.file else "",
-            medium=earlier if MEDIUM.match(PurePosixPath(earlier).name) else "",
+            medium=inserted if MEDIUM.match(PurePosixPath(inserted).name) else "",
             earlier=named_as_earlier(pool, machine),
             nvram=kept_place(connect, machine, path, owner.name),
         )
-        is_new = True
-        with ignoring(NO_DOMAIN):
-            is_new = connect.lookupByUUID(machine.uuid.bytes) is None
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
         mend(domain)
         remove_seeds(pool, owner.name, besides=machine.seed)
         self._roster.forget(machine.uuid)
-        return is_new
+        return before is None
 
-    def _refuse_strangers(self, connect: Connect, machine: Machine, owner: Owner) -> str:
-        """What is in the CD drive of the machine as it is now, "" where there is nothing yet."""
-        medium = ""
-        name = domain_name(machine.pool, owner.name)
-        for find in (
-            partial(connect.lookupByUUID, machine.uuid.bytes),
-            partial(connect.lookupByName, name),
-        ):
-            with ignoring(NO_DOMAIN):
-                domain = find()
-                known = self._roster.look(domain)
-                same = known is not None and known.owner.tag.cluster == owner.tag.cluster
-                if not same or domain.UUID() != machine.uuid.bytes:
-                    raise NotOurs(
-                        f"host {self._hypervisor.host}: the domain {domain.name()} "
-                        f"({domain.UUIDString()}) exists and nospoon did not make it",
-                        hint=f"See `virsh dominfo {domain.name()}`; rename it or the cluster.",
-                    )
-                medium = medium_of(parsed(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))
-        return medium
+    def _own(self, find: Callable[[], Domain], machine: Machine, tag: OwnerTag) -> Domain | None:
+        """The domain of a machine as it is now, None where there is none. Raises `NotOurs`."""
+        domain = None
+        with ignoring(NO_DOMAIN):
+            domain = find()
+            known = self._roster.look(domain)
+            same = known is not None and known.owner.tag.cluster == tag.cluster
+            if not same or domain.UUID() != machine.uuid.bytes:
+                raise NotOurs(
+                    f"host {self._hypervisor.host}: the domain {domain.name()} "
+                    f"({domain.UUIDString()}) exists and nospoon did not make it",
+                    hint=f"See `virsh dominfo {domain.name()}`; rename it or the cluster.",
+                )
+        return domain
 
     async def _make_records(self) -> None:
         if not self._records_made:
@@ -347,11 +354,12 @@ class MachineDriver:
 
     async def claim(self, resource: Resource, tag: OwnerTag) -> None:
         assert isinstance(resource.shape, Machine)
-        machine = resource.shape
-        owner = Owner(tag, resource.key.name, machine.pool, machine.boot_order, adopted=True)
+        machine, name = resource.shape, resource.key.name
         async with self._locks[machine.uuid]:
             verb = f"claim machine {machine.adopted}"
-            new = await self._hypervisor.work(lambda connect: claim(connect, machine, owner), verb)
+            new = await self._hypervisor.work(
+                lambda connect: claim(connect, machine, name, tag), verb
+            )
             if new:
                 await asyncio.sleep(SETTLE_SECONDS)
                 await self._hypervisor.work(lambda connect: confirm(connect, machine, tag), verb)

@@ -17,6 +17,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import Pool
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.plan.identity import pool_name
 from nospoon.providers.libvirt.bindings import Connect, VirPool, VirVolume
 from nospoon.providers.libvirt.elements import parsed
 from nospoon.providers.libvirt.faults import (
@@ -76,11 +77,28 @@ def _derived_owner(pool: VirPool, deployment: str, known: Iterable[UUID]) -> Own
 def our_pool(connect: Connect, host: str, tag: OwnerTag, name: str) -> VirPool:
     """The pool of that name, active. Raises `NotOurs`, or `Gone` by libvirt's error."""
     pool = connect.storagePoolLookupByName(name)
-    if pool.UUIDString() != str(pool_uuid(tag.deployment, tag.cluster, name)):
+    if not _is_own(pool, tag):
         raise _refusal(host, name)
     if not pool.isActive():
         pool.create(0)
     return pool
+
+
+def pool_of(connect: Connect, tag: OwnerTag, said: str = "") -> str:
+    """The name of a cluster's pool there; where there is none yet, the one that it will have.
+    `said`: by one of its machines, which keeps it if that is a pool of its cluster.
+    """
+    usual = pool_name(tag.cluster, tag.name)
+    for name in filter(None, (said, usual)):
+        pool = _find(connect, name)
+        if pool is not None and _is_own(pool, tag):
+            return name
+    found = our_pools(connect, tag.deployment, tag.cluster)  # of a cluster that had another name
+    return next((facts.name for _, facts in found), usual)
+
+
+def _is_own(pool: VirPool, tag: OwnerTag) -> bool:
+    return pool.UUIDString() == str(pool_uuid(tag.deployment, tag.cluster, pool.name()))
 
 
 def refreshed(pool: VirPool) -> VirPool:

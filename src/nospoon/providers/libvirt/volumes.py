@@ -121,7 +121,7 @@ def named_as_earlier(pool: VirPool, machine: Machine) -> frozenset[str]:
         disk.volume
         for disk in machine.disks
         if not disk.existing
-        and file_named(pool, disk_file(machine.pool, disk.volume)) is None
+        and file_named(pool, disk_file(pool.name(), disk.volume)) is None
         and file_named(pool, earlier_disk_file(disk.volume)) is not None
     )
 

@@ -285,7 +285,6 @@ def owners_machine(record: ServerShown, firmware: Firmware, machine_of: MachineO
         arch=Arch.X86_64,
         firmware=firmware,
         tpm=False,
-        pool="",
         disks=tuple(_owners_disks(record)),
         nics=(),
         boot_order=(BootDevice.DISK,),

@@ -8,9 +8,7 @@ from uuid import UUID
 
 from nospoon.model.agent import Agents
 from nospoon.model.cluster import Firmware
-from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine, MachineDisk
-from nospoon.model.resources.storage import Volume
 from nospoon.probe.record import FoundDisk, FoundNic, Record
 from nospoon.protocols.agent.inventory import Disk, Hardware
 from nospoon.providers.simulated.world import World
@@ -97,8 +95,8 @@ def _found(number: int, machine: Machine, disk: MachineDisk, world: World) -> Fo
 
 
 def _disk(machine: Machine, disk: MachineDisk, world: World) -> Disk:
-    made = world.named(Kind.VOLUME, f"{machine.pool}/{disk.volume}")
-    size = made.shape.size if made is not None and isinstance(made.shape, Volume) else 0
+    volume = world.volume_of(machine.uuid, disk.volume)
+    size = volume.size if volume is not None else 0
     return Disk(size, disk.serial, disk.bus, rotational=disk.rotation_rate > 1)
 
 

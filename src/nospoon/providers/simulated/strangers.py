@@ -64,7 +64,7 @@ def release(around: Surroundings, observed: Observed) -> None:
         return
     if not _same(there.tag, observed.tag):
         raise NotOurs(f"{observed.key} is no longer managed by nospoon: it is left unchanged")
-    machine = replace(there.shape, pool="")
+    machine = there.shape
     around.world.put(Made(Key(Kind.MACHINE, around.host, machine.adopted), machine, None))
     around.world.running[machine.uuid].medium = ""
 
@@ -95,7 +95,6 @@ def _machine(host: str, name: str) -> Machine:
         arch=Arch.X86_64,
         firmware=Firmware.UEFI,
         tpm=False,
-        pool="",
         disks=(MachineDisk(f"/simulated/{name}.qcow2", "virtio", ""),),
         nics=(MachineNic(identity.mac_address(uuid, 0), "default", "virtio"),),
         boot_order=(BootDevice.DISK, BootDevice.NETWORK),

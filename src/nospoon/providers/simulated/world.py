@@ -134,6 +134,18 @@ class World:
         assert isinstance(shape, Machine), "machine keys have machine shapes"
         return frozenset(disk.volume for disk in shape.disks)
 
+    def volume_of(self, machine: UUID, name: str) -> Volume | None:
+        """The volume that a machine has by this name: it is in a pool of the machine's cluster."""
+        owner = self.named(Kind.MACHINE, str(machine))
+        if owner is None or owner.tag is None:
+            return None
+        for pool in self.made[Kind.POOL].values():
+            if pool.tag is not None and pool.tag.cluster == owner.tag.cluster:
+                found = self.named(Kind.VOLUME, f"{pool.key.name}/{name}")
+                if found is not None and isinstance(found.shape, Volume):
+                    return found.shape
+        return None
+
     def find(self, resource: Resource) -> Made | None:
         return self.named(resource.key.kind, native_name(resource.key, resource.shape))
 
