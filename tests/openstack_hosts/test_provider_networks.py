@@ -103,7 +103,7 @@ async def test_a_cloud_that_refuses_says_why(
 
 
 def test_it_is_described_and_in_a_recovered_file() -> None:
-    assert describe(WANTED.shape) == "named ns-lan VLAN 101 of racks"
+    assert describe(WANTED.shape) == "bridge ns-lan VLAN 101 of racks"
     text = cluster_file("dev", TAG.cluster, (), [Observed(KEY, WANTED.shape, TAG)], lambda _: {})
     assert yaml.safe_load(text)["networks"] == {"lan": {"provider": "racks", "vlan": 101}}
 

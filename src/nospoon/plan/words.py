@@ -137,7 +137,7 @@ def describe(shape: Shape) -> str:
                 filter(
                     None,
                     (
-                        f"named {shape.name}",
+                        f"bridge {shape.name}",
                         _segment(shape),
                         shape.address,
                         shape.address6,
