@@ -16,12 +16,13 @@ from tests.security.asked import OWNER as MEMBER
 from nospoon.bmc.messages import SettingsRequested
 from nospoon.bmc.runtime import Settings
 from nospoon.bmc.users import ADMINISTRATOR, OWNER, User
-from nospoon.control.planning.saved import refuse_collisions
 from nospoon.errors import Stale
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.services.bmcs.accounts import SESSIONS_PER_NODE, Accounts
 from nospoon.services.bmcs.ports import BmcConfig
-from nospoon.store.clusters import ClusterRow, Holding
+from nospoon.store import clusters as stored
+from nospoon.store.clusters import ClusterRow
+from nospoon.store.database import Database
 from nospoon.testing.bench import Bench, bench, config, endpoint, free_port
 from nospoon.testing.redfish import SYSTEMS, Answer, system_of
 from nospoon.testing.redfish_app import ROOT, Login, Redfish
@@ -186,13 +187,18 @@ async def test_users_of_a_daemon_have_redfish_ports_of_their_own(tmp_path: Path)
         assert (await served_at(asked, MEMBER)).isdisjoint(await served_at(asked, OTHER))
 
 
-def test_a_plan_that_shares_an_endpoint_with_anothers_is_stale() -> None:
+async def test_a_plan_that_shares_an_endpoint_with_anothers_is_stale(tmp_path: Path) -> None:
     """Both were made when neither cluster was there."""
     at = Allocations(endpoints={"n": Endpoint("127.0.0.1", 0, 8000)})
     row = ClusterRow(uuid4(), "mine", 1, 1, "c.yaml", "", {}, at, 0.0)
-    other = Holding(uuid4(), "other", 2, 1, 0.0, {}, at, 0)
-    with pytest.raises(Stale, match="another cluster took the same addresses"):
-        refuse_collisions(row, [other])
-    assert refuse_collisions(row, [replace(other, owner=1)])
+    other = replace(row, id=uuid4(), name="other", owner=2)
     elsewhere = Allocations(endpoints={"n": Endpoint("127.0.0.1", 0, 8001)})
-    assert refuse_collisions(row, [replace(other, allocations=elsewhere)])
+    database = Database.open(f"sqlite:///{tmp_path}/s")
+    try:
+        await database.call(stored.save, row)
+        with pytest.raises(Stale, match="another cluster took the same address and port, TCP"):
+            await database.call(stored.save, other)
+        await database.call(stored.save, replace(other, owner=1))
+        await database.call(stored.save, replace(other, id=uuid4(), allocations=elsewhere))
+    finally:
+        database.close()

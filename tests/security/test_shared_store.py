@@ -6,20 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-import pytest
 from sqlalchemy import Connection, text
 from tests.security.asked import OTHER, OWNER, a_daemon
 
-from nospoon.control.planning.saved import refuse_collisions, save
-from nospoon.errors import Stale
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.store import clusters as stored
-from nospoon.store.clusters import ClusterRow, Holding
+from nospoon.store.clusters import ClusterRow
 from nospoon.store.database import Database
 
 MINE = "cluster: mine\nhosts: {s: simulated}\nnodes: [{}]\n"
@@ -47,40 +42,29 @@ async def test_what_all_users_share_decodes_no_nodes_of_others(tmp_path: Path) -
         assert (await asked.ask(OTHER, "POST", "/v1/plan", body)).status == 200
 
 
-async def test_an_up_decodes_what_others_have_only_where_that_came_meanwhile(
-    tmp_path: Path,
-) -> None:
-    """Writes of all users wait for the transaction in which a cluster is remembered."""
-    database = Database.open(f"sqlite:///{tmp_path}/s")
-    place = Allocations(endpoints={"n": Endpoint("127.0.0.1", 6230, 0)})
-    other = ClusterRow(uuid4(), "theirs", OTHER, 1, "f", "text", {}, Allocations(), 1.0)
-    mine = replace(other, id=uuid4(), name="mine", owner=OWNER, allocations=place)
-    later = replace(mine, id=uuid4(), name="later", owner=OTHER)
+async def test_neither_a_plan_nor_an_up_decodes_what_others_have(tmp_path: Path) -> None:
+    """What they were given is rows, of which those are read that may be in the way."""
+    many = [
+        ClusterRow(
+            uuid4(), f"theirs-{number}", OTHER, 1, "f", "text", {},
+            Allocations(endpoints={"n": Endpoint("127.0.0.2", 7000 + number, 0)}), 1.0,
+        )
+        for number in range(1000)
+    ]  # fmt: skip
 
-    def spoil(connection: Connection) -> None:
-        connection.execute(text("UPDATE clusters SET allocations = '[]' WHERE name = 'theirs'"))
+    def store(connection: Connection) -> None:
+        for row in many:
+            stored.save(connection, row)
+        # whoever decodes one finds out
+        connection.execute(text("UPDATE clusters SET allocations = '[]', uploads = '{}'"))
 
-    try:
-        await database.call(stored.save, other)
-        compared = refuse_collisions(mine, await database.read(stored.holdings))
-        await database.call(spoil)
-        remember = partial(save, limited=True, compared=compared)
-        await database.call(remember, mine, [], [])
-        await database.call(stored.remove, mine.id)
-        await database.call(stored.save, later)
-        with pytest.raises(Stale, match="took the same addresses"):
-            await database.call(remember, mine, [], [])
-        await database.call(stored.save, replace(later, generation=2, allocations=Allocations()))
-        await database.call(remember, mine, [], [])
-        with pytest.raises(Stale, match="took the same addresses"):
-            refuse_collisions(later, list(await database.read(_readable)))
-    finally:
-        database.close()
-
-
-def _readable(connection: Connection) -> list[Holding]:
-    ids = [each.id for each in stored.outlines(connection) if each.name != "theirs"]
-    return stored.holdings(connection, ids=ids)
+    async with a_daemon(tmp_path) as asked:
+        await asked.daemon.parts.database.call(store)
+        body = {"file": "c.yaml", "text": MINE}
+        assert (await asked.ask(OWNER, "POST", "/v1/plan", body)).status == 200
+        assert (await asked.up(OWNER, MINE)).status == 202
+        (bmc,) = (await asked.ask(OWNER, "GET", "/v1/bmcs")).json
+        assert bmc["cluster"] == "mine"
 
 
 async def test_reads_whose_caller_left_are_not_run_and_changes_are(tmp_path: Path) -> None:

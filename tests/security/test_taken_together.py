@@ -10,6 +10,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, Asked, a_daemon
 
 from nospoon.control.planning import saved
+from nospoon.plan import identity
 
 PATIENCE = 60.0
 LAB = """\
@@ -69,7 +70,8 @@ async def test_a_bridge_is_of_the_cluster_that_is_stored_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file may choose an id that gives the name of another cluster's."""
-    monkeypatch.setattr(saved, "bridge_name", lambda _, name: f"nsaaaaaa-{name}")
+    for module in (identity, saved):
+        monkeypatch.setattr(module, "bridge_name", lambda _, name: f"nsaaaaaa-{name}")
     async with a_daemon(tmp_path) as asked:
         (made, _), (refused, why) = await both(asked, NETWORK)
         assert (made, refused) == (202, 409)

@@ -18,10 +18,10 @@ def test_a_plan_refuses_the_identifier_of_another_clusters_network() -> None:
     networks = "networks: {lan: {overlay: vxlan}, plain: {}}\n"
     text = f"cluster: c\nhosts: {{a: simulated}}\n{networks}nodes: [{{}}]\n"
     cluster = load(text, file="f")
-    assert list(against_identifiers(cluster, MINE, {THEIRS: ["lan", "plain"]})) == []
+    theirs = {str(identity.network_identifier(THEIRS, name)) for name in ("lan", "plain")}
+    assert list(against_identifiers(cluster, MINE, theirs)) == []
     number = identity.network_identifier(MINE, "lan")
-    # a cluster of the same id would have it: two with one id are refused elsewhere
-    (reason,) = against_identifiers(cluster, MINE, {MINE: ["lan", "plain"]})
+    (reason,) = against_identifiers(cluster, MINE, {str(number)})
     assert reason == (
         f"network lan: another cluster has a network with its VXLAN identifier, {number}. Give the "
         "network another name."

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Table, Text, cast, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, insert, or_, select, update
 
 from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
 from nospoon.plan.addresses.allocate import Allocations
-from nospoon.store import tables
+from nospoon.plan.addresses.claims import Claims, Scope, given_claims
+from nospoon.store import capacity, claims, tables
 from nospoon.store.decoded import Decoder, InParts, texts
 from nospoon.store.encoded import encoded
 from nospoon.store.hosts import host_of, record_of
@@ -50,9 +51,7 @@ class ClusterRow:
 
 
 class Outline(NamedTuple):
-    """Which clusters there are, without what they have. `generation` and `created` say whether what
-    one has is the same as before.
-    """
+    """Which clusters there are, without what they have."""
 
     id: UUID
     name: str
@@ -63,20 +62,12 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a cluster has, without its file, which may be megabytes. `size`: `ClusterRow.size`."""
+    """What a cluster has of files. `size`: `ClusterRow.size`."""
 
     id: UUID
-    name: str
     owner: OwnerId
-    generation: int
-    created: float
     uploads: Mapping[str, str]
-    allocations: Allocations
     size: int
-
-    @property
-    def outline(self) -> Outline:
-        return Outline(self.id, self.name, self.owner, self.generation, self.created)
 
 
 def find(connection: Connection, *, owner: OwnerId, name: str) -> ClusterRow | None:
@@ -123,6 +114,13 @@ def outlines(connection: Connection, *, owner: OwnerId | None = None) -> list[Ou
     return [Outline(UUID(id_), *more) for id_, *more in connection.execute(query)]
 
 
+def outlines_beside(connection: Connection, row: ClusterRow) -> list[Outline]:
+    """Of a user's clusters, and of the one with this id, whosever it is."""
+    near = or_(clusters.c.owner == row.owner, clusters.c.id == str(row.id))
+    query = select(*(clusters.c[name] for name in Outline._fields)).where(near)
+    return [Outline(UUID(id_), *more) for id_, *more in connection.execute(query)]
+
+
 def digests(connection: Connection) -> set[str]:
     """SHA-256 of every upload that a cluster names."""
     rows = connection.execute(select(clusters.c.uploads))
@@ -135,46 +133,47 @@ def uploads_of(connection: Connection, owner: OwnerId) -> list[tuple[str, Mappin
     return [(name, uploads) for name, uploads in connection.execute(query.order_by("name"))]
 
 
-def holdings(
-    connection: Connection,
-    *,
-    owner: OwnerId | None = None,
-    ids: Collection[UUID] | None = None,
-    but: UUID | None = None,
-) -> list[Holding]:
-    """Of all clusters, those of one user, those with these ids, or all but one, by name.
-    Allocations may be megabytes: read them where nothing waits for it.
-    """
+def holdings(connection: Connection, *, owner: OwnerId | None = None) -> list[Holding]:
+    """Of all clusters, or those of one user, by name; nothing is read that grows with nodes."""
     query = _HOLDINGS if owner is None else _HOLDINGS.where(clusters.c.owner == owner)
-    if ids is not None:
-        query = query.where(clusters.c.id.in_([str(each) for each in ids]))
-    if but is not None:
-        query = query.where(clusters.c.id != str(but))
-    return [
-        Holding(
-            UUID(row.id), row.name, row.owner, row.generation, row.created, row.uploads,
-            _ALLOCATIONS(row.allocations), row.size,
-        )
-        for row in connection.execute(query)
-    ]  # fmt: skip
+    rows = connection.execute(query)
+    return [Holding(UUID(row.id), row.owner, row.uploads, row.size) for row in rows]
 
 
 _HOLDINGS = select(
     clusters.c.id,
-    clusters.c.name,
     clusters.c.owner,
-    clusters.c.generation,
-    clusters.c.created,
     clusters.c.uploads,
-    cast(clusters.c.allocations, Text).label("allocations"),
     (func.length(clusters.c.text) + func.coalesce(func.length(clusters.c.desired), 0)).label(
         "size"
     ),
 ).order_by(clusters.c.name)
 
 
-def save(connection: Connection, row: ClusterRow) -> None:
-    """Insert or update. Raises `IntegrityError` for an id that another cluster has."""
+def save(connection: Connection, row: ClusterRow, claimed: Claims | None = None) -> None:
+    """Insert or update, with its rows of what no other may have; None: as it was allocated.
+
+    Raises `IntegrityError` for an id that another cluster has, and `Stale` for what another has of
+    what is new.
+    """
+    _write(connection, row)
+    wanted = given_claims(row.allocations) if claimed is None else claimed
+    hosts = {*row.allocations.hosts.values()}
+    claims.put(connection, row.id, row.owner, wanted, hosts=hosts)
+
+
+def save_found(connection: Connection, row: ClusterRow, claimed: Claims) -> Claims:
+    """The same of a cluster that was found: it is there, whatever others have. Returns what of it
+    others have, which has no row.
+    """
+    _write(connection, row)
+    free = claims.free_of(connection, row.id, claimed)
+    known = claims.of(connection, row.id)
+    claims.write(connection, row.id, row.owner, free, known=known)
+    return replace(claimed, udp=claimed.udp - free.udp, names=claimed.names - free.names)
+
+
+def _write(connection: Connection, row: ClusterRow) -> None:
     values = {
         "generation": row.generation,
         "file": row.file,
@@ -206,14 +205,17 @@ def forget_places(
     connection: Connection,
     id: UUID,  # noqa: A002  (the column's name)
     names: Collection[str],
+    gone: Collection[tuple[Scope, str]] = (),
 ) -> None:
-    """Where BMCs of these nodes answered is free."""
+    """Where BMCs of these nodes answered is free, and what is `gone` with them."""
     row = get(connection, id)
     if row is not None and names:
-        left = encoded(row.allocations.without(names))
+        left = row.allocations.without(names)
+        kept = encoded(left)
         connection.execute(
-            update(clusters).where(clusters.c.id == str(id)).values(allocations=left)
+            update(clusters).where(clusters.c.id == str(id)).values(allocations=kept)
         )
+        claims.forget(connection, id, row.owner, given_claims(left), gone)
 
 
 def hosts_of(connection: Connection, cluster_id: UUID) -> list[Host]:
@@ -262,6 +264,7 @@ def change_hosts(
     rows = nodes_of(connection, cluster_id)
     changed = [replace(row, host=now.get(row.host.name, row.host)) for row in rows]
     put_nodes(connection, changed)
+    capacity.lead_elsewhere(connection, cluster_id, now)
     return changed
 
 

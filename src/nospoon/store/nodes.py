@@ -19,7 +19,7 @@ from nospoon.model.principal import OwnerId
 from nospoon.model.resources import earlier
 from nospoon.model.resources.machines import Machine
 from nospoon.model.sharing import Shared
-from nospoon.store import tables
+from nospoon.store import capacity, tables
 from nospoon.store.decoded import Decoder, Once, texts
 from nospoon.store.encoded import Encoded, encoded
 from nospoon.store.hosts import host_of, read_host, record_of_node, with_machines
@@ -198,6 +198,7 @@ def settle(connection: Connection, uuid: UUID, host: Host) -> None:
     """From now on a node is on this host."""
     record = encoded(record_of_node(host))
     connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=record))
+    capacity.settle(connection, uuid, host)
 
 
 def renew_account(connection: Connection, row: NodeRow) -> None:

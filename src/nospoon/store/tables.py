@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData()
@@ -73,6 +74,63 @@ nodes = Table(
     Column("k_g", LargeBinary, nullable=True),
     Column("pdu_secret", LargeBinary, nullable=True),
     UniqueConstraint("cluster_id", "name"),
+)
+
+claims = Table(
+    "claims",
+    metadata,
+    Column("scope", String(16), primary_key=True),
+    Column("value", String, primary_key=True),
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False),
+    Index("claims_of_cluster", "cluster_id"),
+)
+
+claimed_endpoints = Table(
+    "claimed_endpoints",
+    metadata,
+    Column("transport", String(3), primary_key=True),
+    Column("port", Integer, primary_key=True),
+    Column("address", String, primary_key=True),
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", BigInteger),
+    Column("uid", LARGE, key="owner", nullable=False),
+    Index("claimed_endpoints_of_cluster", "cluster_id"),
+    Index("claimed_endpoints_by_number", "transport", "number", "port"),
+    # clusters of one user share an address and port of Redfish
+    Index(
+        "claimed_endpoints_once",
+        "port",
+        "address",
+        unique=True,
+        sqlite_where=text("transport = 'udp'"),
+        postgresql_where=text("transport = 'udp'"),
+    ),
+)
+"""`number`: of an IPv4 address, to look for those of a range."""
+
+claimed_networks = Table(
+    "claimed_networks",
+    metadata,
+    Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("cidr", String(18), nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Index("claimed_networks_by_range", "first", "last"),
+)
+
+claimed_capacity = Table(
+    "claimed_capacity",
+    metadata,
+    Column("uuid", ForeignKey("nodes.uuid", ondelete="CASCADE"), primary_key=True),
+    Column("place", String, primary_key=True),
+    Column("host", String, nullable=False),
+    Column("cluster_id", String(36), nullable=False),
+    Column("cpus", BigInteger, nullable=False),
+    Column("memory", BigInteger, nullable=False),
+    Column("disk", BigInteger, nullable=False),
+    Index("claimed_capacity_by_host", "host", "cluster_id", "place", "cpus", "memory", "disk"),
+    Index("claimed_capacity_of_cluster", "cluster_id", "host"),
 )
 
 bmcs = Table(

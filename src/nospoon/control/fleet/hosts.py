@@ -121,9 +121,18 @@ class Hosts:
 
     def identity(self, host: Host) -> str:
         """The machine behind a host, as far as somebody asked it; else the host's own name."""
-        used = self._in_use.get((host.name, *host.place))
+        return self.identity_at((host.name, *host.place))
+
+    def identity_at(self, place: tuple[str, ...]) -> str:
+        """The same by the host's name and where it leads; from any thread."""
+        used = self._in_use.get(place)
         can = used.capabilities if used is not None else None
-        return (can.identity if can is not None else "") or host.name
+        return (can.identity if can is not None else "") or place[0]
+
+    def names_of(self, identities: Collection[str]) -> frozenset[str]:
+        """Of hosts that lead to one of these machines; one that was not asked has its name's."""
+        asked = (place[0] for place in self._in_use if self.identity_at(place) in identities)
+        return frozenset((*identities, *asked))
 
     def settle(self, machine: UUID, host: Host) -> None:
         """From now on this machine is on that host."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Connection
 
 from nospoon.clusterfile.recovered import FILE, cluster_file, with_more
@@ -37,21 +38,27 @@ from nospoon.errors import Conflict, Gone, HostUnreachable, NospoonError, NotFou
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.principal import Principal
 from nospoon.model.rest.upkeep import RecoveredCluster, RecoveryReport
+from nospoon.plan.addresses.claims import found_claims
 from nospoon.plan.addresses.found import completed, found_allocations
 from nospoon.runtime import running
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.paced import paced
 from nospoon.runtime.users import NameOf, names_of, user_name
+from nospoon.store import capacity, snapshots
 from nospoon.store import clusters as stored
 from nospoon.store import logins as login_rows
 from nospoon.store import nodes as node_rows
-from nospoon.store import snapshots
+from nospoon.store.capacity import Taking
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 from nospoon.store.nodes import NodeRow
 from nospoon.store.snapshots import SnapshotRow
 
+log = structlog.get_logger()
+
+SHOWN = 5
+"""Of what others have, in a line of the log."""
 ONLY_IN_IRONIC = (
     "not recovered: none of its hosts was looked at, or they have nothing of it; "
     "`nospoon orphans --reap` removes its nodes from Ironic"
@@ -315,12 +322,28 @@ def _save(connection: Connection, part: Part, settings: Mapping[str, bytes]) -> 
     now = stored.get(connection, row.id)
     if (now and now.generation) != (before and before.row.generation):
         return "skipped: it was changed meanwhile; recover it again"
-    stored.save(connection, row)
+    machines = (each.machine for each in part.nodes)
+    lost = stored.save_found(
+        connection, row, found_claims(row.id, row.name, row.allocations, machines)
+    )
+    if lost.udp or lost.names:
+        log.warning(
+            "another cluster has some of what a cluster was found with",
+            cluster=row.name,
+            ports=sorted(lost.udp)[:SHOWN],
+            names=sorted(lost.names)[:SHOWN],
+        )
     node_rows.put_nodes(connection, part.new)
+    capacity.put(connection, row.id, map(_taking, part.new))
     known = {host.name for host in stored.hosts_of(connection, row.id)}
     stored.put_hosts(connection, row.id, [h for h in part.hosts if h.name not in known])
     login_rows.put(connection, settings)
     return ""
+
+
+def _taking(row: NodeRow) -> Taking:
+    """Of a node that was found, whose disks have sizes once its BMC is there again."""
+    return Taking(row.uuid, (row.host,), row.machine.cpus, row.machine.memory, 0)
 
 
 def _put_snapshot(connection: Connection, before: SnapshotRow | None, now: SnapshotRow) -> None:

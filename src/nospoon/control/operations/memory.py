@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 from uuid import UUID
 
@@ -21,19 +22,16 @@ from nospoon.control.planning.logins import with_new_logins
 from nospoon.control.planning.pending import as_it_is
 from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
-from nospoon.control.planning.saved import (
-    made_bridges,
-    refuse_anothers_bridges,
-    refuse_collisions,
-    save,
-)
+from nospoon.control.planning.saved import save
 from nospoon.control.request import Request
 from nospoon.engine.observe import observe_reachable
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
+from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
+from nospoon.plan.addresses.claims import Claims, cluster_claims, macs_of
 from nospoon.plan.diff.targets import touched
 from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime.clock import Clock
@@ -42,6 +40,7 @@ from nospoon.runtime.paced import paced
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.store import clusters as stored
 from nospoon.store import nodes as node_rows
+from nospoon.store.capacity import Taking
 from nospoon.store.clusters import ClusterRow
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
@@ -90,10 +89,6 @@ class Memory:
         labs: LabBoard,
         clock: Clock,
     ) -> None:
-        self._bridges = dict[UUID, frozenset[str]]()
-        """Cluster that is being remembered -> the bridges that it is to have."""
-        self._placing = asyncio.Lock()
-        """From the look at what others take of hosts until nodes are remembered there."""
         self._database, self._cipher, self._files = database, cipher, files
         self._planner, self._fleet, self._consoles = planner, fleet, consoles
         self._publish, self._give, self._labs, self._clock = publish, give, labs, clock
@@ -109,9 +104,11 @@ class Memory:
             request.caller.uid, self._row, prepared, request, left
         )
         wanted, nodes = await self._planner.workers.run(row.owner, self._rows, prepared, left)
+        to_be = {each.name: each for each in wanted if each.name not in left}
+        takings = await self._planner.workers.run(row.owner, _takings, prepared, nodes, to_be)
         self._refuse(seen.cluster, row)
-        with self._coming(seen.cluster, row):
-            await self._store(prepared, row, nodes)
+        with self._labs.coming(row.id, seen.cluster.labs):
+            await self._store(prepared, row, nodes, takings)
             self._files.stored(row.uploads.values())
             self._labs.put(row.id, row.owner, row.name, seen.cluster.labs)
             now, boots = await self._take(prepared, row, nodes)
@@ -147,18 +144,6 @@ class Memory:
                 boots.append(node.uuid)
         return now, boots
 
-    @contextmanager
-    def _coming(self, cluster: Cluster, row: ClusterRow) -> Iterator[None]:
-        """While it is stored, and taken in, others that are remembered have none of its bridges,
-        and none of the machines of its labs: the store may take its time.
-        """
-        self._bridges[row.id] = frozenset(made_bridges(cluster, row.id))
-        try:
-            with self._labs.coming(row.id, cluster.labs):
-                yield
-        finally:
-            del self._bridges[row.id]
-
     def _row(self, prepared: Prepared, request: Request, left: Mapping[str, NodeRow]) -> ClusterRow:
         """The cluster's own, of the next generation."""
         seen, enrolment = prepared.seen, self._planner.enrolment
@@ -183,8 +168,6 @@ class Memory:
 
     def _refuse(self, cluster: Cluster, row: ClusterRow) -> None:
         """What others have by now, and what is more than its owner may have."""
-        coming = (names for id_, names in self._bridges.items() if id_ != row.id)
-        refuse_anothers_bridges(cluster, row.id, self._fleet.bridges(but=row.id).union(*coming))
         self._labs.require_unused(row.id, [lab.name for lab in cluster.labs])
         self._labs.require_own_macs(row.id, cluster.labs)
         self._labs.require_own_bmcs(row.owner, row.id, cluster.labs)
@@ -194,25 +177,28 @@ class Memory:
         space.refuse_full(row.size)
         space.refuse_beyond(row.owner, row.size - space.held(row.owner, held))
 
-    async def _store(self, prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> None:
+    async def _store(
+        self,
+        prepared: Prepared,
+        row: ClusterRow,
+        nodes: Sequence[NodeRow],
+        takings: Sequence[Taking],
+    ) -> None:
         """Durable, unless another cluster has taken the same meanwhile."""
         hosts = prepared.seen.cluster.hosts
-        others = await self._database.read(stored.holdings)
-        compared = await self._planner.workers.run(row.owner, refuse_collisions, row, others)
-        claims = await self._planner.allocating.claims(prepared.seen, row.allocations)
-        async with self._placing if claims else nullcontext():
-            if claims:
-                await self._planner.allocating.require_capacity(row.id, claims)
-            await self._database.call(
-                save,
-                row,
-                nodes,
-                hosts,
-                limited=row.owner not in self._planner.access.admins,
-                most_nodes=self._planner.member_nodes,
-                settings=self._planner.clusters.logins.sealed(hosts),
-                compared=compared,
-            )
+        claimed = await self._planner.workers.run(row.owner, _claimed, prepared, row, nodes)
+        await self._database.call(
+            save,
+            row,
+            nodes,
+            hosts,
+            limited=row.owner not in self._planner.access.admins,
+            most_nodes=self._planner.member_nodes,
+            settings=self._planner.clusters.logins.sealed(hosts),
+            claimed=claimed,
+            takings=takings,
+            wanted=await self._planner.allocating.wanted(prepared.seen, row.allocations),
+        )
         self._files.space.hold(row.owner, text_of(row.id), row.size)
 
     async def use_logins(self, cluster: UUID, now: Sequence[Host]) -> None:
@@ -282,7 +268,13 @@ class Memory:
             self._fleet.drop(row.uuid)
         await self._database.call(node_rows.drop_nodes, [row.uuid for row in leavers])
         names = {row.name for row in leavers}
-        await self._database.call(stored.forget_places, prepared.seen.id, names)
+        await self._database.call(
+            stored.forget_places,
+            prepared.seen.id,
+            names,
+            macs_of(row.machine for row in leavers)
+            - macs_of(row.machine for row in rows if row.name not in names),
+        )
         if targets:
             return
         hosts = [host.name for host in prepared.seen.cluster.hosts]
@@ -340,6 +332,36 @@ def _rows_now(
             yield replace(before, profile=row.profile)
         else:
             yield as_it_is(row, known.get(row.name), made)
+
+
+def _claimed(prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> Claims:
+    """What no other cluster may have from now on; nodes that leave keep theirs until then."""
+    names = {each.name for each in nodes}
+    leavers = (each for each in prepared.seen.rows if each.name not in names)
+    machines = [each.machine for each in chain(nodes, leavers)]
+    return cluster_claims(prepared.seen.cluster, row.id, row.allocations, machines)
+
+
+def _takings(
+    prepared: Prepared, nodes: Iterable[NodeRow], to_be: Mapping[str, NodeRow]
+) -> list[Taking]:
+    """Of nodes that are not left as they are: at the host where each is, and where it is to be."""
+    disks = {
+        each.shape.uuid: sum(each.shape.disk_sizes)
+        for each in prepared.desired.values()
+        if isinstance(each.shape, Bmc)
+    }
+    return [
+        Taking(
+            row.uuid,
+            tuple({host.name: host for host in (row.host, to_be[row.name].host)}.values()),
+            row.machine.cpus,
+            row.machine.memory,
+            disks.get(row.uuid, 0),
+        )
+        for row in nodes
+        if row.name in to_be
+    ]
 
 
 def _left(prepared: Prepared, request: Request) -> dict[str, NodeRow]:

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from nospoon.control.fleet import usage
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.fleet.usage import Machines, Wanted
 from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
-from nospoon.errors import PlanRefused, Stale
+from nospoon.errors import PlanRefused
 from nospoon.model.host_facts import Route
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.plan import identity
 from nospoon.plan.access import over_bmcs, overlapping_routes
-from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate, redfish_of
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.claims import Place as ClaimedPlace
+from nospoon.plan.addresses.claims import Scope, identifiers
 from nospoon.plan.addresses.occupants import occupants
+from nospoon.plan.addresses.scopes import Scopes, scopes_of
 from nospoon.plan.addresses.tunnels import against_identifiers
-from nospoon.plan.placement.room import Claim, claims
+from nospoon.plan.placement.room import claims
 from nospoon.plan.refuse import against_pool, reasons_against
 from nospoon.plan.seeds import against_addresses, against_boot_urls
 from nospoon.providers import linux
 from nospoon.runtime.workers import Workers
-from nospoon.store import clusters as stored
-from nospoon.store.clusters import Holding
+from nospoon.store import claims as claim_rows
 from nospoon.store.database import Database
 
 PortsInUse = Callable[[], frozenset[tuple[str, int]]]
@@ -63,7 +68,7 @@ class Allocating:
     async def allocate(self, request: Request, seen: Seen, before: Allocations) -> Allocations:
         """What each node gets, of what no other cluster has. Raises `PlanRefused`."""
         cluster, facts = seen.cluster, seen.surveyed.all_facts
-        occupied = await self._occupied(request, seen)
+        occupied = await self._occupied(request, seen, before)
         allocations, reasons = await self._workers.run(
             seen.owner,
             lambda: allocate(
@@ -84,7 +89,7 @@ class Allocating:
             ],
         )
         reasons += await self._workers.run(
-            seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.names))
+            seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.identifiers))
         )
         reasons += await self._workers.run(
             seen.owner,
@@ -103,40 +108,39 @@ class Allocating:
             raise PlanRefused(reasons)
         return allocations
 
-    async def claims(self, seen: Seen, allocations: Allocations) -> tuple[Claim, ...]:
-        """What the nodes that come to a host take there."""
+    async def wanted(self, seen: Seen, allocations: Allocations) -> Wanted | None:
+        """What the nodes that come to a host take there; None where none comes."""
         before = {row.name: row.host.name for row in seen.rows}
         made = partial(claims, hosts=allocations.hosts, before=before)
-        return await self._workers.run(seen.owner, made, seen.cluster, seen.surveyed.all_facts)
+        found = await self._workers.run(seen.owner, made, seen.cluster, seen.surveyed.all_facts)
+        if not found:
+            return None
+        return Wanted(found, Machines.of({each.identity for each in found}, self._hosts))
 
-    async def require_capacity(self, cluster: UUID, wanted: Iterable[Claim]) -> None:
-        """Raises `Stale` where nodes of other clusters, as they are remembered by now, left too
-        little for these.
-        """
-        used = await usage.of_others(self._database, self._hosts, cluster)
-        what = next(filter(None, (each.lacks(used) for each in wanted)), "")
-        if what:
-            raise Stale(
-                f"the plan is stale: another cluster took {what}",
-                hint="Look at a new one with `nospoon plan`.",
-            )
-
-    async def _occupied(self, request: Request, seen: Seen) -> Occupied:
-        others = await self._database.read(stored.holdings, but=seen.id)
+    async def _occupied(self, request: Request, seen: Seen, before: Allocations) -> Occupied:
         own = {identity.bridge_name(seen.id, network.name) for network in seen.cluster.networks}
         in_use = await self._workers.run(seen.owner, self._ports_in_use)
         listening = await self._workers.run(seen.owner, self._listening)
         facts = seen.surveyed.facts.values()
         routes = [route for fact in facts for route in fact.routes if route.device not in own]
-        held = await self._workers.run(seen.owner, _held_by, others, routes, seen.owner)
+        scopes = await self._workers.run(seen.owner, scopes_of, seen.cluster, before)
+        numbers = await self._workers.run(seen.owner, identifiers, seen.cluster, seen.id)
+        taken = await self._database.read(_taken, seen.id, scopes, numbers)
+        held = await self._workers.run(seen.owner, _held_by, taken, routes, seen.owner)
+        known = seen.surveyed.all_facts
+        machines = Machines.of(
+            {(known[host.name].identity if host.name in known else "") or host.name
+             for host in seen.cluster.hosts},
+            self._hosts,
+        )  # fmt: skip
         return Occupied(
             held.networks,
             held.endpoints | in_use,
             holder=self._holder_of_port,
             redfish=listening - held.redfish,
             foreign=held.foreign_redfish,
-            names={row.id: row.allocations.cidrs.keys() for row in others},
-            usage=await usage.of_others(self._database, self._hosts, seen.id),
+            identifiers=taken.identifiers,
+            usage=await self._database.read(machines.used, but=seen.id),
             standing=await self._workers.run(seen.owner, usage.standing, seen.rows, seen.observed),
             nics=await self._workers.run(
                 seen.owner,
@@ -174,6 +178,29 @@ def _called(labs: Sequence[tuple[OwnerId, Lab]], seen: Seen) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Taken:
+    """What other clusters have where a plan looks for something free."""
+
+    udp: list[tuple[ClaimedPlace, OwnerId]]
+    redfish: list[tuple[ClaimedPlace, OwnerId]]
+    cidrs: set[str]
+    identifiers: frozenset[str]
+
+
+def _taken(
+    connection: Connection, cluster_id: UUID, scopes: Scopes, numbers: Collection[str]
+) -> _Taken:
+    vnis = [(Scope.VNI, each) for each in numbers]
+    named = claim_rows.names_among(connection, vnis, but=cluster_id)
+    return _Taken(
+        claim_rows.places_in(connection, scopes.udp, transport=claim_rows.UDP, but=cluster_id),
+        claim_rows.places_in(connection, scopes.redfish, transport=claim_rows.TCP, but=cluster_id),
+        claim_rows.cidrs_in(connection, scopes.networks, but=cluster_id),
+        frozenset(value for _, value in named),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Held:
     """What other clusters have, and so no other may choose. `redfish`: of the same user."""
 
@@ -196,18 +223,14 @@ def _against_pool(
     return reasons
 
 
-def _held_by(others: Sequence[Holding], routes: Sequence[Route], owner: OwnerId) -> _Held:
+def _held_by(taken: _Taken, routes: Sequence[Route], owner: OwnerId) -> _Held:
     """`routes`: those of hosts. For a thread: members have thousands of each."""
     routed = {each.network for each in routes if isinstance(each.network, IPv4Network)}
-    cidrs = {IPv4Network(cidr) for row in others for cidr in row.allocations.cidrs.values()}
-    endpoints = {
-        (each.address, each.ipmi_port)
-        for row in others
-        for each in row.allocations.endpoints.values()
-    }
-    endpoints |= {each.place for row in others for each in row.allocations.outlets.values()}
-    redfish, foreign = set[tuple[str, int]](), set[tuple[str, int]]()
-    for row in others:
-        (redfish if row.owner == owner else foreign).update(redfish_of(row.allocations))
+    cidrs = {IPv4Network(cidr) for cidr in taken.cidrs}
     networks = {each for each in routed if each.prefixlen} | cidrs
-    return _Held(tuple(sorted(networks)), endpoints, redfish, foreign)
+    return _Held(
+        tuple(sorted(networks)),
+        {place for place, _ in taken.udp},
+        {place for place, whose in taken.redfish if whose == owner},
+        {place for place, whose in taken.redfish if whose != owner},
+    )

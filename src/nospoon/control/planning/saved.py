@@ -8,13 +8,17 @@ from uuid import UUID
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from nospoon.control.fleet.usage import Wanted
 from nospoon.errors import Conflict, QuotaUsed, Stale
 from nospoon.model.cluster import Cluster, Host
+from nospoon.plan.addresses.claims import Claims
 from nospoon.plan.identity import bridge_name, pool_name
+from nospoon.store import capacity, logins
 from nospoon.store import clusters as stored
-from nospoon.store import logins
 from nospoon.store import nodes as node_rows
-from nospoon.store.clusters import ClusterRow, Holding, Outline
+from nospoon.store.capacity import Taking
+from nospoon.store.claims import stale
+from nospoon.store.clusters import ClusterRow, Outline
 from nospoon.store.nodes import NodeRow
 
 MOST_CLUSTERS = 100
@@ -32,37 +36,35 @@ def save(
     limited: bool,
     most_nodes: int = 0,
     settings: Mapping[str, bytes] | None = None,
-    compared: Collection[Outline] = (),
+    claimed: Claims | None = None,
+    takings: Sequence[Taking] = (),
+    wanted: Wanted | None = None,
 ) -> None:
     """Raises `Stale` when others took what the plan chose, `Conflict` for an id that another has,
     and `QuotaUsed` for one more cluster, more nodes or more logins, than a member may have
     (`limited`).
 
-    `settings`: of the hosts' logins. `compared`: clusters that have nothing of what this one was
-    given (`refuse_collisions`). What others have is decoded here only where they came, or changed,
-    since then: writes wait meanwhile.
+    `settings`: of the hosts' logins; `claimed`: what no other cluster may have; `takings` of nodes,
+    of which `wanted` is what comes to a host.
     """
-    others = stored.outlines(connection)
+    others = stored.outlines_beside(connection, row)
     for other in others:
         _refuse(row, other)
-    came = {other.id for other in set(others).difference(compared) if other.id != row.id}
-    if came:
-        refuse_collisions(row, stored.holdings(connection, ids=came))
     if limited:
         refuse_one_more({each.id for each in others if each.owner == row.owner}, row.id)
         known = node_rows.node_names(connection, owner=row.owner)
         refuse_more_nodes(known, row.id, {each.name for each in nodes}, most_nodes)
-        wanted = {(row.id, each.name): login for each in hosts if (login := each.connection.login)}
-        if wanted:
-            refuse_more_logins(stored.logins_of(connection, owner=row.owner), wanted)
-    stored.save(connection, row)
+        used = {(row.id, each.name): login for each in hosts if (login := each.connection.login)}
+        if used:
+            refuse_more_logins(stored.logins_of(connection, owner=row.owner), used)
+    if wanted is not None:
+        wanted.require(connection, row.id)
+    stored.save(connection, row, claimed)
     try:
         node_rows.put_nodes(connection, nodes)
     except IntegrityError as error:  # no machine is of two clusters
-        raise Stale(
-            "the plan is stale: another cluster took the same machine",
-            hint="Look at a new one with `nospoon plan`.",
-        ) from error
+        raise stale("the same machine") from error
+    capacity.put(connection, row.id, takings)
     stored.put_hosts(connection, row.id, hosts)
     logins.put(connection, settings or {})
 
@@ -157,20 +159,6 @@ def refuse_anothers_pool(cluster: Cluster, cluster_id: UUID, others: Collection[
             f"its pool would be {pool}, which another cluster has",
             hint="Choose another `id:`, or drop it, or give the cluster another name.",
         )
-
-
-def refuse_collisions(row: ClusterRow, others: Collection[Holding]) -> frozenset[Outline]:
-    """Which clusters were compared. Raises `Stale` where one has what this cluster was given."""
-    for other in others:
-        if other.id == row.id:
-            continue
-        shared = other.owner != row.owner and other.allocations.shares_redfish(row.allocations)
-        if shared or other.allocations.collides(row.allocations):
-            raise Stale(
-                "the plan is stale: another cluster took the same addresses or networks",
-                hint="Look at a new one with `nospoon plan`.",
-            )
-    return frozenset(each.outline for each in others)
 
 
 def _refuse(row: ClusterRow, other: Outline) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
-from uuid import UUID
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts
@@ -101,19 +100,6 @@ class Allocations:
             outlets={name: e for name, e in self.outlets.items() if name not in names},
         )
 
-    def collides(self, other: Allocations) -> bool:
-        """Whether both were given the same port, outlet, or network of one host."""
-        return not (
-            _ports(self).isdisjoint(_ports(other))
-            and set(self.outlets.values()).isdisjoint(other.outlets.values())
-            and not (set(self.hosts.values()) & set(other.hosts.values()) and _overlap(self, other))
-        )
-
-    def shares_redfish(self, other: Allocations) -> bool:
-        """Whether Redfish of both answers at the same address and port, as that of one user may."""
-        held = TakenPorts(redfish_of(other))
-        return any(held.hinder(each) for each in redfish_of(self))
-
 
 def redfish_of(given: Allocations) -> set[tuple[str, int]]:
     """Where Redfish answers."""
@@ -124,25 +110,15 @@ def _those(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
     return {name: each for name, each in given.items() if name in names}
 
 
-def _ports(given: Allocations) -> set[tuple[str, int]]:
-    """UDP ports of IPMI; nodes with Redfish alone have none, and share their address."""
-    ends = given.endpoints.values()
-    return {(each.address, each.ipmi_port) for each in ends if each.ipmi_port}
-
-
-def _overlap(one: Allocations, other: Allocations) -> bool:
-    taken = Taken(IPv4Network(cidr) for cidr in other.cidrs.values())
-    return not all(taken.frees(IPv4Network(cidr)) for cidr in one.cidrs.values())
-
-
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """What others have: networks of all hosts' routes and other clusters; (address, port) pairs;
-    `usage` of hosts by other clusters, by the hosts' identity.
+    """What others have, where this cluster looks for something free (`scopes`): networks of all
+    hosts' routes and other clusters; (address, port) pairs; `usage` of hosts by other clusters, by
+    the hosts' identity.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
     other processes and users; clusters of one user share theirs. `foreign`: those of other users.
-    `names`: of other clusters' networks that have a CIDR, by the clusters' ids.
+    `identifiers`: of VXLAN, that other clusters have.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
     machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
@@ -153,7 +129,7 @@ class Occupied:
     holder: Callable[[int], str] = lambda _: ""
     redfish: Collection[tuple[str, int]] = frozenset()
     foreign: Collection[tuple[str, int]] = frozenset()
-    names: Mapping[UUID, Collection[str]] = field(default_factory=dict)
+    identifiers: Collection[str] = frozenset()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     standing: Mapping[str, Usage] = field(default_factory=dict)
     nics: Sequence[Occupant] = ()
@@ -380,13 +356,19 @@ def _redfish_port(cluster: Cluster, earlier: Allocations, occupied: Occupied) ->
     usual = addressing.redfish_port
     if addressing.redfish_given or addressing.pool is not None:
         return usual
-    before = (each for each in earlier.endpoints.values() if each.address == address)
-    known = next((each.redfish_port for each in before if each.redfish_port), 0)
+    known = redfish_before(cluster, earlier)
     if known and not TakenPorts(occupied.foreign).hinder((address, known)):
         return known
     taken = TakenPorts((*occupied.redfish, *occupied.foreign))
     ports = range(usual, usual + REDFISH_TRIED)
     return next((port for port in ports if not taken.hinder((address, port))), usual)
+
+
+def redfish_before(cluster: Cluster, earlier: Allocations) -> int:
+    """The port at which Redfish answered at the cluster's own address, 0 for none."""
+    address = str(cluster.addressing.address)
+    before = (each for each in earlier.endpoints.values() if each.address == address)
+    return next((each.redfish_port for each in before if each.redfish_port), 0)
 
 
 def _given(cluster: Cluster, node: Node, redfish: int) -> Endpoint:

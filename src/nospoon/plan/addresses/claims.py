@@ -1,0 +1,113 @@
+"""What a cluster was given and no other may have, as the store compares it: where its BMCs and PDUs
+answer, its networks, its MACs, and the names that are made of its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+from nospoon.model.cluster import Cluster
+from nospoon.model.resources.machines import Machine
+from nospoon.plan import identity
+from nospoon.plan.addresses.allocate import Allocations, redfish_of
+
+Place = tuple[str, int]
+"""An address and a port."""
+
+
+class Scope(StrEnum):
+    """Within what a name is one cluster's."""
+
+    BRIDGE = "bridge"
+    MAC = "mac"
+    POOL = "pool"
+    VNI = "vni"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """`udp`: of IPMI and of PDUs; `redfish`: clusters of one user may share these; `networks`: CIDR
+    by name; `pooled`: BMCs share the socket of all addresses, which no other's takes from them.
+    """
+
+    udp: frozenset[Place] = frozenset()
+    redfish: frozenset[Place] = frozenset()
+    networks: Mapping[str, str] = field(default_factory=dict)
+    names: frozenset[tuple[Scope, str]] = frozenset()
+    pooled: bool = False
+
+
+def given_claims(given: Allocations) -> Claims:
+    """What follows from decisions alone. Nodes with Redfish alone have no UDP port."""
+    ends = given.endpoints.values()
+    ipmi = {(each.address, each.ipmi_port) for each in ends if each.ipmi_port}
+    pdus = {each.place for each in given.outlets.values()}
+    return Claims(
+        udp=frozenset(ipmi | pdus),
+        redfish=frozenset(redfish_of(given)),
+        networks=dict(given.cidrs),
+    )
+
+
+def cluster_claims(
+    cluster: Cluster, cluster_id: UUID, given: Allocations, machines: Iterable[Machine]
+) -> Claims:
+    """Of a cluster as its file says. `machines`: of all of its nodes, leaving ones included."""
+    decided, made = given_claims(given), [net for net in cluster.networks if not net.existing]
+    return Claims(
+        udp=decided.udp,
+        redfish=decided.redfish,
+        networks=decided.networks,
+        names=frozenset(
+            {
+                (Scope.POOL, identity.pool_name(cluster_id, cluster.name)),
+                *((Scope.BRIDGE, identity.bridge_name(cluster_id, net.name)) for net in made),
+                *((Scope.VNI, each) for each in identifiers(cluster, cluster_id)),
+                *macs_of(machines),
+            }
+        ),
+        pooled=cluster.addressing.pool is not None,
+    )
+
+
+def found_claims(
+    cluster_id: UUID, name: str, given: Allocations, machines: Iterable[Machine]
+) -> Claims:
+    """Of a cluster of which only its machines and decisions are known: which of its networks lead
+    from host to host is not, so that each has its identifier.
+    """
+    known, decided = list(machines), given_claims(given)
+    bridges = {nic.network for each in known for nic in each.nics}
+    return Claims(
+        udp=decided.udp,
+        redfish=decided.redfish,
+        networks=decided.networks,
+        names=frozenset(
+            {
+                (Scope.POOL, identity.pool_name(cluster_id, name)),
+                *((Scope.BRIDGE, each) for each in bridges if identity.made_for_a_cluster(each)),
+                *(
+                    (Scope.VNI, str(identity.network_identifier(cluster_id, network)))
+                    for network in given.cidrs
+                ),
+                *macs_of(known),
+            }
+        ),
+    )
+
+
+def macs_of(machines: Iterable[Machine]) -> set[tuple[Scope, str]]:
+    """Of all NICs; what a cloud has yet to give has none."""
+    return {(Scope.MAC, nic.mac.lower()) for each in machines for nic in each.nics if nic.mac}
+
+
+def identifiers(cluster: Cluster, cluster_id: UUID) -> dict[str, str]:
+    """VXLAN identifier, as a name of its scope -> the network that has it."""
+    return {
+        str(identity.network_identifier(cluster_id, network.name)): network.name
+        for network in cluster.networks
+        if network.overlay is not None
+    }

@@ -1,0 +1,344 @@
+"""What clusters were given, as rows of which no two clusters may have the same.
+
+Where equality says so, a constraint of the database refuses the second one: of UDP ports, MACs and
+names. What it cannot say is looked up by index, in the transaction that writes the rows: a socket
+of all addresses takes the port of each, networks of one host may not overlap, and clusters of one
+user alone share Redfish. Only what is new of a cluster is compared; what it has, it keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from typing import TypeVar
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    tuple_,
+)
+from sqlalchemy.exc import IntegrityError
+
+from nospoon.errors import Stale
+from nospoon.model.addresses import ANY, ANY_IPV4
+from nospoon.model.principal import OwnerId
+from nospoon.plan.addresses.claims import Claims, Place, Scope
+from nospoon.plan.addresses.ports import TakenPorts
+from nospoon.plan.addresses.scopes import LAST, Ports
+from nospoon.store import tables
+
+T = TypeVar("T")
+names, endpoints = tables.claims, tables.claimed_endpoints
+networks, capacity = tables.claimed_networks, tables.claimed_capacity
+UDP, TCP = "udp", "tcp"
+SLICE = 500
+"""Rows of one statement, while which no other thread goes on."""
+CALLED = {
+    Scope.BRIDGE: "bridge",
+    Scope.MAC: "MAC",
+    Scope.POOL: "pool",
+    Scope.VNI: "VXLAN identifier",
+}
+
+
+def of(connection: Connection, cluster: UUID) -> Claims:
+    """What a cluster has."""
+    by_transport: dict[str, set[Place]] = {UDP: set(), TCP: set()}
+    columns = (endpoints.c.transport, endpoints.c.address, endpoints.c.port)
+    for transport, address, port in connection.execute(
+        select(*columns).where(endpoints.c.cluster_id == str(cluster))
+    ):
+        by_transport[transport].add((address, port))
+    ranges = select(networks.c.name, networks.c.cidr).where(networks.c.cluster_id == str(cluster))
+    named = select(names.c.scope, names.c.value).where(names.c.cluster_id == str(cluster))
+    return Claims(
+        udp=frozenset(by_transport[UDP]),
+        redfish=frozenset(by_transport[TCP]),
+        networks={row.name: row.cidr for row in connection.execute(ranges)},
+        names=frozenset((_SCOPES[scope], value) for scope, value in connection.execute(named)),
+    )
+
+
+def put(
+    connection: Connection, cluster: UUID, owner: OwnerId, wanted: Claims, *, hosts: Collection[str]
+) -> None:
+    """A stored cluster has this from now on, and nothing else. `hosts`: that its nodes are on.
+
+    Raises `Stale` for the first of it that another cluster has.
+    """
+    known = of(connection, cluster)
+    fresh = _without(wanted, known)
+    what = next(_in_the_way(connection, cluster, owner, fresh), "")
+    what = what or next(_overlaps(connection, cluster, wanted, fresh, hosts), "")
+    if what:
+        raise stale(what)
+    write(connection, cluster, owner, wanted, known=known)
+
+
+def write(
+    connection: Connection, cluster: UUID, owner: OwnerId, wanted: Claims, *, known: Claims
+) -> None:
+    """The same where nothing but equality is compared. `known`: what it has."""
+    fresh = _without(wanted, known)
+    _drop(connection, cluster, _without(known, wanted))
+    try:
+        with connection.begin_nested():
+            _insert(connection, cluster, owner, fresh)
+    except IntegrityError as error:
+        what = next(_equal(connection, cluster, fresh), "")
+        if not what:
+            raise
+        raise stale(what) from error
+
+
+def stale(what: str) -> Stale:
+    """`what` another cluster took; whose that is, its reader may not know."""
+    return Stale(
+        f"the plan is stale: another cluster took {what}",
+        hint="Look at a new one with `nospoon plan`.",
+    )
+
+
+def free_of(connection: Connection, cluster: UUID, wanted: Claims) -> Claims:
+    """What of it no other cluster has: of a cluster that is made again after the store was lost."""
+    udp = _same_places(connection, cluster, wanted.udp)
+    named = _same_names(connection, cluster, wanted.names)
+    return replace(wanted, udp=wanted.udp.difference(udp), names=wanted.names.difference(named))
+
+
+def forget(
+    connection: Connection,
+    cluster: UUID,
+    owner: OwnerId,
+    decided: Claims,
+    gone: Collection[tuple[Scope, str]],
+) -> None:
+    """Of nodes that are gone: `decided` is what was decided for the others."""
+    known = of(connection, cluster)
+    left = replace(
+        known,
+        udp=known.udp & decided.udp,
+        redfish=known.redfish & decided.redfish,
+        names=known.names.difference(gone),
+    )
+    write(connection, cluster, owner, left, known=known)
+
+
+def places_in(
+    connection: Connection, where: Iterable[Ports], *, transport: str, but: UUID
+) -> list[tuple[Place, OwnerId]]:
+    """Sockets that other clusters than one have there, with their owners."""
+    found = dict[tuple[Place, OwnerId], None]()
+    for box in where:
+        for each in _box(box):
+            columns = (endpoints.c.address, endpoints.c.port, endpoints.c.owner)
+            query = select(*columns).where(endpoints.c.transport == transport, each)
+            others = query.where(endpoints.c.cluster_id != str(but))
+            for address, port, owner in connection.execute(others):
+                found[(address, port), owner] = None
+    return list(found)
+
+
+def cidrs_in(connection: Connection, where: Iterable[IPv4Network], *, but: UUID) -> set[str]:
+    """Networks of other clusters than one that overlap these, of whatever host."""
+    found = set[str]()
+    for each in where:
+        query = select(networks.c.cidr).where(*_overlapping(each))
+        found.update(connection.scalars(query.where(networks.c.cluster_id != str(but))))
+    return found
+
+
+def names_among(
+    connection: Connection, wanted: Collection[tuple[Scope, str]], *, but: UUID
+) -> set[tuple[Scope, str]]:
+    """Those that other clusters than one have."""
+    return set(_same_names(connection, but, wanted))
+
+
+_SCOPES = {each.value: each for each in Scope}
+
+
+def _without(these: Claims, those: Claims) -> Claims:
+    """What of these is not among those."""
+    return replace(
+        these,
+        udp=these.udp - those.udp,
+        redfish=these.redfish - those.redfish,
+        networks={n: cidr for n, cidr in these.networks.items() if those.networks.get(n) != cidr},
+        names=these.names - those.names,
+    )
+
+
+def _in_the_way(
+    connection: Connection, cluster: UUID, owner: OwnerId, fresh: Claims
+) -> Iterator[str]:
+    """Sockets of others beside which those that are new cannot be opened, or may not be."""
+    tcp = places_in(connection, _around(fresh.redfish), transport=TCP, but=cluster)
+    strange = TakenPorts(place for place, whose in tcp if whose != owner)
+    yield from (_called(each, "TCP") for each in sorted(fresh.redfish) if strange.hinder(each))
+    if fresh.pooled:
+        return
+    wide = {each for each in fresh.udp if each[0] in {ANY, ANY_IPV4}}
+    ports = sorted({port for _, port in wide})
+    found = places_in(connection, [Ports(each, each) for each in ports], transport=UDP, but=cluster)
+    if narrow := fresh.udp - wide:
+        ports = [port for _, port in narrow]
+        found += places_in(
+            connection, [Ports(min(ports), max(ports), 0, 0)], transport=UDP, but=cluster
+        )
+    there = TakenPorts(place for place, _ in found)
+    yield from (_called(each, "UDP") for each in sorted(fresh.udp) if there.hinder(each))
+
+
+def _around(places: Iterable[Place]) -> Iterator[Ports]:
+    """Where sockets may be in the way of these, one look for each port."""
+    by_port = dict[int, list[str]]()
+    for address, port in places:
+        by_port.setdefault(port, []).append(address)
+    for port, addresses in by_port.items():
+        numbers = [number for each in addresses if (number := _number(each)) is not None]
+        if 0 in numbers or len(numbers) < len(addresses):
+            yield Ports(port, port)
+        else:
+            yield Ports(port, port, min(numbers), max(numbers))
+
+
+def _overlaps(
+    connection: Connection,
+    cluster: UUID,
+    wanted: Claims,
+    fresh: Claims,
+    hosts: Collection[str],
+) -> Iterator[str]:
+    """Networks beside one of another cluster on a host: new ones, and all on hosts that are new."""
+    query = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
+    come = set(hosts).difference(connection.scalars(query)) if wanted.networks else set()
+    for name, cidr in wanted.networks.items():
+        on = hosts if name in fresh.networks else come
+        for some in _slices(sorted(on)):
+            nodes_there = exists().where(
+                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
+            )
+            others = networks.c.cluster_id != str(cluster)
+            overlapping = select(networks.c.name).where(
+                *_overlapping(IPv4Network(cidr)), others, nodes_there
+            )
+            if connection.execute(overlapping.limit(1)).first() is not None:
+                yield f"the same network, {cidr}"
+
+
+def _overlapping(network: IPv4Network) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    first, last = int(network.network_address), int(network.broadcast_address)
+    return networks.c.first <= last, networks.c.last >= first
+
+
+def _equal(connection: Connection, cluster: UUID, fresh: Claims) -> Iterator[str]:
+    """What others have of what is new."""
+    for each in _same_places(connection, cluster, fresh.udp):
+        yield _called(each, "UDP")
+    for scope, value in _same_names(connection, cluster, fresh.names):
+        yield f"the same {CALLED[scope]}, {value}"
+
+
+def _called(place: Place, transport: str) -> str:
+    address, port = place
+    where = f"[{address}]" if ":" in address else address
+    return f"the same address and port, {transport} {where}:{port}"
+
+
+def _same_places(connection: Connection, cluster: UUID, udp: Iterable[Place]) -> Iterator[Place]:
+    """Those of them that other clusters have."""
+    for some in _slices(sorted((port, address) for address, port in udp)):
+        there = tuple_(endpoints.c.port, endpoints.c.address).in_(some)
+        query = select(endpoints.c.address, endpoints.c.port).where(
+            endpoints.c.transport == UDP, there, endpoints.c.cluster_id != str(cluster)
+        )
+        yield from ((address, port) for address, port in connection.execute(query))
+
+
+def _same_names(
+    connection: Connection, cluster: UUID, wanted: Iterable[tuple[Scope, str]]
+) -> Iterator[tuple[Scope, str]]:
+    """Those of them that other clusters have."""
+    by_scope = dict[Scope, list[str]]()
+    for scope, value in sorted(wanted):
+        by_scope.setdefault(scope, []).append(value)
+    for scope, values in by_scope.items():
+        for some in _slices(values):
+            query = select(names.c.value).where(
+                names.c.scope == scope.value,
+                names.c.value.in_(some),
+                names.c.cluster_id != str(cluster),
+            )
+            yield from ((scope, value) for value in connection.scalars(query))
+
+
+def _insert(connection: Connection, cluster: UUID, owner: OwnerId, fresh: Claims) -> None:
+    of_it: dict[str, object] = {"cluster_id": str(cluster)}
+    sockets = (*((UDP, each) for each in fresh.udp), *((TCP, each) for each in fresh.redfish))
+    of_owner = of_it | {"owner": owner}
+    rows: dict[Table, list[dict[str, object]]] = {
+        endpoints: [
+            {"transport": t, "address": a, "port": p, "number": _number(a)} | of_owner
+            for t, (a, p) in sockets
+        ],
+        networks: [{"name": n} | _range(cidr) | of_it for n, cidr in fresh.networks.items()],
+        names: [{"scope": scope.value, "value": value} | of_it for scope, value in fresh.names],
+    }
+    for table, of_table in rows.items():
+        for some in _slices(of_table):
+            connection.execute(insert(table), some)
+
+
+def _drop(connection: Connection, cluster: UUID, gone: Claims) -> None:
+    sockets = (*((UDP, each) for each in gone.udp), *((TCP, each) for each in gone.redfish))
+    for table, rows in (
+        (endpoints, [{"transport": t, "address": a, "port": p} for t, (a, p) in sockets]),
+        (networks, [{"name": name} for name in gone.networks]),
+        (names, [{"scope": scope.value, "value": value} for scope, value in gone.names]),
+    ):
+        if rows:
+            same = [table.c[column] == bindparam(f"its_{column}") for column in rows[0]]
+            statement = delete(table).where(table.c.cluster_id == str(cluster), *same)
+            wanted = [{f"its_{column}": row[column] for column in row} for row in rows]
+            for some in _slices(wanted):
+                connection.execute(statement, some)
+
+
+def _number(address: str) -> int | None:
+    """Of an IPv4 address."""
+    try:
+        return int(IPv4Address(address))
+    except AddressValueError:
+        return None
+
+
+def _range(cidr: str) -> dict[str, object]:
+    network = IPv4Network(cidr)
+    first, last = int(network.network_address), int(network.broadcast_address)
+    return {"cidr": cidr, "first": first, "last": last}
+
+
+def _slices(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
+
+
+def _box(ports: Ports) -> Iterator[ColumnElement[bool]]:
+    """One condition for each look by index."""
+    between = endpoints.c.port.between(ports.first, ports.last)
+    if (ports.low, ports.high) == (0, LAST):
+        yield between
+        return
+    yield and_(endpoints.c.number.between(ports.low, ports.high), between)
+    if ports.low > 0:
+        yield and_(endpoints.c.number == 0, between)  # sockets of all addresses
+    yield and_(endpoints.c.number.is_(None), between)  # and those of IPv6, which may be so

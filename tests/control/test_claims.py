@@ -1,0 +1,101 @@
+"""Two plans that were made at one time: the second to be carried out gets nothing of the first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.control.in_process import HOST, Asking, a_control_plane, file_of
+from tests.security.asked import OTHER, OWNER, a_daemon
+
+from nospoon.control.operations.memory import Memory
+from nospoon.control.planning.prepared import Prepared
+from nospoon.control.request import Request
+from nospoon.errors import PlanRefused, Stale
+from nospoon.model.principal import Principal
+
+MAC = "02:00:00:00:00:01"
+
+
+async def both_prepared(asking: Asking, *texts: str) -> list[tuple[Prepared, Request]]:
+    """Plans of the same moment, the second of another user."""
+    asked = [
+        Request(Principal(uid), file="c.yaml", text=text)
+        for uid, text in zip((OWNER, OTHER), texts, strict=True)
+    ]
+    planner = asking.planner
+    return [(await planner.prepare(each, await planner.clusters.of(each)), each) for each in asked]
+
+
+def apart(cluster: str, port: int, more: str) -> str:
+    """A cluster whose BMCs are nobody else's."""
+    bmc = f"bmc: {{ports: {port}-{port + 9}, redfish_port: {port + 10}}}\n"
+    return f"cluster: {cluster}\nhosts: {{{HOST}: simulated}}\n{bmc}{more}\n"
+
+
+NIC = f"networks: {{lan: {{}}}}\nnodes: [{{name: a, nics: [{{network: lan, mac: '{MAC}'}}]}}]"
+LAN = "networks: {lan: {cidr: 10.91.0.0/24}}\nnodes: [{name: a, nics: [lan]}]"
+WIDE = LAN.replace("/24", "/16")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        (file_of("a"), file_of("b"), "the same address and port"),
+        (apart("c", 16200, NIC), apart("d", 16300, NIC), f"the same MAC, {MAC}"),
+        (apart("c", 16200, LAN), apart("d", 16300, WIDE), "the same network, 10.91.0.0/16"),
+    ],
+)
+async def test_what_both_chose_is_the_first_ones_until_it_is_gone(
+    tmp_path: Path, one: str, other: str, what: str
+) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        memory = asking.daemon.control.memory
+        first, second = await both_prepared(asking, one, other)
+        await memory.remember(*first)
+        with pytest.raises(Stale, match=f"another cluster took {what}"):
+            await memory.remember(*second)
+        assert await asking.row(second[0].seen.cluster.name, uid=OTHER) is None
+        await asking.down()
+        await memory.remember(*second)
+
+
+async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:
+    two = NIC.replace("]}]", "]}, {name: b}]")
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(apart("c", 16200, two))
+        with pytest.raises(PlanRefused, match="has a NIC with MAC"):
+            await asking.up(apart("d", 16300, NIC), uid=OTHER)
+        await asking.up(apart("c", 16200, "networks: {lan: {}}\nnodes: [{name: b}]"))
+        await asking.up(apart("d", 16300, NIC), uid=OTHER)
+        assert (await asking.nodes("d", uid=OTHER)).keys() == {"a"}
+
+
+async def test_of_two_users_who_agreed_at_once_one_is_told_what_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both plans say the first free port. No word of whose it is now."""
+    remember, both = Memory.remember, asyncio.Barrier(2)
+
+    async def together(memory: Memory, prepared: Prepared, request: Request) -> object:
+        await both.wait()
+        return await remember(memory, prepared, request)
+
+    async with a_daemon(tmp_path) as asked:
+        bodies = [{"file": "c.yaml", "text": file_of(name)} for name in ("a", "b")]
+        users = (OWNER, OTHER)
+        for uid, body in zip(users, bodies, strict=True):
+            plan = await asked.ask(uid, "POST", "/v1/plan", body)
+            body["fingerprint"] = plan.json["plan"]["fingerprint"]
+        monkeypatch.setattr(Memory, "remember", together)
+        both_ask = zip(users, bodies, strict=True)
+        asking = (asked.ask(uid, "POST", "/v1/clusters", body) for uid, body in both_ask)
+        answers = await asyncio.gather(*asking)
+        assert sorted(each.status for each in answers) == [202, 409]
+        (refused,) = (each for each in answers if each.status == 409)
+        assert refused.json["error"]["message"] == (
+            "the plan is stale: another cluster took the same address and port, TCP 127.0.0.1:8000"
+        )
+        (done,) = (each for each in answers if each.status == 202)
+        await asked.finished(users[answers.index(done)], done.json["operation"]["id"])
