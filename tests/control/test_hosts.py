@@ -120,3 +120,16 @@ async def test_many_events_at_once_leave_others_their_turn(tasks: Tasks, tmp_pat
         await asyncio.sleep(0)
         steps.append(len(seen))
     assert max(later - sooner for sooner, later in pairwise(steps)) <= EVENTS_AT_ONCE
+
+
+async def test_hosts_that_lead_to_one_machine_are_known_by_it(tasks: Tasks, tmp_path: Path) -> None:
+    hosts = Hosts(Opened(), tasks, lambda _: None, sockets=tmp_path)
+    again, unasked = replace(RACK, name="again"), replace(RACK, name="unasked")
+    for host in (RACK, again):
+        can = await hosts.capabilities(host)
+        hosts.use(host).capabilities = replace(can, identity="m")
+    hosts.use(unasked)
+    assert hosts.names_of({"m"}) == {"m", "rack", "again"}
+    assert hosts.names_of({"unasked"}) == {"unasked"}
+    assert hosts.identity_at(("again", *again.place)) == "m"
+    assert hosts.identity_at(("elsewhere",)) == "elsewhere"

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from sqlalchemy import Connection, insert
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.grants import load_grants
@@ -22,6 +23,7 @@ from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
 from nospoon.plan.identity import bridge_name, made_for_a_cluster, pool_name
 from nospoon.plan.placement.hosts import against_network
+from nospoon.store import tables
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(
@@ -113,6 +115,28 @@ async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None
         ):
             assert refused.status == 409
             assert "which another cluster has" in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize("scope", ["bridge", "pool"])
+async def test_no_cluster_gets_a_name_that_another_one_has_a_row_of(
+    tmp_path: Path, scope: str
+) -> None:
+    """Of networks into which no node is plugged yet, too."""
+    mine, theirs = UUID(int=3), UUID(int=4)
+    names = {"bridge": bridge_name(theirs, "lan"), "pool": pool_name(theirs, "b")}
+    text = "cluster: {}\nid: {}\nhosts: {{s: simulated}}\nnetworks: {{lan: {{}}}}\nnodes: [{{}}]\n"
+    row = {"scope": scope, "value": names[scope], "cluster_id": str(mine)}
+
+    def claim(connection: Connection) -> None:
+        connection.execute(insert(tables.claims).values(row))  # as if the digests were equal
+
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, text.format("a", mine))).status == 202
+        await asked.daemon.parts.database.call(claim)
+        body = {"file": "c.yaml", "text": text.format("b", theirs)}
+        refused = await asked.ask(OTHER, "POST", "/v1/plan", body)
+        assert refused.status == 409
+        assert f"its {scope} would be {names[scope]}" in refused.json["error"]["message"]
 
 
 async def test_a_member_is_told_where_in_the_file(tmp_path: Path) -> None:

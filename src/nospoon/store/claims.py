@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import IPv4Network
+from socket import AF_INET, inet_pton
 from typing import TypeVar
 from uuid import UUID
 
@@ -315,10 +316,10 @@ def _drop(connection: Connection, cluster: UUID, gone: Claims) -> None:
 
 
 def _number(address: str) -> int | None:
-    """Of an IPv4 address."""
+    """Of an IPv4 address. In C: `IPv4Address` took half of the time in which others wait."""
     try:
-        return int(IPv4Address(address))
-    except AddressValueError:
+        return int.from_bytes(inet_pton(AF_INET, address))
+    except OSError:
         return None
 
 

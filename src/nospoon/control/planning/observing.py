@@ -28,6 +28,7 @@ from nospoon.control.planning.places import (
 from nospoon.control.planning.prepared import Seen, claimed
 from nospoon.control.planning.reach import Surveyed, require, survey
 from nospoon.control.planning.saved import (
+    made_bridges,
     refuse_anothers_bridges,
     refuse_anothers_pool,
     refuse_more_nodes,
@@ -44,12 +45,14 @@ from nospoon.model.host_facts import HostFacts
 from nospoon.model.ironic import Way
 from nospoon.model.principal import OwnerId, Principal
 from nospoon.plan import identity
+from nospoon.plan.addresses.claims import Scope
 from nospoon.plan.diff.adoption import adopt
 from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.enrollment.nova import inventories
 from nospoon.plan.image_types import with_image_types
 from nospoon.plan.refuse import against_twins
 from nospoon.runtime.workers import Workers
+from nospoon.store import claims
 from nospoon.store import clusters as stored
 from nospoon.store import nodes as node_rows
 from nospoon.store.database import Database
@@ -95,8 +98,7 @@ class Observing:
         if earlier is None:
             await self.identities.refuse_anothers(cluster_id, request.caller.uid)
             await self._refuse_one_more(cluster_id, request.caller)
-        refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id))
-        refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id))
+        await self._refuse_anothers_names(cluster, cluster_id)
         known = await self._clusters.hosts_of(earlier) if earlier is not None else ()
         known = with_new_logins(known, cluster.hosts)
         self._access.check_hosts(request.caller, known)
@@ -171,6 +173,15 @@ class Observing:
             return False
         before = await self._clusters.said_before(known.earlier)
         return before is not None and makes_nothing(before)
+
+    async def _refuse_anothers_names(self, cluster: Cluster, cluster_id: UUID) -> None:
+        """Of bridges and pools that are there, and of those that have a row."""
+        made = {(Scope.BRIDGE, each) for each in made_bridges(cluster, cluster_id)}
+        made.add((Scope.POOL, identity.pool_name(cluster_id, cluster.name)))
+        taken = await self._database.read(claims.names_among, made, but=cluster_id)
+        names = {value for _, value in taken}
+        refuse_anothers_bridges(cluster, cluster_id, self._fleet.bridges(but=cluster_id) | names)
+        refuse_anothers_pool(cluster, cluster_id, self._fleet.pools(but=cluster_id) | names)
 
     async def _refuse_one_more(self, cluster_id: UUID, caller: Principal) -> None:
         """As `up` does when it remembers the cluster."""
