@@ -61,6 +61,22 @@ async def test_what_both_chose_is_the_first_ones_until_it_is_gone(
         await memory.remember(*second)
 
 
+async def test_a_plan_refuses_a_network_that_another_cluster_has_on_its_host(
+    tmp_path: Path,
+) -> None:
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(apart("c", 16200, LAN))
+        for wide in (LAN, WIDE):
+            with pytest.raises(PlanRefused) as refused:
+                await asking.plan(apart("d", 16300, wide), uid=OTHER)
+            (reason,) = refused.value.reasons
+            assert "network lan: 10.91.0.0/" in reason
+            assert "overlaps a network of another cluster on the same host" in reason
+        elsewhere = WIDE.replace("10.91", "10.92")
+        assert (await asking.plan(apart("d", 16300, elsewhere), uid=OTHER)).steps
+        assert (await asking.plan(apart("c", 16200, LAN))).empty
+
+
 async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:
     two = NIC.replace("]}]", "]}, {name: b}]")
     async with a_control_plane(tmp_path) as asking:

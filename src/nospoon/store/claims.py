@@ -8,7 +8,7 @@ user alone share Redfish. Only what is new of a cluster is compared; what it has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
 from socket import AF_INET, inet_pton
@@ -158,6 +158,22 @@ def cidrs_in(connection: Connection, where: Iterable[IPv4Network], *, but: UUID)
     return found
 
 
+def beside(
+    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[str], but: UUID
+) -> Iterator[str]:
+    """Which networks overlap one of another cluster that has nodes on these hosts."""
+    for name, cidr in cidrs.items() if hosts else ():
+        for some in _slices(sorted(hosts)):
+            nodes_there = exists().where(
+                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
+            )
+            others = (networks.c.cluster_id != str(but), nodes_there)
+            found = select(networks.c.name).where(*_overlapping(IPv4Network(cidr)), *others)
+            if connection.execute(found.limit(1)).first() is not None:
+                yield name
+                break
+
+
 def names_among(
     connection: Connection, wanted: Collection[tuple[Scope, str]], *, but: UUID
 ) -> set[tuple[Scope, str]]:
@@ -220,21 +236,13 @@ def _overlaps(
     fresh: Claims,
     hosts: Collection[str],
 ) -> Iterator[str]:
-    """Networks beside one of another cluster on a host: new ones, and all on hosts that are new."""
+    """New networks, and on hosts that are new all of them."""
     query = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
     come = set(hosts).difference(connection.scalars(query)) if wanted.networks else set()
-    for name, cidr in wanted.networks.items():
-        on = hosts if name in fresh.networks else come
-        for some in _slices(sorted(on)):
-            nodes_there = exists().where(
-                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
-            )
-            others = networks.c.cluster_id != str(cluster)
-            overlapping = select(networks.c.name).where(
-                *_overlapping(IPv4Network(cidr)), others, nodes_there
-            )
-            if connection.execute(overlapping.limit(1)).first() is not None:
-                yield f"the same network, {cidr}"
+    others = {n: cidr for n, cidr in wanted.networks.items() if n not in fresh.networks}
+    for some, on in ((fresh.networks, hosts), (others, come)):
+        for name in beside(connection, some, hosts=on, but=cluster):
+            yield f"the same network, {some[name]}"
 
 
 def _overlapping(network: IPv4Network) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -91,6 +91,7 @@ class Allocating:
         reasons += await self._workers.run(
             seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.identifiers))
         )
+        reasons += await self._database.read(_against_networks, seen.id, allocations, before)
         reasons += await self._workers.run(
             seen.owner,
             lambda labs: list(
@@ -221,6 +222,19 @@ def _against_pool(
     if not admin:
         reasons += overlapping_routes(pool, allocations.cidrs.values(), routes)
     return reasons
+
+
+def _against_networks(
+    connection: Connection, cluster_id: UUID, allocations: Allocations, before: Allocations
+) -> list[str]:
+    """Why networks that the file gives cannot be beside those of other clusters."""
+    new = {n: cidr for n, cidr in allocations.cidrs.items() if before.cidrs.get(n) != cidr}
+    hosts = {*allocations.hosts.values()}
+    return [
+        f"network {name}: {new[name]} overlaps a network of another cluster on the same host. "
+        "Choose another `cidr`, or leave it out for one that is free."
+        for name in claim_rows.beside(connection, new, hosts=hosts, but=cluster_id)
+    ]
 
 
 def _held_by(taken: _Taken, routes: Sequence[Route], owner: OwnerId) -> _Held:
