@@ -161,6 +161,12 @@ def test_a_machine_is_made_again_where_its_disks_come_to_lie(*, running: bool) -
     assert order == [Kind.POOL, Kind.VOLUME, Kind.MACHINE]
 
 
+@pytest.mark.parametrize("running", [False, True])
+def test_a_machine_is_made_again_whose_disks_come_into_another_pool(*, running: bool) -> None:
+    plan = plan_for(seen(running=running, volume=Volume("earlier", 1 << 30)))
+    assert actions(plan) == dict.fromkeys(("volume", "machine"), Action.REPLACE)
+
+
 def test_what_stands_before_a_machine_that_is_made_again_stays() -> None:
     """A BMC, with its log and its sessions; a link stands for it here."""
     front = Key(Kind.NETWORK, "h", "front")

@@ -327,7 +327,7 @@ def _with_disturbed(
     if not replaced:
         return steps
     at = {step.key: index for index, step in enumerate(steps)}
-    moved = {key for key in replaced if key.kind is Kind.POOL}
+    moved = {step.key for step in steps if _moves(step)}
     result = list(steps)
     for key, resource in desired.items():
         observed = found.get(key)
@@ -345,3 +345,11 @@ def _with_disturbed(
         else:
             result.append(step)
     return result
+
+
+def _moves(step: Step) -> bool:
+    """Whether disks come to lie somewhere else: a pool does, or they are in another one."""
+    if step.action is not Action.REPLACE:
+        return False
+    of_volume = step.key.kind is Kind.VOLUME and any(each.field == "pool" for each in step.changes)
+    return step.key.kind is Kind.POOL or of_volume
