@@ -36,6 +36,10 @@ KEPT, LARGE = 64, 16 << 10
 """Commands whose results are kept. Of one with more bytes of parameters they are not, once another
 follows: Ironic looks at those of the last one.
 """
+VALUE, SHORT = 64, 2048
+"""Bytes of memory that a value takes besides its text, and those of a result that stays whatever
+else is forgotten: what Ironic reads is a step and a word or two.
+"""
 LONGEST_LABEL, LONGEST_NAME, LOGGED = 100, 255, 64 << 10
 """Characters of a command with its step, of ids and tokens, and of what it said."""
 LONGEST_ANSWER, MOST_VALUES = 1 << 20, 1 << 14
@@ -131,9 +135,9 @@ class Agent:
     """One boot of one machine. Who drives it carries out effects and calls `expire` in time."""
 
     __slots__ = (
-        "_begun", "_birth", "_expected", "_gives_up", "_inspects", "_interval", "_is_large",
-        "_known", "_news", "_next", "_over", "_pause", "_results", "_token", "_waiting", "_work",
-        "node",
+        "_begun", "_birth", "_costs", "_expected", "_gives_up", "_inspects", "_interval",
+        "_is_large", "_known", "_news", "_next", "_over", "_pause", "_results", "_token",
+        "_waiting", "_work", "node",
     )  # fmt: skip
 
     def __init__(self, birth: Birth) -> None:
@@ -147,6 +151,7 @@ class Agent:
         self._inspects = False
         self._news = self._over = False
         self._results: list[dict[str, Any]] = []
+        self._costs: list[int] = []
         self._begun, self._is_large = 0, False
         self._work: _Work | None = None
         self.node = Node(birth.machine, birth.image)
@@ -160,6 +165,28 @@ class Agent:
         if self._work is not None:
             times.append(self._work.ends)
         return min(times, default=None)
+
+    @property
+    def held(self) -> int:
+        """About so many bytes of memory what its commands were given, and came to, takes."""
+        return sum(self._costs)
+
+    def forget_before(self) -> None:
+        """What its commands were given, and came to, but for the last one."""
+        for number in range(len(self._results) - 1):
+            self._forget_one(number)
+
+    def forget_last(self) -> None:
+        """The same of the last one, but for a short result; not of one that runs."""
+        if self._results and self._work is None:
+            result = self._results[-1]["command_result"]
+            is_short = self._costs[-1] <= LARGE and len(json.dumps(result)) <= SHORT
+            self._forget_one(-1)
+            self._results[-1]["command_result"] = result if is_short else None
+
+    def _forget_one(self, number: int) -> None:
+        self._results[number] |= {"command_params": {}, "command_result": None}
+        self._costs[number] = 0
 
     def begin(self, now: float) -> Sequence[Effect]:
         """The ramdisk is up."""
@@ -198,10 +225,17 @@ class Agent:
                 return self._not_found(status, now)
 
     def run(
-        self, name: str, params: object, now: float, *, chance: float, size: int = 0
+        self,
+        name: str,
+        params: object,
+        now: float,
+        *,
+        chance: float,
+        size: int = 0,
+        values: int = 0,
     ) -> tuple[Reply, list[Effect]]:
         """A caller's command. `chance`: from 0 to 1, whether it fails by accident. `size`: bytes of
-        its parameters.
+        its parameters; `values`: how many are in them, at most.
         """
         if self._work is not None:
             return fault(409, f"Agent is busy executing the command {self._work.label}"), []
@@ -213,14 +247,16 @@ class Agent:
                 400, f"Invalid command params: {name} needs {', '.join(command.needs)}"
             ), []
         self._forget(size)
+        self._costs.append(size + VALUE * values)
         return self._begin_command(name, command, params, now, chance=chance)
 
     def _forget(self, size: int) -> None:
         """Before a command of so many bytes: who knows the token may send as many as he likes."""
         if self._is_large:
-            self._results[-1] |= {"command_params": {}, "command_result": None}
+            self._forget_one(-1)
         self._is_large = size > LARGE
-        del self._results[: max(0, len(self._results) - KEPT + 1)]
+        for each in (self._results, self._costs):
+            del each[: max(0, len(each) - KEPT + 1)]
         self._begun += 1
 
     def listed(self) -> Reply:

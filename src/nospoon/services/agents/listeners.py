@@ -10,8 +10,10 @@ import socket
 import ssl
 import tempfile
 from collections import Counter, defaultdict
-from contextlib import aclosing
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -21,8 +23,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from nospoon.errors import ProviderError
+from nospoon.errors import Busy, ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
@@ -30,12 +33,15 @@ from nospoon.runtime.limited_http import logged_in
 from nospoon.runtime.serve import HttpServer, Serving
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
+from nospoon.services.agents.long_ones import LongOnes
 
 BACKLOG = 1024
 MAX_BODY = 8 << 20
 """Bytes of a command: a node and its ports as Ironic has them, and a config drive in base64."""
 MAX_VALUES = 1 << 16
 """Values of it, as far as commas and brackets tell; those within strings count, too."""
+PIECE = 64 << 10
+"""Bytes of an answer that wait for its client at a time."""
 MOST, IDLE = 64, 60.0
 """Listeners of one user's agents, and seconds for which one stays open without an agent."""
 Setting = tuple[str, int, bool]
@@ -56,9 +62,18 @@ class Commanded(Protocol):
     def refusal(self, machine: UUID, *, token: str) -> Reply | None:
         """Why this caller may command nothing; None where it may."""
 
-    async def command(
-        self, machine: UUID, body: object, *, token: str, waits: bool, size: int
+    def owner(self, machine: UUID) -> int:
+        """Whose the machine is."""
+
+    def held(self, machine: UUID) -> int:
+        """About so many bytes an answer about commands of its agent has."""
+
+    def command(
+        self, machine: UUID, body: object, *, token: str, size: int, values: int
     ) -> Reply: ...
+
+    async def finished(self, machine: UUID, reply: Reply) -> None:
+        """Until the command of that answer is not running any more."""
 
     def commands(self, machine: UUID, *, token: str) -> Reply:
         """What it was told to do so far."""
@@ -165,38 +180,38 @@ def _bound(address: str, port: int) -> socket.socket:
 
 
 def _app(agents: Commanded) -> Starlette:
+    long_ones = LongOnes()
+
+    def answer(machine: UUID, reply: Callable[[], Reply]) -> Response:
+        """Made when it is its turn: it may be as long as all that its agent was given."""
+        size, owner = agents.held(machine), agents.owner(machine)
+        return _Answer(reply, partial(long_ones.turn, machine, owner, size))
+
     async def commands(request: Request) -> Response:
         machine, token = _machine(request), request.query_params.get("agent_token", "")
         if machine is None:
             return _response(fault(404, "not found"))
         if request.method != "POST":
-            return _response(agents.commands(machine, token=token))
+            return answer(machine, lambda: agents.commands(machine, token=token))
         refused = agents.refusal(machine, token=token)  # strangers have nothing parsed
         if refused is not None:
             return _response(refused)
         logged_in(request.scope, machine)
-        data = await _received(request)
-        if data is None:
-            return _response(fault(413, f"expected a body of at most {MAX_BODY} bytes, got more"))
-        if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-            return _response(fault(400, f"expected at most {MAX_VALUES} values, got more"))
-        if is_too_deep(data):
-            return _response(fault(400, f"expected at most {DEEPEST} levels, got more"))
         try:
-            body = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return _response(fault(400, "The body is not JSON"))
-        waits = request.query_params.get("wait", "").lower() == "true"
-        return _response(
-            await agents.command(machine, body, token=token, waits=waits, size=len(data))
-        )
+            async with long_ones.turn(machine, agents.owner(machine), _announced(request)):
+                reply = _commanded(agents, machine, await _received(request), token=token)
+        except Busy as error:
+            return _response(fault(503, error.message))
+        if request.query_params.get("wait", "").lower() == "true":
+            await agents.finished(machine, reply)
+        return answer(machine, lambda: reply)
 
     async def command(request: Request) -> Response:
         machine, token = _machine(request), request.query_params.get("agent_token", "")
         if machine is None:
             return _response(fault(404, "not found"))
         wanted = request.path_params["command"]
-        return _response(agents.result(machine, wanted, token=token))
+        return answer(machine, lambda: agents.result(machine, wanted, token=token))
 
     async def status(request: Request) -> Response:
         del request
@@ -212,10 +227,31 @@ def _app(agents: Commanded) -> Starlette:
     )
 
 
+def _commanded(agents: Commanded, machine: UUID, data: bytes | None, *, token: str) -> Reply:
+    """`data`: the body, None for one that is too long."""
+    if data is None:
+        return fault(413, f"expected a body of at most {MAX_BODY} bytes, got more")
+    values = sum(data.count(mark) for mark in (b",", b"[", b"{"))
+    if values > MAX_VALUES:
+        return fault(400, f"expected at most {MAX_VALUES} values, got more")
+    if is_too_deep(data):
+        return fault(400, f"expected at most {DEEPEST} levels, got more")
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return fault(400, "The body is not JSON")
+    return agents.command(machine, body, token=token, size=len(data), values=values)
+
+
+def _announced(request: Request) -> int:
+    """Bytes of its body, as many as it may have where it does not say."""
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdigit() else MAX_BODY
+
+
 async def _received(request: Request) -> bytes | None:
     """None: it is too long, by what it says or by what comes (RFC 9112 §7.1)."""
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > MAX_BODY:
+    if _announced(request) > MAX_BODY:
         return None
     found = bytearray()
     async with aclosing(request.stream()) as chunks:
@@ -231,6 +267,32 @@ def _machine(request: Request) -> UUID | None:
         return UUID(request.path_params["machine"])
     except ValueError:
         return None
+
+
+class _Answer(Response):
+    """Sent in pieces, as its client takes it."""
+
+    def __init__(
+        self, reply: Callable[[], Reply], turn: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> None:
+        super().__init__()
+        self._reply, self._turn = reply, turn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with self._turn():
+                await self._send(_response(self._reply()), send)
+        except Busy as error:
+            await _response(fault(503, error.message))(scope, receive, send)
+
+    async def _send(self, made: Response, send: Send) -> None:
+        start = {"type": "http.response.start", "status": made.status_code}
+        await send({**start, "headers": made.raw_headers})
+        body = memoryview(made.body)
+        for at in range(0, len(body), PIECE):
+            piece = bytes(body[at : at + PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _response(reply: Reply) -> Response:

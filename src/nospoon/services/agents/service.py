@@ -24,6 +24,7 @@ from nospoon.errors import NospoonError, ProviderError
 from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import (
     API_VERSION,
+    VALUE,
     Agent,
     Ask,
     Birth,
@@ -44,6 +45,7 @@ from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.reach import Reach, places_of
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.agents import scripts
+from nospoon.services.agents.kept import Kept
 from nospoon.services.agents.listeners import Listeners
 
 log = RateLimitedLog()
@@ -102,6 +104,7 @@ class AgentService:
         self._starting: dict[UUID, asyncio.Task[None]] = {}
         self._running: dict[UUID, Running] = {}
         self._listeners = Listeners(self, tasks)
+        self._kept = Kept()
         self._requests: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     def booted(self, guest: Guest) -> None:
@@ -284,6 +287,7 @@ class AgentService:
             running.timer.cancel()
         for command in list(running.waiting):
             _tell(running, command)
+        self._kept.drop(running.owner, machine)
         self._listeners.leave(running.guest.behaviour, running.owner)
 
     def _say(self, guest: Guest, text: str) -> None:
@@ -298,9 +302,20 @@ class AgentService:
             return _nobody(machine)
         return None if running.agent.trusts(token) else _untrusted()
 
-    async def command(
-        self, machine: UUID, body: object, *, token: str, waits: bool, size: int = 0
+    def owner(self, machine: UUID) -> int:
+        """Whose the machine is."""
+        running = self._running.get(machine)
+        return running.owner if running is not None else 0
+
+    def held(self, machine: UUID) -> int:
+        """About so many bytes an answer about commands of its agent has."""
+        running = self._running.get(machine)
+        return running.agent.held if running is not None else 0
+
+    def command(
+        self, machine: UUID, body: object, *, token: str, size: int = 0, values: int = 0
     ) -> Reply:
+        """`size`: bytes of the body; `values`: how many are in it, at most."""
         running = self._running.get(machine)
         if running is None:
             return _nobody(machine)
@@ -308,18 +323,23 @@ class AgentService:
             return fault(400, "Missing or invalid name or params")
         if not running.agent.trusts(token):
             return fault(401, "Token invalid.")
+        if not self._kept.has_room(running.owner, machine, size + VALUE * values):
+            return fault(503, "commands of other agents have all the memory that there is for them")
         reply, effects = running.agent.run(
             body["name"], body.get("params"), clock.monotonic(), chance=self._chance.random(),
-            size=size,
+            size=size, values=values,
         )  # fmt: skip
-        ended = None
-        if waits and reply.body.get("command_status") == "RUNNING":
-            ended = asyncio.get_running_loop().create_future()
-            running.waiting.setdefault(reply.waits_for, []).append(ended)
+        self._kept.put(running.owner, machine, running.agent)
         self._apply(running, effects)
-        if ended is not None:
-            await ended
         return reply
+
+    async def finished(self, machine: UUID, reply: Reply) -> None:
+        """Until the command of that answer is not running any more."""
+        running = self._running.get(machine)
+        if running is not None and reply.body.get("command_status") == "RUNNING":
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            running.waiting.setdefault(reply.waits_for, []).append(ended)
+            await ended
 
     def commands(self, machine: UUID, *, token: str) -> Reply:
         running = self._running.get(machine)
