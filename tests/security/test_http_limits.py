@@ -30,7 +30,7 @@ from nospoon.runtime.handshakes import SECONDS, Handshakes
 from nospoon.runtime.http_limits import CONTROL, LIMITS, Connections, HttpLimits
 from nospoon.runtime.limited_http import LimitedHttp, logged_in
 from nospoon.runtime.log_rate import Rate
-from nospoon.runtime.serve import HttpServer
+from nospoon.runtime.serve import Contexts, HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 from nospoon.services.netboot import serving as boot
@@ -585,7 +585,7 @@ async def test_a_handshake_of_tls_has_a_deadline_and_a_place(tmp_path: Path) -> 
     key, certificate = self_signed("127.0.0.1", name="x")
     file = tmp_path / "pem"
     file.write_bytes(key + certificate)
-    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    secured = {"contexts": Contexts(file)}
     async with served(replace(SOON, per_peer=4), **secured) as server:
         silent = [await server.connect() for _ in range(12)]
         context = ssl.create_default_context()
@@ -604,7 +604,7 @@ async def test_a_connection_of_tls_takes_little_before_its_handshake(tmp_path: P
     key, certificate = self_signed("127.0.0.1", name="x")
     file = tmp_path / "pem"
     file.write_bytes(key + certificate)
-    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    secured = {"contexts": Contexts(file)}
     patient = replace(SOON, handshake=60.0)
     async with served(patient, **secured) as server:
         tracemalloc.start()
@@ -703,7 +703,7 @@ async def test_clients_that_shake_hands_at_once_are_all_answered(tmp_path: Path)
     key, certificate = self_signed("127.0.0.1", name="x")
     file = tmp_path / "pem"
     file.write_bytes(key + certificate)
-    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    secured = {"contexts": Contexts(file)}
     trusting = ssl.create_default_context(cadata=certificate.decode())
     patient = replace(SOON, handshake=60.0, head=60.0)  # the first one waits for the last
     async with served(patient, **secured) as server:

@@ -21,6 +21,7 @@ from nospoon.runtime.handshakes import Tls
 from nospoon.runtime.http_limits import LIMITS
 from nospoon.runtime.limited_http import LimitedHttp
 from nospoon.runtime.received import PIECE, SECONDS, Received, Step
+from nospoon.runtime.serve import Contexts
 from nospoon.runtime.tls import self_signed
 
 HEAD = b"POST /body HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -133,7 +134,7 @@ async def test_records_of_tls_do_not_stop_the_loop(
     key, certificate = self_signed("127.0.0.1", name="x")
     file = tmp_path / "pem"
     file.write_bytes(key + certificate)
-    given = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
+    given = {"contexts": Contexts(file)}
     trusting = ssl.create_default_context(cadata=certificate.decode())
     async with served(LIMITS, **given) as server, turns() as loop:
         server.connections.received = Received(now=Clock())
@@ -174,7 +175,7 @@ async def test_users_of_this_machine_have_one_turn_whichever_loopback_address_th
     key, certificate = self_signed("127.0.0.1", name="x")
     file = tmp_path / "pem"
     file.write_bytes(key + certificate)
-    secured = {"ssl_certfile": str(file), "ssl_version": ssl.PROTOCOL_TLS_SERVER} if tls else {}
+    secured = {"contexts": Contexts(file)} if tls else {}
     trusting = ssl.create_default_context(cadata=certificate.decode()) if tls else None
     async with served(LIMITS, **secured) as server:
         received = server.connections.received = Sources()

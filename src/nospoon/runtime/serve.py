@@ -22,29 +22,71 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import SESSIONS, restrict
 
 
-class _Contexts:
-    """What TLS of a listener is served with: call it for each connection.
+class LongCertificates:
+    """Contexts with long certificates, of which few are held: OpenSSL takes 35 times the bytes of a
+    certificate that has thousands of names, and each of thousands of listeners may have one.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Contexts, None] = {}
+
+    def use(self, contexts: Contexts) -> None:
+        """It has a context now. The one that was not used for longest makes its own again."""
+        self._held.pop(contexts, None)
+        self._held[contexts] = None
+        while len(self._held) > MOST_LONG:
+            oldest = next(iter(self._held))
+            self.drop(oldest)
+            oldest.let_go()
+
+    def drop(self, contexts: Contexts) -> None:
+        self._held.pop(contexts, None)
+
+
+LONG, MOST_LONG = 8 << 10, 32
+"""Bytes of a file with a certificate, its chain and key that is a long one, and how many contexts
+with such are held.
+"""
+
+
+class Contexts:
+    """What TLS of a listener is served with, or of several: call it for each connection.
 
     OpenSSL keeps the sessions of clients of TLS 1.2 that take no ticket, 20,480 of 1.2 KiB for two
     hours, and Python has no way to forbid it: so a context with some is followed by another one.
+    `long`: where it has a long certificate, it may be let go.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        assert config.ssl is not None, "it serves TLS"
-        self._config, self._context = config, config.ssl
-        self._files = config.ssl_certfile, config.ssl_keyfile
-        restrict(self._context)
+    def __init__(
+        self, certificate: Path, key: Path | None = None, *, long: LongCertificates | None = None
+    ) -> None:
+        """Raises `OSError`; what TLS says of files that do not fit is one."""
+        self._files, self._long = (certificate, key), long
+        self._context: ssl.SSLContext | None = self._made()
 
     def __call__(self) -> ssl.SSLContext:
-        if self._context.session_stats()["number"] >= SESSIONS:
+        """Raises `OSError` where it was let go, and its files are not there any more."""
+        if self._context is None:
+            self._context = self._made()
+        elif self._context.session_stats()["number"] >= SESSIONS:
             with contextlib.suppress(OSError):  # its files are not there, or do not fit just now
                 self._context = self._made()
+        elif self._is_long:
+            self._use()
         return self._context
+
+    def let_go(self) -> None:
+        self._context = None
+
+    def close(self) -> None:
+        """It is not called any more."""
+        if self._long is not None:
+            self._long.drop(self)
 
     def renew(self, pem: Path) -> None:
         """Another certificate."""
-        self._files = pem, None
-        fresh, before = self._made(), self._context
+        self._files, before = (pem, None), self._context
+        fresh = self._made()
 
         def swap(connection: ssl.SSLObject, name: str | None, old: ssl.SSLContext) -> None:
             del name, old
@@ -53,20 +95,22 @@ class _Contexts:
         # Connections whose handshake waits have the one before, into which one could only add keys
         # of another kind. This is called for each of them before a certificate is chosen
         # (ssl.SSLContext.sni_callback).
-        before.sni_callback = swap
+        if before is not None:
+            before.sni_callback = swap
         self._context = fresh
 
     def _made(self) -> ssl.SSLContext:
-        fresh = ssl.SSLContext(self._context.protocol)
-        certificate, key = self._files
-        assert certificate is not None, "uvicorn makes no context without"
-        fresh.load_cert_chain(certificate, key)
-        fresh.minimum_version = self._context.minimum_version
-        fresh.options = self._context.options
+        fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        fresh.load_cert_chain(*self._files)
         restrict(fresh)
-        if self._config.ssl_ciphers:
-            fresh.set_ciphers(self._config.ssl_ciphers)
+        self._is_long = self._files[0].stat().st_size > LONG
+        if self._is_long:
+            self._use()
         return fresh
+
+    def _use(self) -> None:
+        if self._long is not None:
+            self._long.use(self)
 
 
 class _Server(uvicorn.Server):
@@ -81,12 +125,13 @@ class _Server(uvicorn.Server):
         connections: Connections,
         identify: Identify,
         authorize: Authorize | None,
+        contexts: Contexts | None,
     ) -> None:
         super().__init__(config)
         self.server_state: LimitedState = LimitedState(limits)
         self._limits, self._connections, self._identify = limits, connections, identify
         self._authorize = authorize
-        self.contexts: _Contexts | None = None
+        self.contexts = contexts
         self._ending = asyncio.Event()
 
     def end(self) -> None:
@@ -116,7 +161,6 @@ class _Server(uvicorn.Server):
             )
             return made
 
-        self.contexts = _Contexts(self.config) if self.config.ssl is not None else None
         self.server_state.default_headers = self.config.encoded_headers
         acceptors = [self._acceptor(each, make) for each in sockets or ()]
         self.servers = acceptors  # type: ignore[assignment]  # all that uvicorn does is to close them
@@ -146,17 +190,14 @@ class Serving(TypedDict, total=False):
     ws: str | type[LimitedWebSocket]
     http: type[LimitedHttp]
     interface: Literal["asgi3"]
-    ssl_certfile: str
-    ssl_keyfile: str
-    ssl_version: int
-    ssl_ciphers: str
 
 
 class HttpServer:
     """One application on some sockets. Start it, close it; closing ends open connections soon.
 
     `connections`: counts those of several servers together. `identify`: the peer that a connection
-    is counted for; `authorize`: who may connect.
+    is counted for; `authorize`: who may connect. `contexts`: of TLS, which several servers may
+    have; None: it is served without.
     """
 
     def __init__(
@@ -168,6 +209,7 @@ class HttpServer:
         connections: Connections | None = None,
         identify: Identify = by_address,
         authorize: Authorize | None = None,
+        contexts: Contexts | None = None,
         **config: Unpack[Serving],
     ) -> None:
         settings: dict[str, Any] = {
@@ -186,6 +228,7 @@ class HttpServer:
             Connections(limits) if connections is None else connections,
             identify,
             authorize,
+            contexts,
         )
         self._sockets = sockets
         for each in sockets:
@@ -210,6 +253,8 @@ class HttpServer:
             self._server.contexts.renew(pem)
 
     async def close(self) -> None:
+        if self._server.contexts is not None:
+            self._server.contexts.close()
         self._server.end()
         if self._task is not None:
             await asyncio.wait([self._task])

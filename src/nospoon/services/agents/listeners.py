@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from nospoon.model.agent import Agents
 from nospoon.protocols.agent.agent import AGENT_VERSION, Reply, fault
 from nospoon.runtime.json_depth import DEEPEST, is_too_deep
 from nospoon.runtime.limited_http import logged_in
-from nospoon.runtime.serve import HttpServer, Serving
+from nospoon.runtime.serve import Contexts, HttpServer
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.tls import self_signed
 from nospoon.services.agents.long_ones import LongOnes
@@ -155,12 +154,7 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
     key, certificate = self_signed(address, name="simulated agents")
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # its owner alone reads it
         Path(file.name).write_bytes(key + certificate)
-        secured: Serving = {
-            "ws": "none",
-            "ssl_certfile": file.name,
-            "ssl_version": ssl.PROTOCOL_TLS_SERVER,
-        }
-        server = HttpServer(app, [bound], **secured)
+        server = HttpServer(app, [bound], contexts=Contexts(Path(file.name)), ws="none")
         await server.start()
     return Listener(url, server, certificate.decode())
 

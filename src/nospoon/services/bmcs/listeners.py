@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import structlog
 from starlette.types import ASGIApp
@@ -21,7 +21,7 @@ from nospoon.runtime import process
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.http_limits import LIMITS, Connections
 from nospoon.runtime.reasons import reason
-from nospoon.runtime.serve import HttpServer, Serving
+from nospoon.runtime.serve import Contexts, HttpServer, LongCertificates
 from nospoon.runtime.udp import CannotServe, Peer, UdpSocket, family_of, ports_in_use
 from nospoon.runtime.worker import Worker
 from nospoon.services.bmcs.accounts import Accounts
@@ -81,6 +81,9 @@ class Listeners:
         self._looked = deque[float](maxlen=MOST_LOOKED)
         self.accounts = Accounts(account_key)
         self._connections = Connections()
+        self._given: WeakValueDictionary[tuple[Path, Path], Contexts] = WeakValueDictionary()
+        """By the files of certificates that cluster files give."""
+        self._long = LongCertificates()
         self.keys = Worker("certificates")
 
     async def open(self, bmc: Bmc, *, instead_of: Bmc | None = None, owner: int = 0) -> None:
@@ -268,13 +271,18 @@ class Listeners:
 
     async def _http(self, need: Need, owners: frozenset[int]) -> HttpServer:
         """Returned when it serves. Raises `ProviderError` and leaves nothing."""
-        settings: Serving = {"ws": "none", "http": RedfishHttp, **self._tls(need, owners)}
-        listener = _bound(need.address, need.port)
-        app, together = self._redfish(), self._connections
-        http = HttpServer(app, [listener], connections=together, **settings)
+        contexts, listener = self._tls(need, owners), _bound(need.address, need.port)
+        http = HttpServer(
+            self._redfish(),
+            [listener],
+            connections=self._connections,
+            contexts=contexts,
+            ws="none",
+            http=RedfishHttp,
+        )
         try:
             await http.start()
-        except OSError as error:  # that of TLS is one, for a certificate that cannot be served
+        except OSError as error:
             await http.close()
             raise ProviderError(f"cannot serve {need}: {reason(error)}") from error
         except BaseException:
@@ -282,19 +290,24 @@ class Listeners:
             raise
         return http
 
-    def _tls(self, need: Need, owners: frozenset[int]) -> Serving:
-        """TLS 1.2 and 1.3 (DSP0266 §13.2.2)."""
+    def _tls(self, need: Need, owners: frozenset[int]) -> Contexts | None:
+        """TLS 1.2 and 1.3 (DSP0266 §13.2.2). A certificate that a file gives is held once, however
+        many addresses it is for. Raises `ProviderError`.
+        """
         if not need.tls:
-            return {}
+            return None
         if self._certificates is None:
             raise ProviderError("this service has no place for certificates")
-        owner = _alone(owners)
-        certificate, key = self._certificates.pair(need.address, need.certificate, owner)
-        return {
-            "ssl_certfile": str(certificate),
-            "ssl_keyfile": str(key),
-            "ssl_version": ssl.PROTOCOL_TLS_SERVER,
-        }
+        pair = self._certificates.pair(need.address, need.certificate, _alone(owners))
+        found = self._given.get(pair) if need.certificate else None
+        if found is None:
+            try:
+                found = Contexts(*pair, long=None if need.certificate else self._long)
+            except OSError as error:  # that of TLS is one, for a certificate that cannot be served
+                raise ProviderError(f"cannot serve {need}: {reason(error)}") from error
+        if need.certificate:
+            self._given[pair] = found
+        return found
 
     def certificates(self, bmc: Bmc) -> Certificates | None:
         """Where its certificate is kept; None: it is served without TLS."""
