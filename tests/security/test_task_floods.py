@@ -9,10 +9,17 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from nospoon.errors import ProviderError
+from nospoon.errors import ProviderError, Unfetchable
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
-from nospoon.services.bmcs.redfish.messages.jobs import KEPT, LONGEST, RUNNING, Job, Jobs
+from nospoon.services.bmcs.redfish.messages.jobs import (
+    KEPT,
+    LONGEST,
+    LONGEST_WHY,
+    RUNNING,
+    Job,
+    Jobs,
+)
 
 
 async def nothing() -> None:
@@ -84,3 +91,20 @@ async def test_a_task_that_failed_keeps_its_error_and_not_what_was_at_work() -> 
         assert watched[0]() is None
         assert str(job.error) == "the image was not fetched"
         assert len(job.name) == LONGEST
+
+
+async def test_long_urls_of_images_are_not_kept_with_why_they_were_not_fetched() -> None:
+    """16 of each system are kept, with a URL of 8,000 characters twice: gigabytes of 20,000."""
+    url = "http://127.0.0.1/" + "\N{BUG}" * 8000
+
+    async def fail() -> None:
+        raise Unfetchable(f"cannot fetch {url}: it is on loopback", url=url, hint=url)
+
+    async with Tasks("floods") as tasks:
+        job = Jobs(tasks, lambda _: None).start(uuid4(), "Insert", fail())
+        assert job.task is not None
+        await job.task
+        error = job.error
+        assert isinstance(error, Unfetchable)
+        assert (error.message[:30], error.url) == (f"cannot fetch {url}"[:30], url[:LONGEST_WHY])
+        assert max(len(error.message), len(error.hint), len(str(error.args))) <= LONGEST_WHY + 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from nospoon.errors import NospoonError
+from nospoon.errors import NospoonError, Unfetchable
 from nospoon.runtime import clock
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.tasks import Tasks
@@ -17,8 +17,8 @@ from nospoon.services.bmcs.redfish.messages import errors
 log = RateLimitedLog()
 LOGGED = 500
 """Characters of a task's name, and of why it failed, in the log."""
-LONGEST = 500
-"""Characters of a task's name."""
+LONGEST, LONGEST_WHY = 500, 1000
+"""Characters of a task's name; and each of why it failed, what to do, and the URL."""
 KEPT = 16
 """Tasks of one system, with those that run; ended ones give way, those of no other system do."""
 RUNNING = 64
@@ -114,8 +114,14 @@ class Jobs:
 
 
 def _kept(error: NospoonError) -> NospoonError:
-    """Without its traceback and causes, which keep what was at work: a buffer of a download."""
+    """Without its traceback and causes, which keep what was at work: a buffer of a download; and
+    without the rest of a long URL, of which a client may give thousands.
+    """
     error.__cause__ = error.__context__ = None
+    error.message, error.hint = error.message[:LONGEST_WHY], error.hint[:LONGEST_WHY]
+    error.args = (error.message,)
+    if isinstance(error, Unfetchable):
+        error.url = error.url[:LONGEST_WHY]
     return error.with_traceback(None)
 
 
