@@ -61,6 +61,10 @@ MAX_HANDSHAKES = 16
 HANDSHAKES_PER_ADDRESS = 8
 KNOWN = 16
 """Sources that are remembered because a password was proved from there."""
+FORGOTTEN = 60.0
+"""Seconds after the last of those who did not log in, when what is left of their allowances is as
+it was in the beginning.
+"""
 Random = Callable[[int], bytes]
 
 
@@ -134,6 +138,7 @@ class Endpoint:
     __slots__ = (
         "_budget",
         "_failures",
+        "_heard",
         "_known",
         "_limiter",
         "_shared",
@@ -151,6 +156,7 @@ class Endpoint:
         self.sessions: dict[int, Session] = {}
         self.sol: Sol | None = None
         self._limiter: Limiter | None = None
+        self._heard = 0.0
         self._known: tuple[str, ...] = ()
         self._failures: Failures | None = None
 
@@ -166,6 +172,20 @@ class Endpoint:
             del self.sessions[id_]
         if expired:
             self._end_sol()
+
+    def rest(self, now: float) -> bool:
+        """Let go of what is over: who forges sources may begin logins at thousands of BMCs, and say
+        nothing more. Returns whether something is left.
+        """
+        self.expire(now)
+        if self._limiter is not None and now - self._heard >= FORGOTTEN:
+            self._limiter = self._budget = None
+        return self.is_awake
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether `rest` has something to let go of, by and by."""
+        return bool(self.sessions) or self._limiter is not None
 
     def _end_sol(self) -> None:
         """Serial over LAN ends with its session."""
@@ -229,6 +249,7 @@ class Endpoint:
         """Nothing is kept for a BMC that no stranger ever spoke to."""
         if self._limiter is None or self._budget is None:
             self._limiter, self._budget = Limiter(), Budgets(OF_A_BMC)
+        self._heard = now
         if not self._limiter.allows(source.address, now, known=known):
             raise Garbage("too many requests without login")
         self._budget.came(kind, source.address, size, now)

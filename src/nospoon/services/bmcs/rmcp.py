@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +15,14 @@ from nospoon.bmc.faults import Kind
 from nospoon.bmc.messages import Answer
 from nospoon.bmc.runtime import Runtime
 from nospoon.bmc.users import added
-from nospoon.protocols.ipmi.endpoint import MAX_SESSIONS, Call, LoginFailed, Send, Typed
+from nospoon.protocols.ipmi.endpoint import (
+    MAX_SESSIONS,
+    Call,
+    Endpoint,
+    LoginFailed,
+    Send,
+    Typed,
+)
 from nospoon.protocols.ipmi.session import Identity, Login, Privilege
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.udp import TOGETHER, Peer, UdpSocket
@@ -32,6 +41,8 @@ failed_logins = RateLimitedLog()
 
 _DROP, _DELAY = frozenset({Kind.DROP}), frozenset({Kind.DELAY})
 _REFUSE, _ERROR = frozenset({Kind.REFUSE_SESSIONS}), frozenset({Kind.IPMI_ERROR})
+REST, AT_ONCE = 30.0, 200
+"""Seconds after which endpoints let go of what is over, and how many do in one turn of the loop."""
 OPEN_REQUEST = b"\x10"
 """Payload type, byte 6 of a datagram (§13.6, table 13-16)."""
 UNSPECIFIED = 0xFF
@@ -43,6 +54,7 @@ class Rmcp:
     def __init__(self, registry: Registry, effects: Effects, sol: SolLines | None) -> None:
         self._registry, self._effects, self._sol = registry, effects, sol
         self._late = LateDatagrams(TOGETHER)
+        self._awake: dict[Endpoint, Served] = {}
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
         """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
@@ -87,7 +99,10 @@ class Rmcp:
         """`most`: so many sessions there may be."""
         now, active = self._effects.now, served.endpoint.sol
         served.endpoint.most = most
-        for each in served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes):
+        heard = served.endpoint.receive(data, peer, now=now, random=secrets.token_bytes)
+        if served.endpoint.is_awake:
+            self._watch(served)
+        for each in heard:
             match each:
                 case Send():
                     opened.send(each.data, peer)
@@ -107,6 +122,27 @@ class Rmcp:
         if self._sol is not None and active is not None:
             self._sol.heard(served)
             self._sol.check(served, active)
+
+    def _watch(self, served: Served) -> None:
+        """No timer of each: one of all, while there are any."""
+        if not self._awake:
+            asyncio.get_running_loop().call_later(REST, self._rest, deque[Endpoint]())
+        self._awake[served.endpoint] = served
+
+    def _rest(self, left: deque[Endpoint]) -> None:
+        """`left`: those of this round, none where it begins."""
+        loop, round_ = asyncio.get_running_loop(), left or deque(self._awake)
+        for _ in range(min(AT_ONCE, len(round_))):
+            endpoint = round_.popleft()
+            served, active = self._awake[endpoint], endpoint.sol
+            if not endpoint.rest(self._effects.now):
+                del self._awake[endpoint]
+            if self._sol is not None and active is not None:
+                self._sol.check(served, active)
+        if round_:
+            loop.call_soon(self._rest, round_)
+        elif self._awake:
+            loop.call_later(REST, self._rest, round_)
 
     def _call(self, opened: UdpSocket, served: Served, call: Call, peer: Peer) -> None:
         if call.session and served.strike(_ERROR, self._effects.now) is not None:
