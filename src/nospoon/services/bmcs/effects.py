@@ -59,6 +59,10 @@ after ten).
 """
 SAVE_AGAIN = 30.0
 """Seconds until what happened is stored that could not be."""
+LONGEST_WHY = 1000
+"""Characters of why a power command failed, of which a BMC's log may have 512: errors may repeat
+what a client, or a cloud, wrote.
+"""
 WAITING = 256
 """Effects of one BMC that wait, while further requests are answered."""
 AT_ONCE = Answer | Append | Erase | EndSessions
@@ -258,6 +262,7 @@ class Effects:
             verdict, reason = Verdict.UNREACHABLE, str(error)
         except NospoonError as error:
             verdict, reason = Verdict.FAILED, str(error)
+        reason = reason[:LONGEST_WHY]
         if reason:
             log.warning(
                 "power failed",
