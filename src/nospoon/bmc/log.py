@@ -190,6 +190,12 @@ class Log:
         self.added_at = at
         return record
 
+    def give_way(self) -> Record:
+        """The oldest record goes, as where the ring is full, though it is not."""
+        oldest, *kept = self.records
+        self.records, self.overflowed = tuple(kept), True
+        return oldest
+
     def find(self, id_: int) -> int | None:
         """The place of a record in `records` by its SEL id; 0 is the first, FFFFh the last."""
         if not self.records:

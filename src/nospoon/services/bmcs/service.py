@@ -61,6 +61,7 @@ from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates
 from nospoon.services.bmcs.effects import SAVE_AGAIN, SAVE_WITHIN, Effects
 from nospoon.services.bmcs.listeners import Listeners
+from nospoon.services.bmcs.log_space import LogSpace
 from nospoon.services.bmcs.pdus import Pdus
 from nospoon.services.bmcs.ports import BmcConfig, Consoles, Machines, Media, RuntimeStore
 from nospoon.services.bmcs.redfish.app import App
@@ -111,6 +112,7 @@ class BmcService:
         self._restart_seconds = restart_seconds
         self.registry = Registry()
         self._strangers = Budgets(OF_THE_DAEMON)
+        self._log_space = LogSpace()
         self._early: dict[UUID, MachineEvent] = {}
         self._effects = Effects(
             machines,
@@ -231,8 +233,9 @@ class BmcService:
             log=Log(config.log),
             restart_seconds=self._restart_seconds,
         )
+        self._log_space.hold(config.bmc.uuid, config.owner, aggregate.log)
         return Served(
-            config,
+            replace(config, log=()),  # the aggregate has it from now on
             aggregate,
             Endpoint(identity(config, config.runtime), self._strangers),
             saved=config.runtime,
@@ -243,6 +246,7 @@ class BmcService:
         served = self.registry.pop(uuid)
         if served is None:
             return
+        self._log_space.release(uuid)
         served.stop_timers()
         served.clear_faults()
         self._end_sessions(served)
@@ -308,6 +312,10 @@ class BmcService:
     def _noted(self, served: Served, effect: Append | Erase) -> None:
         if self.events.asked:
             self.events.happened(served.bmc.uuid, happenings.of_log(served, effect))
+        machine = served.bmc.uuid
+        given = self._log_space.hold(machine, served.config.owner, served.aggregate.log)
+        if given is not None:
+            self._store.erase(machine, given.number)
 
     def _job_changed(self, job: Job) -> None:
         if self.events.asked:
