@@ -32,9 +32,11 @@ from nospoon.clusterfile.models import (
     ClusterFile,
     HostSection,
     NetworkSection,
+    OvercommitSection,
+)
+from nospoon.clusterfile.node_groups import (
     NodeGroupSection,
     NodeSection,
-    OvercommitSection,
     PlacementSection,
 )
 from nospoon.testing.alone import alone

@@ -38,11 +38,13 @@ from nospoon.clusterfile.labs import (
 )
 from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import (
-    AdoptSection,
     ClusterFile,
-    FlavorSection,
     HostSection,
     NetworkSection,
+)
+from nospoon.clusterfile.node_groups import (
+    AdoptSection,
+    FlavorSection,
     NodeGroupSection,
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection

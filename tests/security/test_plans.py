@@ -9,7 +9,7 @@ import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
 from nospoon.clusterfile.load import load
-from nospoon.clusterfile.models import MAX_CLUSTER
+from nospoon.clusterfile.node_groups import MAX_CLUSTER
 from nospoon.errors import SpecError
 
 LEAST = "cluster: c\nhosts: {s: simulated}\nnodes: [{}]\n"

@@ -27,7 +27,7 @@ from nospoon.api.wire import (
     VerifyRequest,
 )
 from nospoon.clusterfile.document import Document
-from nospoon.clusterfile.models import MAX_CLUSTER
+from nospoon.clusterfile.node_groups import MAX_CLUSTER
 
 MANY = 100_000
 ONES = b"[" + b",".join([b"1"] * 500_000) + b"]"

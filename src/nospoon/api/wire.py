@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from nospoon.bmc.faults import Fault
 from nospoon.bmc.faults import Kind as FaultKind
 from nospoon.bmc.sensors import ALL_STATES, SENSORS, Discrete, named
-from nospoon.clusterfile.models import MAX_CLUSTER
+from nospoon.clusterfile.node_groups import MAX_CLUSTER
 from nospoon.model.boot import BootDevice, BootMode, OverrideEnabled
 from nospoon.model.images import HypervisorType
 from nospoon.model.ironic import Leaving

@@ -33,15 +33,17 @@ from nospoon.clusterfile.labs import (
 )
 from nospoon.clusterfile.lxc import LxcSection
 from nospoon.clusterfile.models import (
-    AdoptSection,
     BootProfileSection,
     ClusterFile,
-    FlavorSection,
     HostSection,
     NetworkSection,
+    OvercommitSection,
+)
+from nospoon.clusterfile.node_groups import (
+    AdoptSection,
+    FlavorSection,
     NodeGroupSection,
     NodeSection,
-    OvercommitSection,
     PlacementSection,
 )
 from nospoon.clusterfile.nova import NovaFlavorSection, NovaSection

@@ -21,15 +21,17 @@ from nospoon.clusterfile.fields import (
 from nospoon.clusterfile.ironic import IronicSection
 from nospoon.clusterfile.labs import LabSection
 from nospoon.clusterfile.models import (
-    MAX_CLUSTER,
     BootProfileSection,
     ClusterFile,
-    FlavorSection,
     HostSection,
     NetworkSection,
-    NodeGroupSection,
 )
 from nospoon.clusterfile.nearest import MAX_LETTERS, nearest
+from nospoon.clusterfile.node_groups import (
+    MAX_CLUSTER,
+    FlavorSection,
+    NodeGroupSection,
+)
 from nospoon.clusterfile.nova import NovaSection
 from nospoon.clusterfile.section import MAX_ERRORS, Errors, Flag, TooManyErrors, shown
 from nospoon.clusterfile.services import ServiceSection
