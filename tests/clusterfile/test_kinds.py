@@ -77,6 +77,13 @@ def test_a_group_may_say_another_kind_than_its_flavor() -> None:
     assert [each.kind for each in load(text, file="x").nodes] == [NodeKind.VM, NodeKind.BAREMETAL]
 
 
+def test_an_image_is_short_for_the_only_disk_also_where_a_flavor_has_others() -> None:
+    text = "cluster: a\nflavors: {v: {kind: container, disks: [{image: old.tar, size: 4GiB}]}}\n"
+    text += "nodes: [{image: new.tar, count: 2, overrides: {node-1: {image: third.tar}}}, {}]"
+    roots = [[disk.image for disk in node.disks] for node in load(text, file="x").nodes]
+    assert roots == [["new.tar"], ["third.tar"], ["old.tar"]]
+
+
 @pytest.mark.parametrize(
     ("kind", "key"), [(kind, key) for kind, keys in REFUSED.items() for key in keys]
 )

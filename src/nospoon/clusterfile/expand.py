@@ -17,10 +17,12 @@ from nospoon.clusterfile.hosts import connections_of, place_named
 from nospoon.clusterfile.ironic import enrolment
 from nospoon.clusterfile.models import (
     MAX_CLOUD_INIT,
-    MAX_CLUSTER,
     MAX_DESCRIBED,
     MAX_PARTS,
     MAX_PATTERNS,
+)
+from nospoon.clusterfile.node_groups import (
+    MAX_CLUSTER,
     NodeGroupSection,
 )
 from nospoon.clusterfile.section import shown
@@ -288,8 +290,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         (bmc.protocols for bmc in bmcs if bmc.protocols is not None),
         [BmcProtocol.IPMI, BmcProtocol.REDFISH] if kind is NodeKind.BAREMETAL else [],
     )
-    image = pick("image", None)
-    usual_disk = DiskSection(image=image) if image else DEFAULT_DISK
+    disks = next((each for each in map(_disks_of, layers) if each is not None), [DEFAULT_DISK])
     return Node(
         name=name,
         flavor=flavor_name or "default",
@@ -301,7 +302,7 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         tpm=bool(pick("tpm", None)),
         disks=tuple(
             _sized(_disk(disk, "unsafe" if sections.throwaway else "writeback"), kind)
-            for disk in pick("disks", [usual_disk])
+            for disk in disks
         ),
         nics=tuple(_nic(nic) for nic in pick("nics", default_nics)),
         portgroups=tuple(_portgroup(*each) for each in sorted(pick("portgroups", {}).items())),
@@ -324,6 +325,13 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
             anti_affinity=tuple(group.placement.anti_affinity),
         ),
     )
+
+
+def _disks_of(layer: HardwareSection | None) -> list[DiskSection] | None:
+    """What a layer says of disks; `image` is short for the only one."""
+    if layer is None or layer.disks is not None or not layer.image:
+        return layer.disks if layer is not None else None
+    return [DiskSection(image=layer.image)]
 
 
 def flavor_of(sections: Sections, group: NodeGroupSection) -> tuple[str, NodeKind]:
