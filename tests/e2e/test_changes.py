@@ -82,6 +82,9 @@ ENGINE = (
     "tests/docker/test_cluster.py::test_a_container_of_an_engine_runs_systemd_and_follows_its_file"
 )
 SERVICES = "tests/e2e/test_services.py::test_changes_of_services_follow_their_rules"
+DESCRIBED = (
+    "tests/e2e/test_services.py::test_changes_of_nodes_that_services_describe_follow_their_rules"
+)
 OF_SERVICES = (ServiceSection, HealthSection)
 LABS = "tests/e2e/test_labs.py::test_a_lab_follows_its_file"
 FULL = "tests/e2e/test_labs.py::test_a_set_waits_for_a_host_that_is_full"
@@ -117,7 +120,11 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(HardwareSection, name): KINDS for name in ("image", "user_data", "ssh_keys")},
     (HardwareSection, "rollback"): "tests/e2e/test_kinds.py::"
     "test_an_upgrade_keeps_the_former_root_and_its_image_brings_it_back",
-    **{(section, name): SERVICES for section in OF_SERVICES for name in section.model_fields},
+    **{(section, name): SERVICES for section in OF_SERVICES for name in changes.RULES[section]},
+    **{
+        (ServiceSection, name): DESCRIBED
+        for name in ("kind", "count", "networks", "volumes", "combine")
+    },
     (FlavorSection, "kind"): KINDS,
     (NodeGroupSection, "kind"): KINDS,
     (DiskSection, "checksum"): CHECKSUM,

@@ -60,6 +60,26 @@ services:
 """
 
 
+SERVES = """\
+#!/bin/busybox sh
+case "$1" in
+  bound|renew) exec /bin/busybox ip addr replace "$ip/$mask" dev "$interface" ;;
+  deconfig|leasefail|nak) exit ;;
+esac
+read -r now rest </proc/uptime; echo "$now" >/started
+trap 'exit 0' PWR
+/bin/busybox ip link set lo up
+/bin/busybox ip link set eth0 up
+/bin/busybox udhcpc -i eth0 -s /sbin/init -b
+/bin/busybox sleep 2
+for port in 80 81; do /bin/busybox httpd -p $port -h /etc; done
+read -r now rest </proc/uptime; echo "$now" >/serves
+while :; do /bin/busybox sleep 1 & wait $!; done
+"""
+"""An init that serves ports 80 and 81 at the address that DHCP gives, some seconds after it began.
+"""
+
+
 @pytest.fixture(scope="module")
 def rack() -> Iterator[Rack]:
     with private_rack() as made:
@@ -443,6 +463,68 @@ def test_a_volume_outlives_the_roots_of_its_container_and_moves_at_power_off(rac
     until(lambda: ran("cat", "/opt/more/data") == "kept", "it runs again")
     assert int(ran("df", "-k", "/opt/more").splitlines()[-1].split()[1]) > 8 << 10
     assert "Nothing to do" in rack.run("plan", file("two", "/opt/more", "12MiB")).stdout
+    rack.run("down", "--yes", "--purge", name)
+    assert left(rack, name) == []
+
+
+def test_services_begin_in_order_on_nodes_of_their_own_and_are_combined_then(rack: Rack) -> None:
+    name, bmc = rack.name(), rack.bmc()
+    for version in ("one", "two"):
+        root = busybox_root(init=f"{SERVES}# {version}\n")
+        (rack.directory / f"serves-{version}.tar").write_bytes(root)
+
+    def file(services: str) -> str:
+        text = (
+            f"cluster: {name}\n{bmc}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}\n"
+            "networks: {lan: {netboot: builtin}}\n"
+            "flavors: {small: {kind: container, memory: 32MiB}}\n"
+            f"services:\n{services}"
+        )
+        return rack.file(text, f"{name}.yaml")
+
+    def own(version: str) -> str:
+        return file(
+            "  db: {image: serves-one.tar, memory: 32MiB, networks: lan, health: 80}\n"
+            f"  keystone: {{image: serves-{version}.tar, flavor: small, after: db, health: 81,\n"
+            "    volumes: [{size: 8MiB, mount: /srv}]}\n"
+        )
+
+    def listed() -> list[tuple[object, ...]]:
+        rows = rack.json("service", "list", "--cluster", name)
+        return [(row["service"], row["node"], row["kind"], row["health"]) for row in rows]
+
+    def ran(node: str, *argv: str) -> str:
+        return attached(rack, name, node, "/bin/busybox", *argv).stdout.strip()
+
+    rack.run("up", "--yes", own("one"))
+    assert listed() == [
+        ("db", "db", "container", "healthy"),
+        ("keystone", "keystone", "container", "healthy"),
+    ]
+    assert float(ran("keystone", "cat", "/started")) >= float(ran("db", "cat", "/serves"))
+    assert "Nothing to do" in rack.run("up", "--yes", own("one")).stderr
+
+    ran("keystone", "sh", "-c", "echo kept >/srv/data")
+    rack.run("service", "upgrade", "keystone", own("two"), "--yes")
+    assert ran("keystone", "tail", "-n", "1", "/sbin/init") == "# two"
+    rack.run("service", "rollback", "keystone", own("one"), "--yes")
+    assert ran("keystone", "tail", "-n", "1", "/sbin/init") == "# one"
+    assert ran("keystone", "cat", "/srv/data") == "kept"
+
+    together = file(
+        "  control: {combine: [db, keystone], flavor: small, image: serves-two.tar}\n"
+        "  db: {health: 80}\n  keystone: {after: db, health: 81}\n"
+    )
+    steps = rack.json("plan", together)["steps"]
+    machines = {(each["action"], each["node"]) for each in steps if each["kind"] == "machine"}
+    assert machines == {("create", "control"), ("delete", "db"), ("delete", "keystone")}
+    rack.run("up", "--yes", together)
+    assert listed() == [
+        ("db", "control", "container", "healthy"),
+        ("keystone", "control", "container", "healthy"),
+    ]
+    rack.run("up", "--yes", own("one"))
+    assert {row[1] for row in listed()} == {"db", "keystone"}
     rack.run("down", "--yes", "--purge", name)
     assert left(rack, name) == []
 

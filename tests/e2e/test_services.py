@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nospoon.clusterfile.changes import Rule, rule_of
+from nospoon.clusterfile.services import ServiceSection
 from nospoon.testing.rack import Rack
 
 NODES = "[{name: db, kind: container, image: root.tar}, {name: web, kind: vm, image: disk.img}]"
@@ -100,4 +102,48 @@ def test_changes_of_services_follow_their_rules(images: Rack) -> None:
         (step,) = images.json("plan", written(images, name, change))["steps"]
         assert (step["kind"], step["node"], step["at_power_off"]) == ("machine", "web", True)
         assert "swordfish" not in shown.stdout + shown.stderr
+    images.run("down", "--yes", name)
+
+
+def test_changes_of_nodes_that_services_describe_follow_their_rules(images: Rack) -> None:
+    name = images.name()
+
+    def file(db: str, web: str, more: str = "") -> str:
+        text = f"cluster: {name}\nhosts: {{sim: simulated}}\n{images.bmc()}"
+        text += "networks: {lan: {netboot: builtin}}\nservices:\n"
+        return images.file(f"{text}  db: {{{db}}}\n  web: {{{web}}}\n{more}", f"{name}.yaml")
+
+    def machines(changed: str) -> list[tuple[str, str, bool]]:
+        steps = images.json("plan", changed)["steps"]
+        return [
+            (each["action"], each["node"], each["at_power_off"])
+            for each in steps
+            if each["kind"] == "machine"
+        ]
+
+    db = "image: root.tar, volumes: [{size: 1GiB, mount: /a}], networks: lan"
+    web = "image: disk.img, kind: vm, count: 1, after: db"
+    images.run("up", "--yes", file(db, web))
+    rows = images.json("service", "list", "--cluster", name)
+    assert [(row["service"], row["node"]) for row in rows] == [("db", "db"), ("web", "web-0")]
+    assert rule_of(ServiceSection, "count") is Rule.NODES
+    assert machines(file(db, web.replace("count: 1", "count: 2"))) == [("create", "web-1", False)]
+    assert rule_of(ServiceSection, "kind") is Rule.REPLACE
+    container = web.replace("disk.img, kind: vm", "root.tar")
+    assert {each[1:] for each in machines(file(db, container))} == {("web-0", False)}
+    assert rule_of(ServiceSection, "networks") is Rule.AT_POWER_OFF
+    changed = file(db.replace("networks: lan", "networks: [lan, lan]"), web)
+    assert machines(changed) == [("change", "db", True)]
+    assert rule_of(ServiceSection, "volumes") is Rule.AT_POWER_OFF
+    assert machines(file(db.replace("/a", "/b"), web)) == [("change", "db", True)]
+    assert rule_of(ServiceSection, "combine") is Rule.NODES
+    together = file("", "after: db", "  both: {combine: [db, web], image: root.tar}\n")
+    assert sorted(machines(together)) == [
+        ("create", "both", False), ("delete", "db", False), ("delete", "web-0", False)
+    ]  # fmt: skip
+    images.run("up", "--yes", together)
+    rows = images.json("service", "list", "--cluster", name)
+    assert [(row["service"], row["node"]) for row in rows] == [("db", "both"), ("web", "both")]
+    refused = images.run("service", "logs", "both", "--cluster", name, status=2).stderr
+    assert "no service both" in refused
     images.run("down", "--yes", name)

@@ -227,8 +227,10 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     ServiceSection: {
         **_all(Rule.LIVE, "nodes", "unit", "after"),
-        "environment": Rule.AT_POWER_OFF,
-        "health": Rule.PARTS,
+        **_all(Rule.AT_POWER_OFF, "environment", "networks", "volumes"),
+        **_all(Rule.PARTS, "health", "flavor", "placement"),
+        **_all(Rule.NODES, "combine", "count"),
+        "kind": Rule.REPLACE,
     },
     HealthSection: _all(Rule.LIVE, "port", "path", "timeout"),
     LabMachineSection: {

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from nospoon.clusterfile.addresses import addresses
-from nospoon.clusterfile.document import Path
+from nospoon.clusterfile.document import Path, dotted
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
 from nospoon.clusterfile.hosts import connections_of
@@ -28,6 +28,7 @@ from nospoon.clusterfile.references import (
 )
 from nospoon.clusterfile.section import shown
 from nospoon.clusterfile.sections import Sections, did_you_mean
+from nospoon.clusterfile.service_instances import written_path
 from nospoon.clusterfile.virtual_ips import virtual_ips
 from nospoon.model.boot import BootDevice
 from nospoon.model.cluster import DHCP, Arch, BmcProtocol, Firmware, Netboot, Node, Switch
@@ -65,7 +66,7 @@ def check(
     yield from _labs(sections)
     yield from _hardware(sections)
     yield from kinds(sections, expansion)
-    yield from _duplicate_nodes(expansion)
+    yield from _duplicate_nodes(sections, expansion)
     yield from _portgroups(expansion)
     yield from _trunks(sections, expansion)
     yield from _drivers(expansion)
@@ -456,17 +457,18 @@ def _portgroups(expansion: Expansion) -> Iterator[Complaint]:
     yield from sorted(told, key=lambda each: (str(each.path), each.message))
 
 
-def _duplicate_nodes(expansion: Expansion) -> Iterator[Complaint]:
+def _duplicate_nodes(sections: Sections, expansion: Expansion) -> Iterator[Complaint]:
     names: dict[str, int] = {}
     macs: dict[str, str] = {}
     floating: dict[str, str] = {}
     for node, group in zip(expansion.nodes, expansion.groups, strict=True):
         if node.name in names:
-            first = names[node.name]
+            first = dotted(written_path(sections, ("nodes", names[node.name])))
             hint = "Give one group another `name:` or `start:`"
-            yield Complaint(
-                ("nodes", group, "name"), f"{node.name!r} is also named by nodes[{first}]", hint
-            )
+            if group in sections.instances:
+                hint = "Give one of them another name"
+            message = f"{node.name!r} is also named by {first}"
+            yield Complaint(("nodes", group, "name"), message, hint)
         names.setdefault(node.name, group)
         for index, nic in enumerate(node.nics):
             if nic.mac and nic.mac in macs:

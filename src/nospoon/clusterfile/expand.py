@@ -124,7 +124,8 @@ def _expand(sections: Sections, result: Expansion, default_network: str) -> None
                 described.take(adoption.like)
                 result.adoptions.append(adoption)
             continue
-        names = list(_names(group, index, counters, result))
+        counted = {} if index in sections.instances else counters
+        names = list(_names(group, index, counted, result))
         _check_overrides(group, index, names, result)
         template = _node(sections, group, name="", default_network=default_network)
         described.take(template)
@@ -290,7 +291,8 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
         (bmc.protocols for bmc in bmcs if bmc.protocols is not None),
         [BmcProtocol.IPMI, BmcProtocol.REDFISH] if kind is NodeKind.BAREMETAL else [],
     )
-    disks = next((each for each in map(_disks_of, layers) if each is not None), [DEFAULT_DISK])
+    given = (layer.all_disks for layer in layers if layer is not None)
+    disks = next((each for each in given if each is not None), [DEFAULT_DISK])
     return Node(
         name=name,
         flavor=flavor_name or "default",
@@ -327,16 +329,10 @@ def _node(sections: Sections, group: NodeGroupSection, *, name: str, default_net
     )
 
 
-def _disks_of(layer: HardwareSection | None) -> list[DiskSection] | None:
-    """What a layer says of disks; `image` is short for the only one."""
-    if layer is None or layer.disks is not None or not layer.image:
-        return layer.disks if layer is not None else None
-    return [DiskSection(image=layer.image)]
-
-
 def flavor_of(sections: Sections, group: NodeGroupSection) -> tuple[str, NodeKind]:
     """The flavor of a group's nodes, "" for none, and their kind."""
-    name = group.flavor or ("" if group.adopt is not None else _only_flavor(sections))
+    usual_name = "" if group.adopt is not None else _only_flavor(sections)
+    name = usual_name if group.flavor is None else group.flavor
     flavor = sections.flavors.get(name)
     usual = flavor.kind if flavor is not None else None
     return name, group.kind or usual or NodeKind.BAREMETAL

@@ -251,3 +251,10 @@ class HardwareSection(Section):
     ironic: EnrolmentSection | None = Field(
         None, description="What is different for Ironic than the file's `ironic` says."
     )
+
+    @property
+    def all_disks(self) -> list[DiskSection] | None:
+        """What it says of disks, of which `image` is short for the only one."""
+        if self.disks is None and self.image:
+            return [DiskSection(image=self.image)]
+        return self.disks

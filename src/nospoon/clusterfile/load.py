@@ -23,6 +23,7 @@ from nospoon.clusterfile.nova import wanted
 from nospoon.clusterfile.openstack import connection
 from nospoon.clusterfile.references import LocalFile, LocalPair
 from nospoon.clusterfile.sections import Sections, read_sections
+from nospoon.clusterfile.service_instances import read_instances, written_path
 from nospoon.clusterfile.service_nodes import services_of
 from nospoon.clusterfile.simulated import AgentsSection, SimulatedSection
 from nospoon.errors import Problem, SpecError
@@ -80,11 +81,14 @@ def load(
     sections = read_sections(document)
     if not isinstance(document.value, dict):
         raise SpecError(sections.problems)
+    read_instances(document, sections)
     expansion = expand(sections, default_network=_default_network(sections))
     services = services_of(sections, expansion)
     found = chain(expansion.complaints, check(sections, expansion, local_file, local_pair))
     complaints = islice(found, MAX_PROBLEMS)
-    problems = sections.problems + [_placed(document, complaint) for complaint in complaints]
+    problems = sections.problems + [
+        _placed(document, sections, complaint) for complaint in complaints
+    ]
     if problems:
         raise SpecError(_in_order(document, problems))
     templates = _templates(sections)
@@ -149,8 +153,9 @@ def _ironic(sections: Sections) -> IronicPlace | None:
     return replace(place(sections.ironic), nova=sections.nova is not None)
 
 
-def _placed(document: Document, complaint: Complaint) -> Problem:
-    return document.problem(complaint.path, complaint.message, complaint.hint)
+def _placed(document: Document, sections: Sections, complaint: Complaint) -> Problem:
+    path = written_path(sections, complaint.path)
+    return document.problem(path, complaint.message, complaint.hint)
 
 
 def _default_network(sections: Sections) -> str:

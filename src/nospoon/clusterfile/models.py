@@ -219,7 +219,7 @@ class BootProfileSection(Section):
 
 
 class ClusterFile(Section):
-    """A cluster file. `cluster` and `nodes` are enough."""
+    """A cluster file. `cluster` and `nodes`, or `cluster` and `services`, are enough."""
 
     cluster: Name = Field(description="Name of the cluster.")
     id: Text | None = Field(
@@ -253,4 +253,7 @@ class ClusterFile(Section):
     services: dict[Name, ServiceSection] = Field(
         default_factory=dict, description="What VMs and containers run, by the services' names."
     )
-    nodes: list[NodeGroupSection] = Field(description="Groups of nodes.")
+    nodes: list[NodeGroupSection] = Field(
+        default_factory=no_items,
+        description="Groups of nodes; may be left out where there are `services`.",
+    )

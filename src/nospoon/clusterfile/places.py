@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from nospoon.clusterfile.document import Document, Path, Value, as_sequence
 from nospoon.clusterfile.expand import expand
 from nospoon.clusterfile.sections import Sections, read_sections
+from nospoon.clusterfile.service_instances import read_instances, written_path
 from nospoon.errors import Problem, SpecError
 
 _ABOUT = re.compile(r"(node|network|host)s? ([a-z0-9-]+)|(bmc)\.([a-z0-9_.]+)|cannot serve ")
@@ -79,13 +80,14 @@ class _Places:
     def _node(self, name: str) -> Path:
         if self._sections is None:
             self._sections = read_sections(self._document)
+            read_instances(self._document, self._sections)
             made = expand(self._sections, default_network="")
             pairs = zip(made.nodes, made.groups, strict=True)
             self._groups = {node.name: index for node, index in pairs}
         index = self._groups.get(name)
         if index is None:
             return ()
-        group = ("nodes", index)
+        group = written_path(self._sections, ("nodes", index))
         own = (*group, "overrides", name)
         return own if self._document.has(own) else group
 

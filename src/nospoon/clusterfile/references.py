@@ -55,6 +55,9 @@ def references(sections: Sections) -> Iterator[Complaint]:
     for index, group in enumerate(as_sequence(sections.raw.get("nodes"))):
         if isinstance(group, dict):
             yield from _flavor(index, group.get("flavor"), names["flavors"], hints)
+    for name, service in _mapping(sections.raw.get("services")).items():
+        given = _mapping(service).get("flavor")
+        yield from hints.refers(("services", name, "flavor"), given, names["flavors"], "flavor")
     for name, lab in sections.labs.items():
         yield from hints.refers(("labs", name, "host"), lab.host, hosts, "host")
         for index, flavor in enumerate(lab.flavors):
@@ -124,15 +127,18 @@ def layers(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]
         yield ("nodes", index), _mapping(group)
         for name, override in _mapping(_mapping(group).get("overrides")).items():
             yield ("nodes", index, "overrides", name), _mapping(override)
+    for name, service in _mapping(raw.get("services")).items():
+        yield ("services", name), _mapping(service)
 
 
 def _networks_of(path: Path, layer: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
-    nics = layer.get("nics")
-    if isinstance(nics, str):
-        yield (*path, "nics"), nics
-    for index, nic in enumerate(as_sequence(nics)):
-        network = nic.get("network") if isinstance(nic, dict) else nic
-        yield (*path, "nics", index), network
+    for key in ("nics", "networks"):
+        nics = layer.get(key)
+        if isinstance(nics, str):
+            yield (*path, key), nics
+        for index, nic in enumerate(as_sequence(nics)):
+            network = nic.get("network") if isinstance(nic, dict) else nic
+            yield (*path, key, index), network
 
 
 def distros(raw: Mapping[str, Value]) -> Iterator[tuple[Path, Mapping[str, Value]]]:
@@ -153,10 +159,11 @@ def _images(raw: Mapping[str, Value]) -> Iterator[tuple[Path, str]]:
 def _of_disks(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:
     """What each disk says under this key."""
     for path, layer in layers(raw):
-        for index, disk in enumerate(as_sequence(layer.get("disks"))):
-            said = _mapping(disk).get(key)
-            if isinstance(said, str) and said:
-                yield (*path, "disks", index, key), said
+        for disks in ("disks", "volumes"):
+            for index, disk in enumerate(as_sequence(layer.get(disks))):
+                said = _mapping(disk).get(key)
+                if isinstance(said, str) and said:
+                    yield (*path, disks, index, key), said
 
 
 def _of_distros(raw: Mapping[str, Value], key: str) -> Iterator[tuple[Path, str]]:

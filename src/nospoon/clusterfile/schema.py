@@ -63,7 +63,8 @@ def json_schema() -> dict[str, Any]:
         whole = schema["properties"][name]
         about = whole.pop("description")
         schema["properties"][name] = {"anyOf": [whole, {"type": "null"}], "description": about}
-    for name in ("FlavorSection", "NodeGroupSection"):
+    schema["anyOf"] = [{"required": [each]} for each in ("nodes", "services")]
+    for name in ("FlavorSection", "NodeGroupSection", "ServiceSection"):
         schema["$defs"][name]["allOf"] = [schema_of(kind) for kind in NodeKind]
     for name, short in _SHORT_FORMS.items():
         schema["$defs"][name] = {"anyOf": [*short, schema["$defs"][name]]}

@@ -71,6 +71,12 @@ class Sections:
     groups: dict[int, NodeGroupSection] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    unread: set[Path] = field(default_factory=set)
+    """Entries of `nodes` and `services` that are not right as a whole: nodes may be missing."""
+    instances: dict[int, str] = field(default_factory=dict)
+    """Groups that `services` describe, and the entry there (`service_instances`)."""
+    own: dict[str, int] = field(default_factory=dict)
+    """Services on the nodes of such a group."""
 
     @property
     def hopeless(self) -> bool:
@@ -125,7 +131,7 @@ def _refuse_unknown_sections(
 
 def _read_names(document: Document, value: Mapping[str, Value], found: Sections) -> None:
     for required in ("cluster", "nodes"):
-        if required not in value:
+        if required not in value and not (required == "nodes" and "services" in value):
             hint = f"Add `{'cluster: NAME' if required == 'cluster' else 'nodes: [{count: 2}]'}`"
             found.problems.append(document.problem((), f"missing key {required!r}", hint))
     if "cluster" in value:
@@ -167,7 +173,9 @@ def _read_mapping(
         _read(document, (section, name), name, _NAME.validate_python, found)
         body = {} if body is None else body  # noqa: PLW2901  (`here:` alone means all defaults)
         parsed = _read(document, (section, name), body, model.model_validate, found)
-        parsed = parsed or _what_is_right(model, body)
+        if parsed is None:
+            found.unread |= {(section, name)} if section == "services" else set()
+            parsed = _what_is_right(model, body)
         if parsed is not None:
             result[name] = parsed
     return result
@@ -207,7 +215,9 @@ def _read_groups(document: Document, value: Mapping[str, Value], found: Sections
         if found.hopeless:
             break
         group = _read(document, ("nodes", index), body, NodeGroupSection.model_validate, found)
-        if group is not None:
+        if group is None:
+            found.unread.add(("nodes", index))
+        else:
             found.groups[index] = group
 
 
@@ -378,7 +388,7 @@ def _meant(detail: ErrorDetails, error: ValidationError) -> str:
 
 OTHER_WORDS: Mapping[str, str] = {
     "network": "nics", "networks": "nics", "interfaces": "nics", "ram": "memory", "vcpus": "cpus",
-    "cores": "cpus", "replicas": "count",
+    "cores": "cpus", "replicas": "count", "role": "flavor",
 }  # fmt: skip
 """Words of other tools -> keys that are not spelled like them."""
 
@@ -394,7 +404,7 @@ READ: Mapping[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
         HostSection, NetworkSection, FlavorSection, BootProfileSection, BmcSection,
-        NodeGroupSection, IronicSection, NovaSection, LabSection,
+        NodeGroupSection, IronicSection, NovaSection, LabSection, ServiceSection,
     )
 }  # fmt: skip
 """The sections that are read one by one."""

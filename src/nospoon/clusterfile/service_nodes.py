@@ -28,11 +28,18 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
     if not sections.services:
         return ()
     kinds = {node.name: node.kind for node in expansion.nodes}
+    of_group: dict[int, list[str]] = {index: [] for index in sections.instances}
+    for node, group in zip(expansion.nodes, expansion.groups, strict=True):
+        if group in of_group:
+            of_group[group].append(node.name)
     found: dict[str, Service] = {}
     wrong: list[Complaint] = []
     left = MOST_PLACES
     for name, section in sections.services.items():
-        mine = _nodes(name, section, kinds, wrong)
+        if name in sections.own:
+            mine = tuple(of_group[sections.own[name]])
+        else:
+            mine = _nodes(name, section, kinds, [] if sections.unread else wrong)
         left -= len(mine)
         if left < 0:
             message = f"expected at most {MOST_PLACES} nodes of all services together"
@@ -53,11 +60,15 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
 
 
 def _unknown(sections: Sections, found: Mapping[str, Service]) -> Iterator[Complaint]:
-    known = sections.names["services"]
+    combining = set(sections.instances.values()) - sections.own.keys()
+    known = sections.names["services"] - combining
     for name, service in found.items():
         for number, other in enumerate(service.after):
-            if other not in known:
-                place = ("services", name, "after", number)
+            place = ("services", name, "after", number)
+            if other in combining:
+                message = f"{other!r} is the node of several services, and none itself"
+                yield Complaint(place, message, "Name one of those that it combines")
+            elif other not in known:
                 yield Complaint(place, f"no service {other!r}", did_you_mean(other, known))
 
 

@@ -7,7 +7,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from nospoon.clusterfile.fields import Duration, Name
+from nospoon.clusterfile.hardware import MOST_NICS, DiskSection, NicSection
+from nospoon.clusterfile.node_groups import MAX_CLUSTER, NodeSection, PlacementSection
 from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, few, listed, no_items
+from nospoon.model.node_kind import NodeKind
 
 PATTERN = r"^[a-z0-9*?\[\]!-]{1,63}$"
 """Of names of nodes; `*`, `?` and `[…]` as a shell's."""
@@ -50,15 +53,25 @@ class HealthSection(Section):
         return {"port": value} if isinstance(value, int | str) else value
 
 
-class ServiceSection(Section):
-    """What runs on nodes of kind `vm` and `container`. Several services may share a node."""
+class ServiceSection(NodeSection):
+    """What runs on nodes of kind `vm` and `container`: on those that it names, or on one of its
+    own, which it describes here, such as by its `image`. An entry with `combine` describes the node
+    of several services, and is none itself.
+    """
 
     nodes: Annotated[list[NodePattern], BeforeValidator(listed), OneOrMore()] | None = Field(
         None,
         min_length=1,
         max_length=64,
         description="Names of its nodes, or patterns: `*`, `?` and `[…]`, as a shell's. Default: "
-        "those called as the service, and as it with a number (`NAME-0`).",
+        "its own, else those called as the service, and as it with a number (`NAME-0`).",
+    )
+    combine: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Services that run together on the node described here, which is called as "
+        "this entry. They describe none and name none.",
     )
     unit: Annotated[Text, Field(pattern=UNIT_PATTERN)] | None = Field(
         None, description="Unit of systemd on its nodes; default: the service's name."
@@ -76,3 +89,28 @@ class ServiceSection(Section):
     health: HealthSection | None = Field(
         None, description="How it is seen that it answers; default: its node runs."
     )
+    kind: NodeKind | None = Field(
+        None,
+        description="Of its own node: `vm` or `container`; default the flavor's, else container.",
+    )
+    flavor: Name | None = Field(None, description="Flavor of its own node; default: none.")
+    count: Annotated[Whole, Field(ge=1, le=MAX_CLUSTER)] | None = Field(
+        None,
+        description="How many nodes of its own, called `NAME-0` and so on; default one, `NAME`.",
+    )
+    networks: Annotated[list[NicSection], BeforeValidator(listed), OneOrMore()] | None = Field(
+        None, max_length=MOST_NICS, description="NICs of its own node, in place of `nics`."
+    )
+    volumes: list[DiskSection] | None = Field(
+        None,
+        max_length=23,
+        description="Disks of its own node after the root, which is of its `image`, else the first "
+        "of its flavor. In place of `disks`.",
+    )
+    placement: PlacementSection = Field(
+        default_factory=PlacementSection, description="How its own nodes find their hosts."
+    )
+
+
+OF_SERVICES = frozenset({"nodes", "combine", "unit", "after", "environment", "health"})
+"""What is said of a service; all else is of its own node."""
