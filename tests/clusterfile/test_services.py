@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from nospoon.cli.files import read_cluster
 from nospoon.clusterfile.document import MAX_PROBLEMS
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.places import placed
+from nospoon.clusterfile.schema import json_schema
 from nospoon.clusterfile.service_nodes import MOST_PLACES, vendor_data
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
@@ -363,6 +366,23 @@ def test_a_file_needs_nodes_or_services() -> None:
     with pytest.raises(SpecError, match="missing key 'nodes'"):
         load("cluster: c\n", file="c.yaml")
     assert load("cluster: c\nservices: {}\n", file="c.yaml").nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nodes": ""}, "expected text of the form"),
+        ({"unit": "a b"}, "expected text of the form"),
+        ({"health": {"port": 80, "path": "v3"}}, "expected text of the form"),
+        ({"unit": 5}, "expected text, got 5"),
+        ({"health": 2.5}, "expected a whole number, got 2.5"),
+    ],
+)
+def test_the_schema_refuses_what_the_loader_does(given: dict[str, object], said: str) -> None:
+    value = {"cluster": "c", "services": {"a": given}}
+    assert not Draft202012Validator(json_schema()).is_valid(value)
+    with pytest.raises(SpecError, match=said):
+        load(json.dumps(value), file="c")
 
 
 def test_services_of_a_huge_cluster_are_bounded() -> None:

@@ -32,7 +32,7 @@ def _value(value: object) -> object:
 
 Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
 Value = Annotated[Text, Field(max_length=LONGEST_VALUE), BeforeValidator(_value)]
-NodePattern = Annotated[Text, Field(pattern=PATTERN)]
+NodePattern = Annotated[str, Field(pattern=PATTERN)]
 Port = Annotated[Whole, Field(ge=1, le=65535)]
 
 
@@ -40,7 +40,7 @@ class HealthSection(Section):
     """How it is seen that a service answers; a bare port is short for `{port: PORT}`."""
 
     port: Port = Field(description="TCP port at the node's address.")
-    path: Annotated[Text, Field(max_length=1024, pattern=PATH_PATTERN)] | None = Field(
+    path: Annotated[str, Field(max_length=1024, pattern=PATH_PATTERN)] | None = Field(
         None,
         description="Path of HTTP there, whose GET has to answer with a status 2xx or 3xx; "
         "default: a connection is enough.",
@@ -50,7 +50,7 @@ class HealthSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: object) -> object:
-        return {"port": value} if isinstance(value, int | str) else value
+        return {"port": value} if isinstance(value, int | float | str) else value
 
 
 class ServiceSection(NodeSection):
@@ -73,7 +73,7 @@ class ServiceSection(NodeSection):
         description="Services that run together on the node described here, which is called as "
         "this entry. They describe none and name none.",
     )
-    unit: Annotated[Text, Field(pattern=UNIT_PATTERN)] | None = Field(
+    unit: Annotated[str, Field(pattern=UNIT_PATTERN)] | None = Field(
         None, description="Unit of systemd on its nodes; default: the service's name."
     )
     after: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
