@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import IPv4Network, ip_interface
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused, Stale
 from nospoon.model.principal import Principal
+from nospoon.model.resources.networks import Link
 
 MAC = "02:00:00:00:00:01"
 
@@ -75,6 +77,39 @@ async def test_a_plan_refuses_a_network_that_another_cluster_has_on_its_host(
         elsewhere = WIDE.replace("10.91", "10.92")
         assert (await asking.plan(apart("d", 16300, elsewhere), uid=OTHER)).steps
         assert (await asking.plan(apart("c", 16200, LAN))).empty
+
+
+async def test_a_network_that_a_cluster_has_is_not_another_ones_to_take(tmp_path: Path) -> None:
+    """Whoever names it for a host of his own: the first cluster has it, and keeps it."""
+    lan = "networks: {lan: {netboot: builtin}}\nnodes: [{name: a, nics: [lan]}]"
+    mine = apart("c", 16200, lan)
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(mine)
+        row = await asking.row()
+        assert row is not None
+        cidr = row.allocations.cidrs["lan"]
+        theirs = apart("d", 16300, lan.replace("netboot: builtin", f"cidr: {cidr}"))
+        await asking.up(theirs.replace(f"{{{HOST}:", "{elsewhere:"), uid=OTHER)
+        assert (await asking.plan(mine)).empty
+        both = mine.replace(f"{{{HOST}: simulated", f"{{{HOST}: simulated, elsewhere: simulated")
+        moved = await asking.plan(both.replace("nics: [lan]", "nics: [lan], host: elsewhere"))
+        link = next(each.desired for each in moved.steps if each.key.name == "lan" if each.desired)
+        assert isinstance(link.shape, Link)
+        assert not IPv4Network(cidr).overlaps(ip_interface(link.shape.address).network)
+
+
+async def test_a_plan_refuses_to_bring_a_network_to_a_host_where_another_cluster_has_it(
+    tmp_path: Path,
+) -> None:
+    """Not only `up`, as stale each time."""
+    both = f"{{{HOST}: simulated, elsewhere: simulated}}"
+    mine = apart("c", 16200, LAN).replace(f"{{{HOST}: simulated}}", both)
+    theirs = apart("d", 16300, WIDE).replace(f"{{{HOST}:", "{elsewhere:")
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(mine.replace("nics: [lan]", f"nics: [lan], host: {HOST}"))
+        await asking.up(theirs, uid=OTHER)
+        with pytest.raises(PlanRefused, match=r"network lan: 10\.91\.0\.0/24 overlaps"):
+            await asking.plan(mine.replace("nics: [lan]", "nics: [lan], host: elsewhere"))
 
 
 async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:

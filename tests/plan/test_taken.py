@@ -81,3 +81,18 @@ def test_a_network_keeps_what_it_had_while_that_is_free() -> None:
     assert kept.cidrs == before.cidrs
     moved, _ = allocate(cluster, before, Occupied((IPv4Network("10.0.1.0/24"),)))
     assert moved.cidrs == {"a": "172.30.9.0/24", "b": "172.30.0.0/24"}
+
+
+def test_a_network_keeps_what_it_had_whatever_stands_before_it_or_is_elsewhere() -> None:
+    """A new one that the file has first takes the next one; a cluster on other hosts takes none."""
+    one, two = IPv4Network("172.30.9.0/24"), IPv4Network("172.30.9.128/25")
+    cluster = load(
+        "{cluster: c, networks: {new: {nat: true}, old: {nat: true}}, nodes: [{}]}", file="f"
+    )
+    before = Allocations(cidrs={"old": str(one)})
+    for others in ((), (one,), (two,)):
+        kept, _ = allocate(cluster, before, Occupied(others=others), first_choice=9)
+        assert kept.cidrs == {"new": "172.30.10.0/24", "old": str(one)}
+    disputed = Occupied(others=(two,), disputed={"old"})
+    moved, _ = allocate(cluster, before, disputed, first_choice=9)
+    assert moved.cidrs == {"new": "172.30.10.0/24", "old": "172.30.11.0/24"}

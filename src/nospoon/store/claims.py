@@ -79,7 +79,8 @@ def put(
     known = of(connection, cluster)
     fresh = _without(wanted, known)
     what = next(_in_the_way(connection, cluster, owner, fresh), "")
-    what = what or next(_overlaps(connection, cluster, wanted, fresh, hosts), "")
+    beside = overlapping(connection, cluster, wanted.networks, hosts=hosts)
+    what = what or next((f"the same network, {wanted.networks[each]}" for each in beside), "")
     if what:
         raise stale(what)
     write(connection, cluster, owner, wanted, known=known)
@@ -158,20 +159,20 @@ def cidrs_in(connection: Connection, where: Iterable[IPv4Network], *, but: UUID)
     return found
 
 
-def beside(
-    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[str], but: UUID
+def overlapping(
+    connection: Connection, cluster: UUID, cidrs: Mapping[str, str], *, hosts: Collection[str]
 ) -> Iterator[str]:
-    """Which networks overlap one of another cluster that has nodes on these hosts."""
-    for name, cidr in cidrs.items() if hosts else ():
-        for some in _slices(sorted(hosts)):
-            nodes_there = exists().where(
-                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
-            )
-            others = (networks.c.cluster_id != str(but), nodes_there)
-            found = select(networks.c.name).where(*_overlapping(IPv4Network(cidr)), *others)
-            if connection.execute(found.limit(1)).first() is not None:
-                yield name
-                break
+    """Which networks of a cluster, by name, overlap one of another cluster that has nodes on these
+    hosts: of networks that it has not yet, and, on hosts that it comes to, of all.
+    """
+    ranges = select(networks.c.name, networks.c.cidr).where(networks.c.cluster_id == str(cluster))
+    there = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
+    known = {row.name: row.cidr for row in connection.execute(ranges)} if cidrs else {}
+    new = {name: cidr for name, cidr in cidrs.items() if known.get(name) != cidr}
+    come = set(hosts).difference(connection.scalars(there)) if cidrs else set()
+    others = {name: cidr for name, cidr in cidrs.items() if name not in new}
+    for some, on in ((new, hosts), (others, come)):
+        yield from _beside(connection, some, hosts=on, but=cluster)
 
 
 def names_among(
@@ -229,20 +230,20 @@ def _around(places: Iterable[Place]) -> Iterator[Ports]:
             yield Ports(port, port, min(numbers), max(numbers))
 
 
-def _overlaps(
-    connection: Connection,
-    cluster: UUID,
-    wanted: Claims,
-    fresh: Claims,
-    hosts: Collection[str],
+def _beside(
+    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[str], but: UUID
 ) -> Iterator[str]:
-    """New networks, and on hosts that are new all of them."""
-    query = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
-    come = set(hosts).difference(connection.scalars(query)) if wanted.networks else set()
-    others = {n: cidr for n, cidr in wanted.networks.items() if n not in fresh.networks}
-    for some, on in ((fresh.networks, hosts), (others, come)):
-        for name in beside(connection, some, hosts=on, but=cluster):
-            yield f"the same network, {some[name]}"
+    """Which networks overlap one of another cluster that has nodes on these hosts."""
+    for name, cidr in cidrs.items() if hosts else ():
+        for some in _slices(sorted(hosts)):
+            nodes_there = exists().where(
+                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
+            )
+            others = (networks.c.cluster_id != str(but), nodes_there)
+            found = select(networks.c.name).where(*_overlapping(IPv4Network(cidr)), *others)
+            if connection.execute(found.limit(1)).first() is not None:
+                yield name
+                break
 
 
 def _overlapping(network: IPv4Network) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from uuid import UUID
@@ -69,13 +69,21 @@ class Allocating:
         """What each node gets, of what no other cluster has. Raises `PlanRefused`."""
         cluster, facts = seen.cluster, seen.surveyed.all_facts
         occupied = await self._occupied(request, seen, before)
-        allocations, reasons = await self._workers.run(
-            seen.owner,
-            lambda: allocate(
-                cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
-                first_choice=seen.id.int, rebalance=request.rebalance,
-            ),
-        )  # fmt: skip
+
+        async def decide(occupied: Occupied) -> tuple[Allocations, list[str]]:
+            return await self._workers.run(
+                seen.owner,
+                lambda: allocate(
+                    cluster, before, occupied, facts=facts, unmade=seen.unmade(before.hosts),
+                    first_choice=seen.id.int, rebalance=request.rebalance,
+                ),
+            )  # fmt: skip
+
+        allocations, reasons = await decide(occupied)
+        disputed = await self._database.read(_disputed, seen.id, allocations)
+        chosen = disputed.intersection(each.name for each in cluster.networks if each.chosen)
+        if chosen:  # nodes come to a host where another cluster has the same
+            allocations, reasons = await decide(replace(occupied, disputed=chosen))
         answering = {name: each for name, each in facts.items() if not each.away}
         reasons += await self._workers.run(
             seen.owner,
@@ -91,7 +99,7 @@ class Allocating:
         reasons += await self._workers.run(
             seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.identifiers))
         )
-        reasons += await self._database.read(_against_networks, seen.id, allocations, before)
+        reasons += _against_networks(allocations, disputed - chosen)
         reasons += await self._workers.run(
             seen.owner,
             lambda labs: list(
@@ -136,7 +144,8 @@ class Allocating:
         )  # fmt: skip
         return Occupied(
             held.networks,
-            held.endpoints | in_use,
+            held.others,
+            endpoints=held.endpoints | in_use,
             holder=self._holder_of_port,
             redfish=listening - held.redfish,
             foreign=held.foreign_redfish,
@@ -203,9 +212,12 @@ def _taken(
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What other clusters have, and so no other may choose. `redfish`: of the same user."""
+    """What other clusters have, and so no other may choose. `networks`: of hosts' routes, `others`:
+    of other clusters. `redfish`: of the same user.
+    """
 
     networks: tuple[IPv4Network, ...]
+    others: tuple[IPv4Network, ...]
     endpoints: AbstractSet[tuple[str, int]]
     redfish: AbstractSet[tuple[str, int]]
     foreign_redfish: AbstractSet[tuple[str, int]]
@@ -224,26 +236,27 @@ def _against_pool(
     return reasons
 
 
-def _against_networks(
-    connection: Connection, cluster_id: UUID, allocations: Allocations, before: Allocations
-) -> list[str]:
-    """Why networks that the file gives cannot be beside those of other clusters."""
-    new = {n: cidr for n, cidr in allocations.cidrs.items() if before.cidrs.get(n) != cidr}
+def _disputed(connection: Connection, cluster_id: UUID, allocations: Allocations) -> set[str]:
+    """Names of networks that cannot be beside those of other clusters."""
     hosts = {*allocations.hosts.values()}
+    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=hosts)}
+
+
+def _against_networks(allocations: Allocations, disputed: Collection[str]) -> list[str]:
+    """`disputed`: of those that the file gives."""
     return [
-        f"network {name}: {new[name]} overlaps a network of another cluster on the same host. "
-        "Choose another `cidr`, or leave it out for one that is free."
-        for name in claim_rows.beside(connection, new, hosts=hosts, but=cluster_id)
+        f"network {name}: {allocations.cidrs[name]} overlaps a network of another cluster on the "
+        "same host. Choose another `cidr`, or leave it out for one that is free."
+        for name in sorted(disputed)
     ]
 
 
 def _held_by(taken: _Taken, routes: Sequence[Route], owner: OwnerId) -> _Held:
     """`routes`: those of hosts. For a thread: members have thousands of each."""
     routed = {each.network for each in routes if isinstance(each.network, IPv4Network)}
-    cidrs = {IPv4Network(cidr) for cidr in taken.cidrs}
-    networks = {each for each in routed if each.prefixlen} | cidrs
     return _Held(
-        tuple(sorted(networks)),
+        tuple(sorted(each for each in routed if each.prefixlen)),
+        tuple(IPv4Network(cidr) for cidr in taken.cidrs),
         {place for place, _ in taken.udp},
         {place for place, whose in taken.redfish if whose == owner},
         {place for place, whose in taken.redfish if whose != owner},

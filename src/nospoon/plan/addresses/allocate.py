@@ -6,7 +6,7 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -113,8 +113,11 @@ def _those(given: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
 @dataclass(frozen=True, slots=True)
 class Occupied:
     """What others have, where this cluster looks for something free (`scopes`): networks of all
-    hosts' routes and other clusters; (address, port) pairs; `usage` of hosts by other clusters, by
-    the hosts' identity.
+    hosts' routes; (address, port) pairs; `usage` of hosts by other clusters, by their identity.
+
+    `others`: networks of other clusters, on whatever host, which no new one gets; one that this
+    cluster has stays, but for those in `disputed`, by name: another cluster has the same on a host
+    to which this one's nodes come.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
     other processes and users; clusters of one user share theirs. `foreign`: those of other users.
@@ -125,6 +128,8 @@ class Occupied:
     """
 
     networks: tuple[IPv4Network, ...] = ()
+    others: tuple[IPv4Network, ...] = ()
+    disputed: Collection[str] = frozenset()
     endpoints: Collection[tuple[str, int]] = frozenset()
     holder: Callable[[int], str] = lambda _: ""
     redfish: Collection[tuple[str, int]] = frozenset()
@@ -273,17 +278,19 @@ def _networks(
 ) -> Iterator[tuple[str, str]]:
     fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
     pool = cluster.addressing.pool
-    taken = Taken([*occupied.networks, *fixed, *((pool,) if pool else ())])
+    near = [*occupied.networks, *fixed, *((pool,) if pool else ())]
+    kept = dict(_kept_networks(cluster, earlier, occupied, near))  # first, wherever the file has it
+    taken = Taken([*near, *occupied.others, *kept.values()])
     free = (each for each in _candidates(first_choice) if taken.frees(each))
     for network in cluster.networks:
         if network.existing:
             continue
         if network.cidr is not None:
             yield network.name, str(network.cidr)
+        elif network.name in kept:
+            yield network.name, str(kept[network.name])
         elif network.chosen:
-            before = earlier.cidrs.get(network.name)
-            kept = IPv4Network(before) if before is not None else None
-            chosen = kept if kept is not None and taken.frees(kept) else next(free, None)
+            chosen = next(free, None)
             if chosen is None:
                 reasons.append(
                     f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
@@ -292,6 +299,20 @@ def _networks(
                 continue
             taken.add(chosen)
             yield network.name, str(chosen)
+
+
+def _kept_networks(
+    cluster: Cluster, earlier: Allocations, occupied: Occupied, near: Iterable[IPv4Network]
+) -> Iterator[tuple[str, IPv4Network]]:
+    """Those that were chosen before, and hold. `near`: beside which none can be."""
+    taken = Taken(near)
+    for network in cluster.networks:
+        before = earlier.cidrs.get(network.name) if network.chosen else None
+        if before is None or network.existing or network.name in occupied.disputed:
+            continue
+        if taken.frees(kept := IPv4Network(before)):
+            taken.add(kept)
+            yield network.name, kept
 
 
 def _candidates(first_choice: int) -> Iterator[IPv4Network]:

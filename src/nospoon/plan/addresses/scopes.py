@@ -54,7 +54,7 @@ def scopes_of(cluster: Cluster, earlier: Allocations) -> Scopes:
     return Scopes(
         tuple(_udp(cluster)),
         () if addressing.redfish_given or addressing.pool is not None else tuple(tried),
-        tuple(_networks(cluster, earlier)),
+        tuple(_networks(cluster)),
     )
 
 
@@ -88,11 +88,6 @@ def _numbers(addresses: Collection[str]) -> tuple[int, int]:
     return min(numbers), max(numbers)
 
 
-def _networks(cluster: Cluster, earlier: Allocations) -> Iterator[IPv4Network]:
-    chosen = [net.name for net in cluster.networks if net.chosen and not net.existing]
-    if chosen:
+def _networks(cluster: Cluster) -> Iterator[IPv4Network]:
+    if any(network.chosen and not network.existing for network in cluster.networks):
         yield from (PRIVATE, SECOND_PRIVATE)
-    for name in chosen:
-        before = IPv4Network(earlier.cidrs[name]) if name in earlier.cidrs else None
-        if before and not (before.subnet_of(PRIVATE) or before.subnet_of(SECOND_PRIVATE)):
-            yield before
