@@ -7,6 +7,7 @@ from ipaddress import IPv4Network, ip_interface
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from tests.control.in_process import HOST, Asking, a_control_plane, file_of
 from tests.security.asked import OTHER, OWNER, a_daemon
 
@@ -16,6 +17,8 @@ from nospoon.control.request import Request
 from nospoon.errors import PlanRefused, Stale
 from nospoon.model.principal import Principal
 from nospoon.model.resources.networks import Link
+from nospoon.store import tables
+from nospoon.store.operations import OperationState
 
 MAC = "02:00:00:00:00:01"
 
@@ -110,6 +113,26 @@ async def test_a_plan_refuses_to_bring_a_network_to_a_host_where_another_cluster
         await asking.up(theirs, uid=OTHER)
         with pytest.raises(PlanRefused, match=r"network lan: 10\.91\.0\.0/24 overlaps"):
             await asking.plan(mine.replace("nics: [lan]", "nics: [lan], host: elsewhere"))
+
+
+async def test_a_cluster_whose_port_another_one_got_meanwhile_gets_the_next(tmp_path: Path) -> None:
+    """As one that was lost with the store, and recovered after another one had come."""
+    bmc = "bmc: {ports: 16200-16209, redfish_port: 16210}\n"
+    mine = file_of("a", more=bmc)
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(mine)
+        await asking.up(apart("d", 16300, "nodes: [{name: a}]"))
+        before, other = await asking.row(), await asking.row("d")
+        assert before is not None
+        assert other is not None
+        row = update(tables.claimed_endpoints).where(tables.claimed_endpoints.c.port == 16200)
+        its = row.values(cluster_id=str(other.id))
+        await asking.daemon.parts.database.call(lambda connection: connection.execute(its).rowcount)
+        assert (await asking.up(mine)).state is OperationState.DONE
+        now = await asking.row()
+        assert now is not None
+        assert before.allocations.endpoints["a"].ipmi_port == 16200
+        assert now.allocations.endpoints["a"].ipmi_port == 16201
 
 
 async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:

@@ -37,6 +37,27 @@ def test_a_port_that_others_have_is_told() -> None:
     assert reason.startswith("node c: port 9999 at 127.0.0.1 is in use by vbmcd.")
 
 
+def test_a_port_that_another_cluster_has_by_now_is_not_kept() -> None:
+    """It was lost with the store, say, and is free since; one of its own process is kept."""
+    wanted = cluster("{name: a}, {name: b}, {name: c, bmc: {port: 9999}}")
+    first, _ = allocate(wanted, Allocations(), Occupied())
+    own = {("127.0.0.1", port) for port in ports(first).values()}
+    assert allocate(wanted, first, Occupied(endpoints=own)) == (first, [])
+    other = {("127.0.0.1", 7000), ("127.0.0.1", 9999)}
+    again, (reason,) = allocate(wanted, first, Occupied(endpoints=own | other, claimed=other))
+    assert ports(again) == {"a": 7002, "b": 7001, "c": 9999}
+    assert reason.startswith("node c: port 9999 at 127.0.0.1 is in use")
+
+
+def test_an_outlet_is_not_kept_of_a_pdu_whose_port_another_cluster_has_by_now() -> None:
+    wanted = cluster("{name: a, bmc: [pdu]}")
+    first, _ = allocate(wanted, Allocations(), Occupied())
+    place = first.outlets["a"].place
+    assert allocate(wanted, first, Occupied(endpoints={place})) == (first, [])
+    again, _ = allocate(wanted, first, Occupied(endpoints={place}, claimed={place}))
+    assert again.outlets["a"].place == (place[0], place[1] + 1)
+
+
 def test_an_address_that_is_given_is_that_of_its_bmc() -> None:
     own = "bmc: {address: 127.0.0.2, port: 623}"
     wanted = cluster(f"{{name: a}}, {{name: b, {own}}}, {{name: c, bmc: {{port: 623}}}}")

@@ -146,6 +146,7 @@ class Allocating:
             held.networks,
             held.others,
             endpoints=held.endpoints | in_use,
+            claimed=held.endpoints,
             holder=self._holder_of_port,
             redfish=listening - held.redfish,
             foreign=held.foreign_redfish,

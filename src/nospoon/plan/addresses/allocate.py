@@ -117,7 +117,7 @@ class Occupied:
 
     `others`: networks of other clusters, on whatever host, which no new one gets; one that this
     cluster has stays, but for those in `disputed`, by name: another cluster has the same on a host
-    to which this one's nodes come.
+    to which this one's nodes come. `claimed`: of `endpoints`, those that other clusters have.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
     other processes and users; clusters of one user share theirs. `foreign`: those of other users.
@@ -131,6 +131,7 @@ class Occupied:
     others: tuple[IPv4Network, ...] = ()
     disputed: Collection[str] = frozenset()
     endpoints: Collection[tuple[str, int]] = frozenset()
+    claimed: Collection[tuple[str, int]] = frozenset()
     holder: Callable[[int], str] = lambda _: ""
     redfish: Collection[tuple[str, int]] = frozenset()
     foreign: Collection[tuple[str, int]] = frozenset()
@@ -187,7 +188,11 @@ def allocate(
                 for name, each in placed.items()
             },
             endpoints=dict(_endpoints(cluster, earlier, occupied, reasons)),
-            outlets=dict(plug(cluster, earlier.outlets, occupied.endpoints, reasons)),
+            outlets=dict(
+                plug(
+                    cluster, earlier.outlets, occupied.endpoints, reasons, claimed=occupied.claimed
+                )
+            ),
             numbers=given,
             ends=ends,
         ),
@@ -334,6 +339,7 @@ def _endpoints(
         for node in nodes
         if node.name in earlier.endpoints
         and _still_fits(cluster, node, earlier)
+        and _place(earlier.endpoints[node.name]) not in occupied.claimed
         and places.get(_place(earlier.endpoints[node.name]), node.name) == node.name
     }
     used = {*map(_place, kept.values()), *places}

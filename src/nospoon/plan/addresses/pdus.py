@@ -34,8 +34,12 @@ def plug(
     earlier: Mapping[str, Socket],
     occupied: Collection[tuple[str, int]],
     reasons: list[str],
+    *,
+    claimed: Collection[tuple[str, int]] = frozenset(),
 ) -> Iterator[tuple[str, Socket]]:
-    """Node name -> its outlet, for the nodes that have one; `reasons`: why not, for the rest."""
+    """Node name -> its outlet, for the nodes that have one; `reasons`: why not, for the rest.
+    `claimed`: of what is occupied, that which other clusters have.
+    """
     nodes = [node.name for node in cluster.nodes if BmcProtocol.PDU in node.bmc]
     if not nodes:
         return
@@ -48,6 +52,7 @@ def plug(
         if name in earlier
         and earlier[name].number <= cluster.addressing.pdu.outlets
         and earlier[name].place == places.get(earlier[name].pdu)
+        and earlier[name].place not in claimed
     }
     free = _free(cluster, places, {each.pdu for each in kept.values()}, occupied)
     used = {(each.pdu, each.number) for each in kept.values()}

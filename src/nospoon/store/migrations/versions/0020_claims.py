@@ -2,7 +2,7 @@
 
 They are filled from what earlier versions kept beside each cluster. Where two clusters were given
 the same port, MAC or name, the one that was created first has its row; the other one keeps what it
-has, is named in the log, and its next `up` that changes something is refused until it is changed.
+has, and is named in the log; ADR 34 says what becomes of it.
 Which networks lead from host to host is in the clusters' files, which are encrypted: each network
 has its VXLAN identifier until its cluster's next `up`.
 
