@@ -20,7 +20,7 @@ from nospoon.model.resources.networks import Link
 from nospoon.store import tables
 from nospoon.store.operations import OperationState
 
-MAC = "02:00:00:00:00:01"
+MAC, ROOT = "02:00:00:00:00:01", 0
 
 
 async def both_prepared(asking: Asking, *texts: str) -> list[tuple[Prepared, Request]]:
@@ -133,6 +133,22 @@ async def test_a_cluster_whose_port_another_one_got_meanwhile_gets_the_next(tmp_
         assert now is not None
         assert before.allocations.endpoints["a"].ipmi_port == 16200
         assert now.allocations.endpoints["a"].ipmi_port == 16201
+
+
+@pytest.mark.parametrize(("first", "second"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")])
+async def test_a_port_of_redfish_is_chosen_beside_ones_own_socket_of_all_addresses(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    """Clusters of a user share a socket, which these have not."""
+    text = f"cluster: {{}}\nhosts: {{{{{HOST}: simulated}}}}\n"
+    text += "bmc: {{address: {}, ports: {}}}\nnodes: [{{}}]\n"
+    async with a_control_plane(tmp_path) as asking:
+        await asking.up(text.format("c", first, "16200-16209"), uid=ROOT)
+        await asking.up(text.format("d", second, "16300-16309"), uid=ROOT)
+        await asking.up(text.format("e", second, "16400-16409"), uid=ROOT)
+        rows = [await asking.row(name, uid=ROOT) for name in "cde"]
+        ends = [end for row in rows if row for end in row.allocations.endpoints.values()]
+        assert [end.redfish_port for end in ends] == [8000, 8001, 8001]
 
 
 async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ class Allocating:
         numbers = await self._workers.run(seen.owner, identifiers, seen.cluster, seen.id)
         taken = await self._database.read(_taken, seen.id, scopes, numbers)
         held = await self._workers.run(seen.owner, _held_by, taken, routes, seen.owner)
+        # clusters of a user share a socket, and no two sockets of one port
+        here = str(seen.cluster.addressing.address)
+        shared = {place for place in held.redfish if place[0] == here}
         known = seen.surveyed.all_facts
         machines = Machines.of(
             {(known[host.name].identity if host.name in known else "") or host.name
@@ -148,7 +151,7 @@ class Allocating:
             endpoints=held.endpoints | in_use,
             claimed=held.endpoints,
             holder=self._holder_of_port,
-            redfish=listening - held.redfish,
+            redfish=(listening | held.redfish) - shared,
             foreign=held.foreign_redfish,
             identifiers=taken.identifiers,
             usage=await self._database.read(machines.used, but=seen.id),

@@ -120,7 +120,8 @@ class Occupied:
     to which this one's nodes come. `claimed`: of `endpoints`, those that other clusters have.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
-    other processes and users; clusters of one user share theirs. `foreign`: those of other users.
+    other processes and users, and of this user at other addresses; clusters of one user share those
+    at the same one. `foreign`: those of other users.
     `identifiers`: of VXLAN, that other clusters have.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
