@@ -16,6 +16,7 @@ from nospoon.control.planning.saved import save
 from nospoon.errors import Stale
 from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.connections import ConnectionSpec, Libvirt, Lxc, OpenStack, Simulated
 from nospoon.model.resources.machines import Machine
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.plan.addresses.claims import Claims, Scope, given_claims
@@ -63,10 +64,16 @@ def on(cluster: ClusterRow, cidr: str, host: str = "here") -> ClusterRow:
     return replace(cluster, allocations=Allocations(cidrs={"lan": cidr}, hosts={"n": host}))
 
 
-async def keep(database: Database, row: ClusterRow, *nodes: NodeRow, **more: object) -> None:
+async def keep(
+    database: Database,
+    row: ClusterRow,
+    *nodes: NodeRow,
+    hosts: Sequence[Host] = (),
+    **more: object,
+) -> None:
     taken = [Taking(each.uuid, (each.host,), 1, 1 << 30, 7) for each in nodes]
     await database.call(
-        save, row, nodes, [], limited=False, takings=taken, **more  # type: ignore[arg-type]
+        save, row, nodes, hosts, limited=False, takings=taken, **more  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -172,6 +179,28 @@ async def test_networks_of_one_host_do_not_overlap(
     if host == "there":  # a network that it has comes to a host that is new
         with pytest.raises(Stale, match="the same network"):
             await keep(database, moves)
+
+
+@pytest.mark.parametrize(
+    ("connection", "refused"),
+    [
+        (Libvirt("qemu:///system"), True), (Libvirt("qemu:///session"), False),
+        (OpenStack("c", "https://keystone"), False), (Lxc(), True), (Simulated(), True),
+    ],
+)  # fmt: skip
+async def test_networks_that_do_not_meet_may_overlap(
+    database: Database, connection: ConnectionSpec, *, refused: bool
+) -> None:
+    """A cloud switches each by itself, and an emulator's are its own."""
+    host = Host("here", connection)
+    one, other = on(a_cluster("a"), "172.30.0.0/24"), on(a_cluster("b"), "172.30.0.0/24")
+    await keep(database, one, replace(a_node(one), host=host), hosts=[host])
+    coming = keep(database, other, replace(a_node(other), host=host), hosts=[host])
+    if not refused:
+        await coming
+        return
+    with pytest.raises(Stale, match="the same network"):
+        await coming
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def of(connection: Connection, cluster: UUID) -> Claims:
 def put(
     connection: Connection, cluster: UUID, owner: OwnerId, wanted: Claims, *, hosts: Collection[str]
 ) -> None:
-    """A stored cluster has this from now on, and nothing else. `hosts`: that its nodes are on.
+    """A stored cluster has this from now on, and nothing else. `hosts`: of its nodes, where its
+    networks meet those of others.
 
     Raises `Stale` for the first of it that another cluster has.
     """

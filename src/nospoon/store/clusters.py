@@ -150,16 +150,23 @@ _HOLDINGS = select(
 ).order_by(clusters.c.name)
 
 
-def save(connection: Connection, row: ClusterRow, claimed: Claims | None = None) -> None:
+def save(
+    connection: Connection,
+    row: ClusterRow,
+    claimed: Claims | None = None,
+    *,
+    hosts: Collection[str] | None = None,
+) -> None:
     """Insert or update, with its rows of what no other may have; None: as it was allocated.
+    `hosts`: where its networks meet those of others; None: wherever its nodes are.
 
     Raises `IntegrityError` for an id that another cluster has, and `Stale` for what another has of
     what is new.
     """
     _write(connection, row)
     wanted = given_claims(row.allocations) if claimed is None else claimed
-    hosts = {*row.allocations.hosts.values()}
-    claims.put(connection, row.id, row.owner, wanted, hosts=hosts)
+    meeting = {*row.allocations.hosts.values()} if hosts is None else hosts
+    claims.put(connection, row.id, row.owner, wanted, hosts=meeting)
 
 
 def save_found(connection: Connection, row: ClusterRow, claimed: Claims) -> Claims:

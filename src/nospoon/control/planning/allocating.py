@@ -18,6 +18,7 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused
+from nospoon.model.cluster import Host
 from nospoon.model.host_facts import Route
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
@@ -25,7 +26,7 @@ from nospoon.plan import identity
 from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.claims import Place as ClaimedPlace
-from nospoon.plan.addresses.claims import Scope, identifiers
+from nospoon.plan.addresses.claims import Scope, identifiers, meeting_hosts
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.scopes import Scopes, scopes_of
 from nospoon.plan.addresses.tunnels import against_identifiers
@@ -80,7 +81,7 @@ class Allocating:
             )  # fmt: skip
 
         allocations, reasons = await decide(occupied)
-        disputed = await self._database.read(_disputed, seen.id, allocations)
+        disputed = await self._database.read(_disputed, seen.id, cluster.hosts, allocations)
         chosen = disputed.intersection(each.name for each in cluster.networks if each.chosen)
         if chosen:  # nodes come to a host where another cluster has the same
             allocations, reasons = await decide(replace(occupied, disputed=chosen))
@@ -240,10 +241,12 @@ def _against_pool(
     return reasons
 
 
-def _disputed(connection: Connection, cluster_id: UUID, allocations: Allocations) -> set[str]:
+def _disputed(
+    connection: Connection, cluster_id: UUID, hosts: Sequence[Host], allocations: Allocations
+) -> set[str]:
     """Names of networks that cannot be beside those of other clusters."""
-    hosts = {*allocations.hosts.values()}
-    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=hosts)}
+    meeting = meeting_hosts(hosts, allocations)
+    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=meeting)}
 
 
 def _against_networks(allocations: Allocations, disputed: Collection[str]) -> list[str]:

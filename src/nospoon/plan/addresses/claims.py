@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from nospoon.model.cluster import Cluster
+from nospoon.model.cluster import Cluster, Host
 from nospoon.model.resources.machines import Machine
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations, redfish_of
@@ -97,6 +97,16 @@ def found_claims(
             }
         ),
     )
+
+
+def meeting_hosts(hosts: Iterable[Host], given: Allocations) -> set[str]:
+    """Hosts of nodes on which networks of two clusters meet: a cloud switches each by itself, and
+    an emulator's are its own.
+    """
+    apart = {
+        host.name for host in hosts if host.declares.has_ports or not host.declares.has_networks
+    }
+    return {*given.hosts.values()} - apart
 
 
 def macs_of(machines: Iterable[Machine]) -> set[tuple[Scope, str]]:
