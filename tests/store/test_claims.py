@@ -371,6 +371,22 @@ async def test_a_cluster_that_is_found_again_has_what_is_free(database: Database
     assert had.redfish == {("127.0.0.1", 8000)}
 
 
+async def test_a_cluster_of_which_more_is_found_keeps_what_it_had(database: Database) -> None:
+    """Of a network into which nothing is plugged, nothing is found in machines."""
+    bridge, mac = (Scope.BRIDGE, "ns012345-lan"), (Scope.MAC, "02:00:00:00:00:01")
+    row = at("a", "127.0.0.1", 6230, 8000)
+    had = replace(given_claims(row.allocations), names=frozenset({bridge}))
+    await keep(database, row, claimed=had)
+    more = at("a", "127.0.0.1", 6231).allocations
+    found = replace(given_claims(more), names=frozenset({mac}))
+    await database.call(stored.save_found, replace(row, generation=2), found)
+    assert await database.read(claims.of, row.id) == Claims(
+        udp=frozenset({("127.0.0.1", 6230), ("127.0.0.1", 6231)}),
+        redfish=frozenset({("127.0.0.1", 8000)}),
+        names=frozenset({bridge, mac}),
+    )
+
+
 def test_a_store_of_an_earlier_version_gets_its_rows(url: str) -> None:
     """Two of its clusters have the same: the first one has the row, and the store opens."""
     mac = "02:00:00:00:00:0A"

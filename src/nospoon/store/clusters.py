@@ -170,13 +170,13 @@ def save(
 
 
 def save_found(connection: Connection, row: ClusterRow, claimed: Claims) -> Claims:
-    """The same of a cluster that was found: it is there, whatever others have. Returns what of it
-    others have, which has no row.
+    """The same of a cluster that was found, or more of it: it is there, whatever others have, and
+    what it has stays. Returns what of it others have, which has no row.
     """
     _write(connection, row)
     free = claims.free_of(connection, row.id, claimed)
     known = claims.of(connection, row.id)
-    claims.write(connection, row.id, row.owner, free, known=known)
+    claims.write(connection, row.id, row.owner, free.beside(known), known=known)
     return replace(claimed, udp=claimed.udp - free.udp, names=claimed.names - free.names)
 
 

@@ -5,7 +5,7 @@ answer, its networks, its MACs, and the names that are made of its id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -38,6 +38,16 @@ class Claims:
     networks: Mapping[str, str] = field(default_factory=dict)
     names: frozenset[tuple[Scope, str]] = frozenset()
     pooled: bool = False
+
+    def beside(self, known: Claims) -> Claims:
+        """These, and what is known."""
+        return replace(
+            self,
+            udp=self.udp | known.udp,
+            redfish=self.redfish | known.redfish,
+            networks={**known.networks, **self.networks},
+            names=self.names | known.names,
+        )
 
 
 def given_claims(given: Allocations) -> Claims:
