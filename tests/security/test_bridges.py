@@ -21,6 +21,8 @@ from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.grants import DEFAULTS, Grants
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.access import violations
+from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.addresses.claims import Scope, found_claims
 from nospoon.plan.identity import bridge_name, made_for_a_cluster, pool_name
 from nospoon.plan.placement.hosts import against_network
 from nospoon.store import tables
@@ -115,6 +117,32 @@ async def test_no_cluster_gets_the_bridge_of_another_one(tmp_path: Path) -> None
         ):
             assert refused.status == 409
             assert "which another cluster has" in refused.json["error"]["message"]
+
+
+async def test_a_machine_of_others_that_is_on_a_clusters_bridge_does_not_take_it(
+    tmp_path: Path,
+) -> None:
+    """Its owner plugged it in, and may adopt it in another cluster."""
+    mine = f"cluster: a\nid: {UUID(int=3)}\nhosts: {{s: simulated}}\nnetworks: {{lan: {{}}}}\n"
+    mine += "nodes: [{}]\n"
+    theirs = "cluster: b\nhosts: {t: {simulated: {machines: [x]}}}\nnodes: [{adopt: x}]\n"
+    bridge = bridge_name(UUID(int=3), "lan")
+    async with a_daemon(tmp_path) as asked:
+        fleet = asked.daemon.parts.fleet
+        assert (await asked.up(OWNER, mine)).status == 202
+        assert (await asked.up(OTHER, theirs)).status == 202
+        (member,) = fleet.of(OTHER)
+        assert member.machine.adopted
+        nic = replace(member.machine.nics[0], network=bridge)
+        plugged = replace(member, machine=replace(member.machine, nics=(nic,)))
+        fleet.put(plugged)
+        answer = await asked.ask(OWNER, "POST", "/v1/plan", {"file": "c.yaml", "text": mine})
+        assert answer.status == 200
+        for each in fleet.of(OWNER):
+            fleet.drop(each.uuid)
+        assert fleet.owner_of_bridge(bridge) is None
+        found = found_claims(plugged.cluster_id, "b", Allocations(), [plugged.machine])
+        assert (Scope.BRIDGE, bridge) not in found.names
 
 
 @pytest.mark.parametrize("scope", ["bridge", "pool"])

@@ -93,7 +93,7 @@ def test_the_owner_of_a_bridge_is_found_without_a_look_at_all_nodes() -> None:
     def plugged(uid: int, *bridges: str) -> Member:
         made = member(uid, "a", "n")
         nics = tuple(replace(MACHINE.nics[0], network=each) for each in bridges)
-        return replace(made, machine=replace(made.machine, nics=nics))
+        return replace(made, machine=replace(made.machine, nics=nics, adopted=""))
 
     one, other = plugged(OWNER, "ns1", "ns1", "ns2"), plugged(OTHER, "ns3")
     for each in (one, plugged(OWNER, "ns1"), other):

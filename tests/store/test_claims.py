@@ -410,6 +410,12 @@ def test_a_store_of_an_earlier_version_gets_its_rows(url: str) -> None:
         now = {"mac": "", "network": "nsfedcba-wan", "model": "virtio-net"}
         machine = {"uuid": str(node.uuid), "cpus": 2, "memory": 1 << 40, "nics": [nic, now]}
         connection.execute(tables.nodes.update().values(machine=machine))
+        adopted = a_node(first, name="adopted")
+        node_rows.put_nodes(connection, [adopted])
+        nic |= {"mac": "", "bridge": "ns111111-its"}  # its owner plugged it into another's bridge
+        row = {"uuid": str(adopted.uuid), "cpus": 0, "memory": 0, "nics": [nic], "adopted": "x"}
+        its = tables.nodes.c.uuid == str(adopted.uuid)
+        connection.execute(tables.nodes.update().where(its).values(machine=row))
         bmc = {"bmc": {"uuid": str(node.uuid), "disk_sizes": [5, 6]}, "tag": {}}
         row = {"uuid": str(node.uuid), "cluster_id": str(first.id), "host": "h", "name": "n"}
         connection.execute(insert(tables.bmcs).values(row | {"record": bmc}))

@@ -105,9 +105,9 @@ class Fleet:
         self._at[_place(member.host, member.cluster_id)] += 1
         self._owners[member.cluster_id] = member.owner
         self._pools[member.cluster_id][_pool(member)] += 1
-        for nic in member.machine.nics:
-            self._plugged[nic.network][member.owner] += 1
-            self._bridges[member.cluster_id][nic.network] += 1
+        for bridge in _bridges(member):
+            self._plugged[bridge][member.owner] += 1
+            self._bridges[member.cluster_id][bridge] += 1
         for name in (member.node, member.path):
             self._named[member.owner][name].add(member.uuid)
         if reached:
@@ -147,9 +147,9 @@ class Fleet:
         known = self._members.get(uuid)
         if known is None:
             return
-        for nic in known.machine.nics:
-            _less(self._plugged, nic.network, known.owner)
-            _less(self._bridges, known.cluster_id, nic.network)
+        for bridge in _bridges(known):
+            _less(self._plugged, bridge, known.owner)
+            _less(self._bridges, known.cluster_id, bridge)
 
     def _unplace(self, uuid: UUID) -> None:
         known = self._members.get(uuid)
@@ -261,6 +261,14 @@ def _less(counted: dict[K, Counter[C]], key: K, what: C) -> None:
         del here[what]
     if not here:
         del counted[key]
+
+
+def _bridges(member: Member) -> list[str]:
+    """Into which nospoon plugged it: whoever made an adopted machine may have plugged it into the
+    bridge of another cluster.
+    """
+    machine = member.machine
+    return [] if machine.adopted else [nic.network for nic in machine.nics]
 
 
 def _pool(member: Member) -> str:

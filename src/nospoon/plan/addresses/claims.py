@@ -90,7 +90,7 @@ def found_claims(
     from host to host is not, so that each has its identifier.
     """
     known, decided = list(machines), given_claims(given)
-    bridges = {nic.network for each in known for nic in each.nics}
+    bridges = {nic.network for each in known if not each.adopted for nic in each.nics}
     return Claims(
         udp=decided.udp,
         redfish=decided.redfish,

@@ -173,7 +173,7 @@ def _names(
             if nic.get("mac"):
                 yield "mac", str(nic["mac"]).lower()
             bridge = str(nic.get("network") or nic.get("bridge") or "")  # as earlier ones call it
-            if bridge[:2] == "ns" and bridge[8:9] == "-":
+            if bridge[:2] == "ns" and bridge[8:9] == "-" and not machine.get("adopted"):
                 yield "bridge", bridge
 
 
