@@ -16,7 +16,7 @@ from nospoon.control.planning.saved import save
 from nospoon.errors import Stale
 from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware, Host
-from nospoon.model.connections import ConnectionSpec, Libvirt, Lxc, OpenStack, Simulated
+from nospoon.model.connections import Libvirt, Lxc, OpenStack, Simulated
 from nospoon.model.resources.machines import Machine
 from nospoon.plan.addresses.allocate import Allocations, Endpoint
 from nospoon.plan.addresses.claims import Claims, Scope, given_claims
@@ -56,7 +56,12 @@ def a_node(cluster: ClusterRow, host: str = "here", name: str = "n") -> NodeRow:
         uuid=uuid4(), cpus=1, memory=1 << 30, arch=Arch.X86_64, firmware=Firmware.UEFI, tpm=False,
         disks=(), nics=(), boot_order=(BootDevice.DISK,), boot=BootMethod.NATIVE,
     )  # fmt: skip
-    return NodeRow(cluster.id, name, Host(host), machine, "", "admin", b"secret")
+    return NodeRow(cluster.id, name, a_host(host), machine, "", "admin", b"secret")
+
+
+def a_host(name: str) -> Host:
+    """This machine, or another one that is called so."""
+    return Host(name, ssh="" if name == "here" else name)
 
 
 def on(cluster: ClusterRow, cidr: str, host: str = "here") -> ClusterRow:
@@ -71,6 +76,7 @@ async def keep(
     hosts: Sequence[Host] = (),
     **more: object,
 ) -> None:
+    hosts = hosts or [a_host(name) for name in {*row.allocations.hosts.values()}]
     taken = [Taking(each.uuid, (each.host,), 1, 1 << 30, 7) for each in nodes]
     await database.call(
         save, row, nodes, hosts, limited=False, takings=taken, **more  # type: ignore[arg-type]
@@ -181,26 +187,43 @@ async def test_networks_of_one_host_do_not_overlap(
             await keep(database, moves)
 
 
+HERE, BOX = Host("here"), Host("box")
+
+
 @pytest.mark.parametrize(
-    ("connection", "refused"),
+    ("one", "other", "meets"),
     [
-        (Libvirt("qemu:///system"), True), (Libvirt("qemu:///session"), False),
-        (OpenStack("c", "https://keystone"), False), (Lxc(), True), (Simulated(), True),
+        (HERE, BOX, True),
+        (HERE, replace(BOX, connection=Lxc()), True),
+        (HERE, replace(HERE, ssh="kvm1"), False),
+        (replace(HERE, ssh="kvm1"), replace(BOX, ssh="kvm1"), True),
+        (HERE, replace(HERE, connection=Simulated()), False),
+        (replace(HERE, connection=Simulated()), replace(HERE, connection=Simulated()), True),
+        (replace(HERE, connection=Simulated()), replace(BOX, connection=Simulated()), False),
+        (HERE, replace(HERE, connection=Libvirt("qemu:///session")), False),
+        (
+            replace(HERE, connection=OpenStack("c", "https://keystone")),
+            replace(HERE, connection=OpenStack("c", "https://keystone")),
+            False,
+        ),
     ],
-)  # fmt: skip
-async def test_networks_that_do_not_meet_may_overlap(
-    database: Database, connection: ConnectionSpec, *, refused: bool
+)
+async def test_networks_overlap_where_they_are_on_one_machine(
+    database: Database, one: Host, other: Host, *, meets: bool
 ) -> None:
-    """A cloud switches each by itself, and an emulator's are its own."""
-    host = Host("here", connection)
-    one, other = on(a_cluster("a"), "172.30.0.0/24"), on(a_cluster("b"), "172.30.0.0/24")
-    await keep(database, one, replace(a_node(one), host=host), hosts=[host])
-    coming = keep(database, other, replace(a_node(other), host=host), hosts=[host])
-    if not refused:
-        await coming
-        return
-    with pytest.raises(Stale, match="the same network"):
-        await coming
+    """Whatever each user calls it. A cloud switches each by itself, as an emulator does."""
+    for host, coming in ((one, other), (other, one)):
+        first = on(a_cluster("a"), "172.30.0.0/24", host.name)
+        second = on(a_cluster("b", OTHER), "172.30.0.0/16", coming.name)
+        await keep(database, first, replace(a_node(first), host=host), hosts=[host])
+        beside = keep(database, second, replace(a_node(second), host=coming), hosts=[coming])
+        if meets:
+            with pytest.raises(Stale, match=r"the same network, 172\.30\.0\.0/16"):
+                await beside
+        else:
+            await beside
+        for row in (first, second):
+            await database.call(stored.remove, row.id)
 
 
 @pytest.mark.parametrize(

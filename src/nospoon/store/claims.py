@@ -22,7 +22,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    exists,
     insert,
     select,
     tuple_,
@@ -31,15 +30,18 @@ from sqlalchemy.exc import IntegrityError
 
 from nospoon.errors import Stale
 from nospoon.model.addresses import ANY, ANY_IPV4
+from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
-from nospoon.plan.addresses.claims import Claims, Place, Scope
+from nospoon.plan.addresses.claims import Claims, Place, Scope, meet
 from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.scopes import LAST, Ports
 from nospoon.store import tables
+from nospoon.store.hosts import host_of
 
 T = TypeVar("T")
 names, endpoints = tables.claims, tables.claimed_endpoints
 networks, capacity = tables.claimed_networks, tables.claimed_capacity
+hosts_of = tables.cluster_hosts
 UDP, TCP = "udp", "tcp"
 SLICE = 500
 """Rows of one statement, while which no other thread goes on."""
@@ -70,10 +72,14 @@ def of(connection: Connection, cluster: UUID) -> Claims:
 
 
 def put(
-    connection: Connection, cluster: UUID, owner: OwnerId, wanted: Claims, *, hosts: Collection[str]
+    connection: Connection,
+    cluster: UUID,
+    owner: OwnerId,
+    wanted: Claims,
+    *,
+    hosts: Collection[Host],
 ) -> None:
-    """A stored cluster has this from now on, and nothing else. `hosts`: of its nodes, where its
-    networks meet those of others.
+    """A stored cluster has this from now on, and nothing else. `hosts`: that its nodes are on.
 
     Raises `Stale` for the first of it that another cluster has.
     """
@@ -161,19 +167,21 @@ def cidrs_in(connection: Connection, where: Iterable[IPv4Network], *, but: UUID)
 
 
 def overlapping(
-    connection: Connection, cluster: UUID, cidrs: Mapping[str, str], *, hosts: Collection[str]
+    connection: Connection, cluster: UUID, cidrs: Mapping[str, str], *, hosts: Collection[Host]
 ) -> Iterator[str]:
-    """Which networks of a cluster, by name, overlap one of another cluster that has nodes on these
-    hosts: of networks that it has not yet, and, on hosts that it comes to, of all.
+    """Which networks of a cluster, by name, overlap one of another cluster that has nodes where
+    these hosts are: of networks that it has not yet, and, on hosts that it comes to, of all.
     """
     ranges = select(networks.c.name, networks.c.cidr).where(networks.c.cluster_id == str(cluster))
     there = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
     known = {row.name: row.cidr for row in connection.execute(ranges)} if cidrs else {}
-    new = {name: cidr for name, cidr in cidrs.items() if known.get(name) != cidr}
-    come = set(hosts).difference(connection.scalars(there)) if cidrs else set()
-    others = {name: cidr for name, cidr in cidrs.items() if name not in new}
-    for some, on in ((new, hosts), (others, come)):
-        yield from _beside(connection, some, hosts=on, but=cluster)
+    old = set(connection.scalars(there)) if cidrs else set()
+    come = [host for host in hosts if host.name not in old]
+    for name, cidr in cidrs.items():
+        on = come if known.get(name) == cidr else hosts
+        others = _hosts_with(connection, cidr, but=cluster) if on else ()
+        if any(meet(host, other) for other in others for host in on):
+            yield name
 
 
 def names_among(
@@ -231,20 +239,16 @@ def _around(places: Iterable[Place]) -> Iterator[Ports]:
             yield Ports(port, port, min(numbers), max(numbers))
 
 
-def _beside(
-    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[str], but: UUID
-) -> Iterator[str]:
-    """Which networks overlap one of another cluster that has nodes on these hosts."""
-    for name, cidr in cidrs.items() if hosts else ():
-        for some in _slices(sorted(hosts)):
-            nodes_there = exists().where(
-                capacity.c.cluster_id == networks.c.cluster_id, capacity.c.host.in_(some)
-            )
-            others = (networks.c.cluster_id != str(but), nodes_there)
-            found = select(networks.c.name).where(*_overlapping(IPv4Network(cidr)), *others)
-            if connection.execute(found.limit(1)).first() is not None:
-                yield name
-                break
+def _hosts_with(connection: Connection, cidr: str, *, but: UUID) -> Iterator[Host]:
+    """That nodes of other clusters are on which have a network that overlaps this one."""
+    overlapping_one = (*_overlapping(IPv4Network(cidr)), networks.c.cluster_id != str(but))
+    query = select(networks.c.cluster_id).where(*overlapping_one).distinct()
+    for some in _slices(connection.scalars(query).all()):
+        on = select(capacity.c.cluster_id, capacity.c.host).where(capacity.c.cluster_id.in_(some))
+        with_nodes = {tuple(row) for row in connection.execute(on.distinct())}
+        for row in connection.execute(select(hosts_of).where(hosts_of.c.cluster_id.in_(some))):
+            if (row.cluster_id, row.name) in with_nodes:
+                yield host_of(row.host)
 
 
 def _overlapping(network: IPv4Network) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -155,18 +155,17 @@ def save(
     row: ClusterRow,
     claimed: Claims | None = None,
     *,
-    hosts: Collection[str] | None = None,
+    hosts: Collection[Host] = (),
 ) -> None:
     """Insert or update, with its rows of what no other may have; None: as it was allocated.
-    `hosts`: where its networks meet those of others; None: wherever its nodes are.
+    `hosts`: that its nodes are on.
 
     Raises `IntegrityError` for an id that another cluster has, and `Stale` for what another has of
     what is new.
     """
     _write(connection, row)
     wanted = given_claims(row.allocations) if claimed is None else claimed
-    meeting = {*row.allocations.hosts.values()} if hosts is None else hosts
-    claims.put(connection, row.id, row.owner, wanted, hosts=meeting)
+    claims.put(connection, row.id, row.owner, wanted, hosts=hosts)
 
 
 def save_found(connection: Connection, row: ClusterRow, claimed: Claims) -> Claims:

@@ -26,7 +26,7 @@ from nospoon.plan import identity
 from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.claims import Place as ClaimedPlace
-from nospoon.plan.addresses.claims import Scope, identifiers, meeting_hosts
+from nospoon.plan.addresses.claims import Scope, hosts_of_nodes, identifiers
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.scopes import Scopes, scopes_of
 from nospoon.plan.addresses.tunnels import against_identifiers
@@ -245,8 +245,8 @@ def _disputed(
     connection: Connection, cluster_id: UUID, hosts: Sequence[Host], allocations: Allocations
 ) -> set[str]:
     """Names of networks that cannot be beside those of other clusters."""
-    meeting = meeting_hosts(hosts, allocations)
-    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=meeting)}
+    on = hosts_of_nodes(hosts, allocations)
+    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=on)}
 
 
 def _against_networks(allocations: Allocations, disputed: Collection[str]) -> list[str]:

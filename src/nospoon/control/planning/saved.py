@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from nospoon.control.fleet.usage import Wanted
 from nospoon.errors import Conflict, QuotaUsed, Stale
 from nospoon.model.cluster import Cluster, Host
-from nospoon.plan.addresses.claims import Claims, meeting_hosts
+from nospoon.plan.addresses.claims import Claims, hosts_of_nodes
 from nospoon.plan.identity import bridge_name, pool_name
 from nospoon.store import capacity, logins
 from nospoon.store import clusters as stored
@@ -59,7 +59,7 @@ def save(
             refuse_more_logins(stored.logins_of(connection, owner=row.owner), used)
     if wanted is not None:
         wanted.require(connection, row.id)
-    stored.save(connection, row, claimed, hosts=meeting_hosts(hosts, row.allocations))
+    stored.save(connection, row, claimed, hosts=hosts_of_nodes(hosts, row.allocations))
     try:
         node_rows.put_nodes(connection, nodes)
     except IntegrityError as error:  # no machine is of two clusters

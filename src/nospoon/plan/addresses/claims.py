@@ -109,14 +109,23 @@ def found_claims(
     )
 
 
-def meeting_hosts(hosts: Iterable[Host], given: Allocations) -> set[str]:
-    """Hosts of nodes on which networks of two clusters meet: a cloud switches each by itself, and
-    an emulator's are its own.
+def hosts_of_nodes(hosts: Iterable[Host], given: Allocations) -> list[Host]:
+    """Those that nodes are on, or come to."""
+    names = {*given.hosts.values()}
+    return [host for host in hosts if host.name in names]
+
+
+def meet(one: Host, other: Host) -> bool:
+    """Whether networks of two clusters on these hosts are beside each other: on one machine. A
+    cloud switches each by itself, and an emulator's are its own. Simulated hosts of one name are
+    one.
     """
-    apart = {
-        host.name for host in hosts if host.declares.has_ports or not host.declares.has_networks
-    }
-    return {*given.hosts.values()} - apart
+    both = one.declares, other.declares
+    if any(each.has_ports or not each.has_networks for each in both):
+        return False
+    if any(each.is_real for each in both):
+        return all(each.is_real for each in both) and one.machine == other.machine
+    return one.name == other.name
 
 
 def macs_of(machines: Iterable[Machine]) -> set[tuple[Scope, str]]:
