@@ -49,6 +49,19 @@ def test_a_port_that_another_cluster_has_by_now_is_not_kept() -> None:
     assert reason.startswith("node c: port 9999 at 127.0.0.1 is in use")
 
 
+@pytest.mark.parametrize(
+    "nodes", ["{name: z, bmc: {port: 7000}}", "{name: a}, {name: z, bmc: {port: 7000}}"]
+)
+def test_a_port_that_another_node_of_the_cluster_has_is_said_to_be_that_ones(nodes: str) -> None:
+    """One that leaves has it until then."""
+    first, _ = allocate(cluster("{name: a}"), Allocations(), Occupied())
+    _, (reason,) = allocate(cluster(nodes), first, Occupied(endpoints={("127.0.0.1", 7000)}))
+    assert reason == (
+        "node z: port 7000 at 127.0.0.1 is node a's until an `up` removes that, or gives it "
+        "another one. Do that first, or choose another `bmc.port`."
+    )
+
+
 def test_an_outlet_is_not_kept_of_a_pdu_whose_port_another_cluster_has_by_now() -> None:
     wanted = cluster("{name: a, bmc: [pdu]}")
     first, _ = allocate(wanted, Allocations(), Occupied())

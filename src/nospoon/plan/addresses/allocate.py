@@ -352,7 +352,7 @@ def _endpoints(
             continue
         if node.name in given:
             if taken.hinder(_place(given[node.name])):
-                reasons.append(_taken(node, given[node.name], occupied))
+                reasons.append(_taken(node, given[node.name], earlier, occupied))
             yield node.name, given[node.name]
             continue
         if cluster.addressing.pool is None and BmcProtocol.IPMI not in node.bmc:
@@ -413,12 +413,19 @@ def _of_node(node: Node, redfish: int) -> int:
     return redfish if BmcProtocol.REDFISH in node.bmc else 0
 
 
-def _taken(node: Node, endpoint: Endpoint, occupied: Occupied) -> str:
+def _taken(node: Node, endpoint: Endpoint, earlier: Allocations, occupied: Occupied) -> str:
+    where = f"node {node.name}: port {endpoint.ipmi_port} at {endpoint.address}"
+    if _place(endpoint) not in occupied.claimed:
+        ends = earlier.endpoints.items()
+        own = next((name for name, end in ends if _place(end) == _place(endpoint)), node.name)
+        if own != node.name:
+            return (
+                f"{where} is node {own}'s until an `up` removes that, or gives it another one. Do "
+                "that first, or choose another `bmc.port`."
+            )
     has = occupied.holder(endpoint.ipmi_port)
-    return (
-        f"node {node.name}: port {endpoint.ipmi_port} at {endpoint.address} is in use"
-        f"{f' by {has}' if has else ''}. Free it, or choose another `bmc.port`."
-    )
+    by = f" by {has}" if has else ""
+    return f"{where} is in use{by}. Free it, or choose another `bmc.port`."
 
 
 def _widen(cluster: Cluster, occupied: Occupied) -> str:
