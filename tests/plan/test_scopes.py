@@ -7,7 +7,8 @@ from ipaddress import IPv4Address
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.plan.addresses.allocate import PRIVATE, SECOND_PRIVATE, Allocations, Endpoint
+from nospoon.plan.addresses.allocate import Allocations, Endpoint
+from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE
 from nospoon.plan.addresses.scopes import LAST, Ports, Scopes, scopes_of
 
 

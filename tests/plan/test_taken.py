@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
-from nospoon.plan.addresses.allocate import PRIVATE, SECOND_PRIVATE, Allocations, Occupied, allocate
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE
 from nospoon.plan.addresses.taken import Taken
 
 networks = st.builds(

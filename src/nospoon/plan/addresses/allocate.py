@@ -6,7 +6,7 @@ file, so that the same file gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from nospoon.model.cluster import BmcProtocol, Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts
+from nospoon.plan.addresses.networks import networks
 from nospoon.plan.addresses.numbers import (
     HostNumbers,
     NumberOf,
@@ -26,15 +27,11 @@ from nospoon.plan.addresses.numbers import (
 from nospoon.plan.addresses.occupants import Occupant, numbers_held
 from nospoon.plan.addresses.pdus import Socket, plug
 from nospoon.plan.addresses.ports import TakenPorts
-from nospoon.plan.addresses.taken import Taken
 from nospoon.plan.placement.placement import Placed, place
 from nospoon.plan.placement.room import Usage
 from nospoon.plan.relays import relays_left_out
 
 T = TypeVar("T")
-PRIVATE = IPv4Network("172.30.0.0/16")
-"""Where free networks are looked for: /24s in here, then in 10.213.0.0/16."""
-SECOND_PRIVATE = IPv4Network("10.213.0.0/16")
 IPMI_PORT = 623
 REDFISH_TRIED = 100
 """Ports that are looked at for a free one where the file names none."""
@@ -169,7 +166,17 @@ def allocate(
     )
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
-    cidrs = dict(_networks(cluster, earlier, occupied, reasons, first_choice))
+    cidrs = dict(
+        networks(
+            cluster,
+            earlier.cidrs,
+            routed=occupied.networks,
+            others=occupied.others,
+            disputed=occupied.disputed,
+            reasons=reasons,
+            first_choice=first_choice,
+        )
+    )
     known = {*earlier.hosts.values()}
     had, held = _had(cluster, cidrs, earlier, occupied)
     ends = host_numbers(cluster, cidrs, earlier.ends, nics=had, standing=known)
@@ -273,59 +280,6 @@ def _virtual_of_hosts(
                     "Take another of its `virtual_ips`."
                 )
                 break
-
-
-def _networks(
-    cluster: Cluster,
-    earlier: Allocations,
-    occupied: Occupied,
-    reasons: list[str],
-    first_choice: int,
-) -> Iterator[tuple[str, str]]:
-    fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
-    pool = cluster.addressing.pool
-    near = [*occupied.networks, *fixed, *((pool,) if pool else ())]
-    kept = dict(_kept_networks(cluster, earlier, occupied, near))  # first, wherever the file has it
-    taken = Taken([*near, *occupied.others, *kept.values()])
-    free = (each for each in _candidates(first_choice) if taken.frees(each))
-    for network in cluster.networks:
-        if network.existing:
-            continue
-        if network.cidr is not None:
-            yield network.name, str(network.cidr)
-        elif network.name in kept:
-            yield network.name, str(kept[network.name])
-        elif network.chosen:
-            chosen = next(free, None)
-            if chosen is None:
-                reasons.append(
-                    f"network {network.name}: no free /24 in {PRIVATE} or {SECOND_PRIVATE}. "
-                    "Set its `cidr`."
-                )
-                continue
-            taken.add(chosen)
-            yield network.name, str(chosen)
-
-
-def _kept_networks(
-    cluster: Cluster, earlier: Allocations, occupied: Occupied, near: Iterable[IPv4Network]
-) -> Iterator[tuple[str, IPv4Network]]:
-    """Those that were chosen before, and hold. `near`: beside which none can be."""
-    taken = Taken(near)
-    for network in cluster.networks:
-        before = earlier.cidrs.get(network.name) if network.chosen else None
-        if before is None or network.existing or network.name in occupied.disputed:
-            continue
-        if taken.frees(kept := IPv4Network(before)):
-            taken.add(kept)
-            yield network.name, kept
-
-
-def _candidates(first_choice: int) -> Iterator[IPv4Network]:
-    """Each once: what was taken when it came up is taken for the networks after as well."""
-    private = list(PRIVATE.subnets(new_prefix=24))
-    begin = first_choice % len(private)
-    yield from (*private[begin:], *private[:begin], *SECOND_PRIVATE.subnets(new_prefix=24))
 
 
 def _endpoints(

@@ -10,12 +10,11 @@ from nospoon.model.addresses import ANY_IPV4
 from nospoon.model.cluster import BmcProtocol, Cluster
 from nospoon.plan.addresses.allocate import (
     IPMI_PORT,
-    PRIVATE,
     REDFISH_TRIED,
-    SECOND_PRIVATE,
     Allocations,
     redfish_before,
 )
+from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE
 from nospoon.plan.addresses.pdus import SNMP_PORT
 
 LAST = (1 << 32) - 1
