@@ -26,7 +26,6 @@ from nospoon.errors import (
 from nospoon.model.resources.keys import Key
 from nospoon.model.resources.resource import is_adopted
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.order import Half, Move, MoveId, moves
 from nospoon.plan.order.steps import Action, Plan
@@ -202,7 +201,7 @@ class _Run:
         of its nodes wait; the first of them has the message.
         """
         limits = self.limits
-        if move.key.host != PLACE:
+        if not KINDS[move.key.kind].outside:
             yield from ((each, f"Trying again in {each:.0f} s.") for each in limits.retry_delays)
             return
         while clock.monotonic() < began + limits.patience:

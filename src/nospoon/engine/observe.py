@@ -10,7 +10,8 @@ from nospoon.engine.looks import Looks
 from nospoon.errors import HostUnreachable
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed
-from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.enrollment.enrol import AWAY
+from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import all_begun
 
@@ -27,8 +28,8 @@ async def observe(drivers: Drivers, cluster: UUID | None) -> list[Observed]:
 async def observe_reachable(
     drivers: Drivers, cluster: UUID | None, looks: Looks | None = None
 ) -> tuple[list[Observed], dict[str, str]]:
-    """As `observe`, and host -> reason for those that cannot be looked at. `looks`: shared with
-    others who look meanwhile.
+    """As `observe`, and host -> reason for those that cannot be looked at, `AWAY` for Ironic.
+    `looks`: shared with others who look meanwhile.
     """
     once = _each_once(drivers)
 
@@ -42,9 +43,10 @@ async def observe_reachable(
     away: dict[str, str] = {}
     for (driver, host), result in zip(once.items(), results, strict=True):
         match result:
+            case HostUnreachable() if KINDS[driver.kind].outside:
+                away[AWAY] = str(result)  # what Ironic's API says names it already
             case HostUnreachable():
-                # what Ironic's API says names it already
-                away[host] = str(result) if host == PLACE else f"{driver.kind}: {result}"
+                away[host] = f"{driver.kind}: {result}"
             case Exception():
                 raise result
             case Sequence():

@@ -35,7 +35,7 @@ from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
-from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.enrollment.enrol import AWAY, PLACE
 from nospoon.plan.order.order import MoveId
 from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
@@ -157,8 +157,8 @@ class Work:
                 await self._records.purge(record_group(caller.uid, name))
             return Ended(OperationState.DONE, await self._nothing(caller, name))
         plan, drivers, away = await self.removal(row, how)
-        if PLACE in away:
-            why = f"nothing is removed: {away[PLACE].rstrip('.')}. {FORGET}"
+        if AWAY in away:
+            why = f"nothing is removed: {away[AWAY].rstrip('.')}. {FORGET}"
             return Ended(OperationState.FAILED, why)
         running.note(summary(plan))
         outcome = await self._execute(running, plan, drivers, row)
@@ -317,8 +317,8 @@ def _refuse_used(found: Iterable[Observed], away: Mapping[str, str]) -> None:
     """Raises `Conflict` for nodes that somebody else uses in Ironic, and `HostUnreachable` where it
     does not tell.
     """
-    if PLACE in away:
-        raise HostUnreachable(f"nothing is removed: {away[PLACE].rstrip('.')}", hint=FORGET)
+    if AWAY in away:
+        raise HostUnreachable(f"nothing is removed: {away[AWAY].rstrip('.')}", hint=FORGET)
     standings = (each for each in found if each.key.kind is Kind.IRONIC_STANDING)
     if used := sorted(each.key.name for each in standings if each.running):
         raise Conflict(

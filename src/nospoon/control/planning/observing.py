@@ -47,7 +47,7 @@ from nospoon.model.principal import OwnerId, Principal
 from nospoon.plan import identity
 from nospoon.plan.addresses.claims import Scope
 from nospoon.plan.diff.adoption import adopt
-from nospoon.plan.enrollment.enrol import PLACE
+from nospoon.plan.enrollment.enrol import AWAY
 from nospoon.plan.enrollment.nova import inventories
 from nospoon.plan.image_types import with_image_types
 from nospoon.plan.refuse import against_twins
@@ -153,8 +153,8 @@ class Observing:
             self._ironics.joined(before, now), known.owner, sought=sought
         )
         observed, away = await observe_reachable(drivers, known.id, self._looks)
-        if PLACE in away:
-            raise HostUnreachable(away[PLACE])
+        if AWAY in away:
+            raise HostUnreachable(away[AWAY])
         if known.earlier is None:
             away |= await refuse_lost(
                 self._database, drivers, name=cluster.name, cluster=known.id, owner=known.owner

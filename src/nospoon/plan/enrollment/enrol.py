@@ -32,7 +32,11 @@ from nospoon.plan import identity
 from nospoon.plan.enrollment.root_device import GIB, known_disks, root_disk
 
 PLACE = "ironic"
-"""What stands for a host in the keys of everything in Ironic."""
+"""What stands for a host in the keys of everything in Ironic. Where a host is called so, too, the
+kinds differ (`Row.outside`).
+"""
+AWAY = "ironic:"
+"""The same among hosts that are away, of which none is called so."""
 HINTS = {"root_device", "skip_block_devices"}
 """What says on which disk to deploy, as properties of a node or for an instance."""
 PDU_USER = "nospoon"
