@@ -20,6 +20,7 @@ from nospoon.services.bmcs.redfish.messages.jobs import (
     Job,
     Jobs,
 )
+from nospoon.services.bmcs.redfish.resources.update import LONGEST_VERSION, _version
 
 
 async def nothing() -> None:
@@ -91,6 +92,7 @@ async def test_a_task_that_failed_keeps_its_error_and_not_what_was_at_work() -> 
         assert watched[0]() is None
         assert str(job.error) == "the image was not fetched"
         assert len(job.name) == LONGEST
+        assert len(job.task.get_name()) < LONGEST + 100  # it is kept as long as the job
 
 
 async def test_long_urls_of_images_are_not_kept_with_why_they_were_not_fetched() -> None:
@@ -108,3 +110,9 @@ async def test_long_urls_of_images_are_not_kept_with_why_they_were_not_fetched()
         assert isinstance(error, Unfetchable)
         assert (error.message[:30], error.url) == (f"cannot fetch {url}"[:30], url[:LONGEST_WHY])
         assert max(len(error.message), len(error.hint), len(str(error.args))) <= LONGEST_WHY + 10
+
+
+def test_versions_of_firmware_are_short() -> None:
+    """That of a URL of 8,000 characters was kept of each machine, in the store, too."""
+    assert len(_version(f"http://h/bios-{'1.' * 3900}2.bin", "0" * 64)) == LONGEST_VERSION
+    assert _version("http://h/bios-1.20.3.bin", "0" * 64) == "1.20.3"

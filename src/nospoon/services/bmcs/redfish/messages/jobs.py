@@ -18,7 +18,9 @@ log = RateLimitedLog()
 LOGGED = 500
 """Characters of a task's name, and of why it failed, in the log."""
 LONGEST, LONGEST_WHY = 500, 1000
-"""Characters of a task's name; and each of why it failed, what to do, and the URL."""
+"""Characters of a task's name, by which asyncio knows it, too; and each of why it failed, what to
+do, and the URL.
+"""
 KEPT = 16
 """Tasks of one system, with those that run; ended ones give way, those of no other system do."""
 RUNNING = 64
@@ -82,7 +84,7 @@ class Jobs:
         self._of[system] = own
         self._jobs[job.id] = own[job.id] = job
         self._changed(job)
-        job.task = self._tasks.start(self._run(job, work), name=f"{name} {system}")
+        job.task = self._tasks.start(self._run(job, work), name=f"{job.name} {system}")
         return job
 
     async def _run(self, job: Job, work: Coroutine[object, object, None]) -> None:

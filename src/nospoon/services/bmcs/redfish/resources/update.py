@@ -63,6 +63,8 @@ _TARGETS = (
     (re.compile(rf"{ROOT}/Systems/{_ID}(/Bios)?"), Component.BIOS),
 )
 _VERSION = re.compile(r"(?<!\d)\d++(?:[._-]\d+)+(?:-?[A-Za-z]\w*)?")
+LONGEST_VERSION = 64
+"""Characters: each machine keeps up to four, in its record, too."""
 _FOR_BIOS = re.compile(r"bios|uefi|ovmf", re.IGNORECASE)
 
 
@@ -207,7 +209,7 @@ async def _install(service: Service, served: Served, after: Software) -> None:
 def _version(image: str, digest: str) -> str:
     """That in the image's name; of a name without one the beginning of its SHA-256."""
     found = _VERSION.findall(PurePosixPath(_name(image)).stem)
-    return found[-1] if found else digest[:12]
+    return found[-1][:LONGEST_VERSION] if found else digest[:12]
 
 
 def _name(image: str) -> str:
