@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -376,6 +377,18 @@ class RelaySpec:
     nameservers: tuple[str, ...] = ()
 
 
+LONGEST_KEY = 512
+"""Characters of JSON."""
+
+
+def _short(at: str) -> str:
+    """The same of the same, for keys: a URL has up to 8,000 characters, and PostgreSQL takes 2,704
+    bytes of a key.
+    """
+    written = json.dumps(at)
+    return at if len(written) <= LONGEST_KEY else hashlib.sha256(written.encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class OpenStack(_Usual):
     """A project of an OpenStack cloud. `cloud`: what its file calls it. `at`: where it leads, of
@@ -409,7 +422,7 @@ class OpenStack(_Usual):
 
     @property
     def place(self) -> tuple[str, ...]:
-        return self.kind, self.at, self.login  # who has another login may see other things
+        return self.kind, _short(self.at), self.login  # who has another login may see other things
 
     def with_login(self, login: str) -> Self:
         return replace(self, login=login)
