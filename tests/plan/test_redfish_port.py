@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nospoon.clusterfile.load import load
+from nospoon.control.planning.saved import MOST_CLUSTERS
 from nospoon.model.cluster import Cluster
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 
@@ -61,3 +62,8 @@ def test_a_node_without_redfish_has_no_port_of_it() -> None:
         again, _ = allocate(load(text + pool, file="f"), first, Occupied())
         for given in (first, again):
             assert [each.redfish_port for each in given.endpoints.values()] == [0, 8000]
+
+
+def test_a_port_is_free_where_a_member_has_one_with_each_of_his_clusters() -> None:
+    foreign = Occupied(foreign={("127.0.0.1", 8000 + number) for number in range(MOST_CLUSTERS)})
+    assert ports("username: me", Allocations(), foreign)[0] == {8000 + MOST_CLUSTERS}

@@ -51,10 +51,10 @@ def test_udp_ports_are_those_that_the_file_gives_or_leaves_open(
 
 def test_a_port_of_redfish_is_looked_for_from_the_usual_one_on_and_where_it_was() -> None:
     assert of("nodes: [{}]").redfish == (
-        Ports(8000, 8099, *LOOPBACK),
+        Ports(8000, 8999, *LOOPBACK),
         Ports(8500, 8500, *LOOPBACK),
     )
-    assert of("nodes: [{}]", Allocations()).redfish == (Ports(8000, 8099, *LOOPBACK),)
+    assert of("nodes: [{}]", Allocations()).redfish == (Ports(8000, 8999, *LOOPBACK),)
     assert of("bmc: {redfish_port: 8443}\nnodes: [{}]").redfish == ()
     assert of("bmc: {pool: 10.9.0.0/24}\nnodes: [{}]").redfish == ()
 

@@ -33,8 +33,10 @@ from nospoon.plan.relays import relays_left_out
 
 T = TypeVar("T")
 IPMI_PORT = 623
-REDFISH_TRIED = 100
-"""Ports that are looked at for a free one where the file names none."""
+REDFISH_TRIED = 1000
+"""Ports that are looked at for a free one where the file names none: a member has 100 clusters,
+each with a port.
+"""
 NOTHING_KNOWN: Mapping[str, HostFacts] = {}
 
 
