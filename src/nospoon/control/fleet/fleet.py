@@ -203,9 +203,15 @@ class Fleet:
         return next(iter(self._plugged.get(bridge, ())), None)
 
     def hosts_of_others(self, owner: OwnerId, names: Collection[str]) -> Iterator[Host]:
-        """Those of other users' nodes that have one of these names, once for each node."""
+        """Those of other users' nodes that have one of these names, once for each cluster: what is
+        looked at of each may be as long as a file.
+        """
+        found = set[tuple[UUID, str]]()
         for each in self._members.values():
-            if each.owner != owner and each.host.name in names:
+            if each.owner == owner or each.host.name not in names:
+                continue
+            if (which := (each.cluster_id, each.host.name)) not in found:
+                found.add(which)
                 yield each.host
 
     def pools(self, *, but: UUID) -> frozenset[str]:
