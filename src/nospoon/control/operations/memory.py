@@ -31,7 +31,7 @@ from nospoon.model.principal import OwnerId
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
-from nospoon.plan.addresses.claims import Claims, cluster_claims, macs_of
+from nospoon.plan.addresses.claims import Claims, Scope, cluster_claims, macs_of
 from nospoon.plan.diff.targets import touched
 from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime.clock import Clock
@@ -267,14 +267,10 @@ class Memory:
         for row in leavers:
             self._fleet.drop(row.uuid)
         await self._database.call(node_rows.drop_nodes, [row.uuid for row in leavers])
-        names = {row.name for row in leavers}
-        await self._database.call(
-            stored.forget_places,
-            prepared.seen.id,
-            names,
-            macs_of(row.machine for row in leavers)
-            - macs_of(row.machine for row in rows if row.name not in names),
-        )
+        if leavers:
+            names, id_ = {row.name for row in leavers}, prepared.seen.id
+            gone = await self._planner.workers.run(prepared.seen.owner, _macs_gone, rows, names)
+            await self._database.call(stored.forget_places, id_, names, gone)
         if targets:
             return
         hosts = [host.name for host in prepared.seen.cluster.hosts]
@@ -340,6 +336,14 @@ def _claimed(prepared: Prepared, row: ClusterRow, nodes: Sequence[NodeRow]) -> C
     leavers = (each for each in prepared.seen.rows if each.name not in names)
     machines = [each.machine for each in chain(nodes, leavers)]
     return cluster_claims(prepared.seen.cluster, row.id, row.allocations, machines)
+
+
+def _macs_gone(rows: Sequence[NodeRow], names: Collection[str]) -> set[tuple[Scope, str]]:
+    """MACs of nodes with these names, which no other node has. For a thread: there may be a
+    hundred thousand.
+    """
+    leave = macs_of(row.machine for row in rows if row.name in names)
+    return leave - macs_of(row.machine for row in rows if row.name not in names)
 
 
 def _takings(
