@@ -8,6 +8,7 @@ import contextlib
 import gc
 import socket
 import ssl
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 import httptools
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from starlette.applications import Starlette
 
 from nospoon.control.content.fetch import Access
 from nospoon.errors import ProviderError
@@ -30,6 +32,7 @@ from nospoon.runtime.tls import (
     private_pem,
     why_unusable,
 )
+from nospoon.services.agents.listeners import _opened
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import bench, free_port
 from nospoon.testing.certificates import written
@@ -62,13 +65,12 @@ async def test_clients_do_not_choose_costly_groups(tmp_path: Path) -> None:
         assert not await asyncio.to_thread(shaken, b.first, "secp521r1")
 
 
-def leave_sessions(config: BmcConfig, count: int) -> None:
+def leave_sessions(place: tuple[str, int], count: int) -> None:
     """Sessions that the server has to keep: TLS 1.2 without tickets (RFC 5246 §7.3), ended well."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET
-    place = config.bmc.address, config.bmc.redfish_port
     for _ in range(count):
         with socket.create_connection(place, 20) as line, context.wrap_socket(line) as secured:
             secured.sendall(b"GET /redfish/v1 HTTP/1.1\r\nHost: bmc\r\nConnection: close\r\n\r\n")
@@ -80,11 +82,38 @@ def leave_sessions(config: BmcConfig, count: int) -> None:
 
 async def test_sessions_that_clients_leave_are_not_kept(tmp_path: Path) -> None:
     async with bench(1, tls=tmp_path) as b:
-        await asyncio.to_thread(leave_sessions, b.first, 4 * SESSIONS)
+        place = b.first.bmc.address, b.first.bmc.redfish_port
+        await asyncio.to_thread(leave_sessions, place, 4 * SESSIONS)
         gc.collect()
         contexts = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]
         kept = sum(each.session_stats()["number"] for each in contexts)
         assert 0 < kept <= 2 * SESSIONS
+
+
+async def test_a_certificate_of_agents_is_in_no_directory_of_all_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read again, for sessions that clients leave, where it had been in /tmp: who had put a
+    FIFO there stopped the daemon for good.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    listener = await _opened(Starlette(), ("127.0.0.1", 0, True))
+    try:
+        contexts = listener.server._server.contexts
+        assert contexts is not None
+        assert not contexts._files[0].is_relative_to(tmp_path)
+        first, place = contexts(), ("127.0.0.1", int(listener.url.rpartition(":")[2]))
+        await asyncio.to_thread(leave_sessions, place, 2 * SESSIONS)
+        assert contexts() is not first
+        shown = await asyncio.to_thread(ssl.get_server_certificate, place)
+        assert shown == listener.certificate
+    finally:
+        await listener.server.close()
+    held = contexts._files[0]
+    assert held.exists()
+    del listener, contexts, first
+    gc.collect()
+    assert not held.exists()
 
 
 def der(tag: int, content: bytes) -> bytes:

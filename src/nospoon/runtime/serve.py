@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
+from weakref import finalize
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -63,6 +65,23 @@ class Contexts:
         """Raises `OSError`; what TLS says of files that do not fit is one."""
         self._files, self._long = (certificate, key), long
         self._context: ssl.SSLContext | None = self._made()
+
+    @classmethod
+    def of(cls, pem: bytes) -> Self:
+        """Of a certificate and its key that are in no directory: it is read again for the next
+        context, and whoever may write where it was once could have put another one there, or a FIFO
+        without a writer, for which opening it waits.
+        """
+        descriptor = os.memfd_create("certificate")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(pem)
+            made = cls(Path(f"/proc/self/fd/{descriptor}"))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        finalize(made, os.close, descriptor)
+        return made
 
     def __call__(self) -> ssl.SSLContext:
         """Raises `OSError` where it was let go, and its files are not there any more."""

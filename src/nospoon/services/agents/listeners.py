@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
@@ -152,10 +150,8 @@ async def _opened(app: Starlette, setting: Setting) -> Listener:
         await server.start()
         return Listener(url, server)
     key, certificate = self_signed(address, name="simulated agents")
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # its owner alone reads it
-        Path(file.name).write_bytes(key + certificate)
-        server = HttpServer(app, [bound], contexts=Contexts(Path(file.name)), ws="none")
-        await server.start()
+    server = HttpServer(app, [bound], contexts=Contexts.of(key + certificate), ws="none")
+    await server.start()
     return Listener(url, server, certificate.decode())
 
 
