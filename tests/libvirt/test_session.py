@@ -140,6 +140,7 @@ async def test_a_session_makes_no_networks(bench: Bench) -> None:
     can = await bench.connection.capabilities()
     assert Kind.NETWORK not in can.kinds
     assert not can.managed_networks
+    assert " " in can.identity  # no host of a file is called so
 
 
 async def test_a_machine_of_an_unprivileged_user_boots_our_iso_always(

@@ -32,6 +32,13 @@ class ChangeRule(StrEnum):
     REPLACE = "replace"
 
 
+def identity_of(machine: str) -> str:
+    """Of a machine by its own name. No host of a file is called so, whose names have no spaces: who
+    calls a simulated host as a machine takes nothing of it.
+    """
+    return f"machine {machine}"
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a connection can do, as data; the plan reads it and refuses the rest with reasons.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from nospoon.model.capabilities import Capabilities, ChangeRule
+from nospoon.model.capabilities import Capabilities, ChangeRule, identity_of
 from nospoon.model.cluster import Arch, Firmware, Host
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.resources.keys import Kind
@@ -81,7 +81,7 @@ class ContainerConnection:
             anti_spoofing=await self._there.has_filters(),
             cpus=facts.cpus,
             memory=facts.memory,
-            identity=facts.name,
+            identity=identity_of(facts.name),
             rules=RULES,
         )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nospoon.model.capabilities import Capabilities
+from nospoon.model.capabilities import Capabilities, identity_of
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.destinations import LibvirtUri
 from nospoon.model.host_facts import Adoptable, HostFacts
@@ -117,7 +117,7 @@ class LibvirtConnection:
             accelerator_note=verdict.note,
             cpus=facts.cpus,
             memory=facts.memory,
-            identity=facts.name,
+            identity=identity_of(facts.name),
             anti_spoofing=await self._hypervisor.ask(has_filter, "look for filters"),
             rules=RULES,
         )
