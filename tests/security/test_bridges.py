@@ -26,6 +26,7 @@ from nospoon.plan.addresses.claims import Scope, found_claims
 from nospoon.plan.identity import bridge_name, made_for_a_cluster, pool_name
 from nospoon.plan.placement.hosts import against_network
 from nospoon.store import tables
+from nospoon.testing.fake_cloud import fake_cloud
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(
@@ -192,3 +193,41 @@ async def test_what_has_gone_has_no_bridge_and_no_pool(tmp_path: Path) -> None:
         assert not fleet.bridges(but=mine) | fleet.pools(but=mine)
         fleet.drop(last.uuid)
         assert not fleet.bridges(but=theirs) | fleet.pools(but=theirs)
+
+
+OWN = """cluster: own
+hosts: {mine: simulated}
+networks: {lan: {nat: true}}
+nodes: [{name: n, nics: [lan]}%s]
+"""
+ADOPTING = """cluster: adopting
+hosts:
+  cloud:
+    openstack:
+      cloud:
+        region_name: RegionOne
+        auth: {auth_url: "%s/identity/v3", username: u, password: p, project_name: p,
+               user_domain_id: default, project_domain_id: default}
+nodes: [{adopt: theirs}]
+"""
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+async def test_a_network_of_a_cloud_that_is_called_as_a_bridge_is_none(tmp_path: Path) -> None:
+    """Who had a cloud call its network so kept that bridge's owner from each further change: local
+    users see the names of bridges.
+    """
+    async with a_daemon(tmp_path) as asked, fake_cloud() as cloud:
+        assert (await asked.up(OWNER, OWN % "")).status == 202
+        (member,) = asked.daemon.parts.fleet.all()
+        (nic,) = member.machine.nics
+        assert made_for_a_cluster(nic.network)
+        cloud.own_server("theirs")
+        for port in cloud.ports.values():
+            port["network_id"] = nic.network
+        assert (await asked.up(OTHER, ADOPTING % cloud.url)).status == 202
+        assert {nic.network} == {
+            each.network for known in asked.daemon.parts.fleet.all() for each in known.machine.nics
+        }
+        assert asked.daemon.parts.fleet.owner_of_bridge(nic.network) == OWNER
+        assert (await asked.up(OWNER, OWN % ", {name: m, nics: [lan]}")).status == 202
