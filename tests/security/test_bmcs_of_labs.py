@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from tests.security.asked import OTHER, OWNER, a_daemon
 
+from nospoon.clusterfile.load import load
+from nospoon.control.labs.known import MOST_RANGES
 from nospoon.plan.access import over_bmcs
+from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE
 
 LAB = """
 cluster: racks
@@ -65,3 +69,38 @@ async def test_a_lab_shows_which_of_its_bmcs_the_daemon_does_not_go_to(tmp_path:
     beyond = {each["machine"]: each["beyond"] for each in shown["machines"]}
     assert beyond["metal"] == ""
     assert beyond["here"].startswith("it is at 127.0.0.1, where the daemon does not go. NOSPOON_")
+
+
+def test_networks_are_chosen_beside_bmcs_of_labs() -> None:
+    """One was chosen that was refused then."""
+    text = "cluster: c\nhosts: {s: simulated}\nnetworks: {n: {nat: true}}\nnodes: [{nics: [n]}]\n"
+    cluster, free = load(text, file="f"), ip_network("10.213.77.0/24")
+    all_ = [each for whole in (PRIVATE, SECOND_PRIVATE) for each in whole.subnets(new_prefix=24)]
+    occupied = Occupied(avoided=[each[9] for each in all_ if each != free])
+    allocations, reasons = allocate(cluster, Allocations(), occupied)
+    assert (allocations.cidrs, reasons) == ({"n": str(free)}, [])
+    kept, reasons = allocate(cluster, allocations, Occupied(avoided=[each[9] for each in all_]))
+    assert (kept.cidrs, reasons) == (allocations.cidrs, [])
+
+
+async def test_labs_of_a_member_leave_others_networks_to_choose_from(tmp_path: Path) -> None:
+    """With a BMC in each of 512, this machine got no network that was chosen for anyone."""
+    networks = [*PRIVATE.subnets(new_prefix=24)][: MOST_RANGES + 1]
+    metal = "metal: {bmc: {address: 10.231.7.9, password: secret}"
+    assert metal in LAB
+
+    def lab(count: int) -> str:
+        machines = "".join(
+            f"m{number}: {{bmc: {{address: {each[host]}, password: secret}}, memory: 1GiB, "
+            "cpus: 1}\n      "
+            for number, (each, host) in enumerate(
+                (each, host) for each in networks[:count] for host in (5, 6)
+            )
+        )
+        return LAB.replace(metal, f"{machines}{metal}")
+
+    async with a_daemon(tmp_path) as asked:
+        refused = await asked.up(OWNER, lab(MOST_RANGES + 1))
+        assert refused.status == 409
+        assert b"you would have 65 /24 networks with BMCs in 172.30.0.0/16 and" in refused.body
+        assert (await asked.up(OWNER, lab(MOST_RANGES))).status == 202

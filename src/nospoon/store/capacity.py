@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from nospoon.model.cluster import Host
+from nospoon.model.connections import ConnectionKind, Libvirt
 from nospoon.plan.placement.room import Usage
 from nospoon.store import tables
 
@@ -106,6 +107,47 @@ def taken(connection: Connection, hosts: Collection[str], *, but: UUID) -> dict[
         for place, *usage in connection.execute(query.group_by(capacity.c.place)):
             found[tuple(json.loads(place))] = Usage(*usage)
     return found
+
+
+def beside(connection: Connection, hosts: Collection[Host], *, but: UUID) -> set[str]:
+    """Ids of other clusters than one with nodes where machines at these hosts have their networks,
+    whatever each calls the host.
+    """
+    wanted = {networks_at((host.name, *host.place)) for host in hosts} - {None}
+    if not wanted:
+        return set()
+    simulated = capacity.c.place.like(f'%", "{ConnectionKind.SIMULATED}", "%')
+    names = sorted(each[1] for each in wanted if each is not None and each[0])
+    found, columns = set[str](), (capacity.c.place, capacity.c.cluster_id)
+    query = select(*columns).distinct().where(capacity.c.cluster_id != str(but))
+    looks = [query.where(~simulated)]  # real hosts are few: an administrator lists them
+    looks += [
+        query.where(capacity.c.host.in_(names[first : first + SLICE]), simulated)
+        for first in range(0, len(names), SLICE)
+    ]
+    for look in looks:
+        for place, cluster in connection.execute(look):
+            if cluster not in found and networks_at(tuple(json.loads(place))) in wanted:
+                found.add(cluster)
+    return found
+
+
+def networks_at(place: Place) -> tuple[str, str] | None:
+    """What has the networks of machines at a place: "" and a machine, whose hosts share its
+    bridges, or a simulated host by its name. None where no network of another cluster can be beside
+    one: a cloud switches each by itself, and an emulator's are its own.
+    """
+    name, kind, *where, ssh = place
+    match kind:
+        case ConnectionKind.SIMULATED:
+            return kind, name
+        case ConnectionKind.OPENSTACK:
+            return None
+        case ConnectionKind.LIBVIRT:
+            libvirt = Libvirt(where[0])
+            return ("", libvirt.machine or ssh) if libvirt.declares.has_networks else None
+        case _:
+            return "", ssh
 
 
 def place_of(host: Host) -> str:

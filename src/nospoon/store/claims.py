@@ -8,6 +8,7 @@ user alone share Redfish. Only what is new of a cluster is compared; what it has
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
@@ -32,16 +33,15 @@ from nospoon.errors import Stale
 from nospoon.model.addresses import ANY, ANY_IPV4
 from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
-from nospoon.plan.addresses.claims import Claims, Place, Scope, meet
+from nospoon.plan.addresses.claims import Claims, Place, Scope
 from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.scopes import LAST, Ports
+from nospoon.store import capacity as capacity_rows
 from nospoon.store import tables
-from nospoon.store.hosts import host_of
 
 T = TypeVar("T")
 names, endpoints = tables.claims, tables.claimed_endpoints
 networks, capacity = tables.claimed_networks, tables.claimed_capacity
-hosts_of = tables.cluster_hosts
 UDP, TCP = "udp", "tcp"
 SLICE = 500
 """Rows of one statement, while which no other thread goes on."""
@@ -157,12 +157,25 @@ def places_in(
     return list(found)
 
 
-def cidrs_in(connection: Connection, where: Iterable[IPv4Network], *, but: UUID) -> set[str]:
-    """Networks of other clusters than one that overlap these, of whatever host."""
+def cidrs_in(
+    connection: Connection,
+    where: Iterable[IPv4Network],
+    *,
+    but: UUID,
+    hosts: Collection[Host] | None = None,
+) -> set[str]:
+    """Networks of other clusters than one that overlap these: of those with nodes where these hosts
+    are, None: of all.
+    """
+    there = None if hosts is None else sorted(capacity_rows.beside(connection, hosts, but=but))
     found = set[str]()
     for each in where:
         query = select(networks.c.cidr).where(*_overlapping(each))
-        found.update(connection.scalars(query.where(networks.c.cluster_id != str(but))))
+        if there is None:
+            found.update(connection.scalars(query.where(networks.c.cluster_id != str(but))))
+            continue
+        for some in _slices(there):
+            found.update(connection.scalars(query.where(networks.c.cluster_id.in_(some))))
     return found
 
 
@@ -177,11 +190,36 @@ def overlapping(
     known = {row.name: row.cidr for row in connection.execute(ranges)} if cidrs else {}
     old = set(connection.scalars(there)) if cidrs else set()
     come = [host for host in hosts if host.name not in old]
-    for name, cidr in cidrs.items():
-        on = come if known.get(name) == cidr else hosts
-        others = _hosts_with(connection, cidr, but=cluster) if on else ()
-        if any(meet(host, other) for other in others for host in on):
-            yield name
+    new = {name: cidr for name, cidr in cidrs.items() if known.get(name) != cidr}
+    others = {name: cidr for name, cidr in cidrs.items() if name not in new}
+    for some, on in ((new, hosts), (others, come)):
+        yield from beside(connection, some, hosts=on, but=cluster)
+
+
+def beside(
+    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[Host], but: UUID
+) -> list[str]:
+    """Which networks, by name, overlap one of another cluster that has nodes where these hosts are.
+
+    All are compared at once: members have a hundred thousand, and a look for each of a thousand
+    that are new went through all of them.
+    """
+    there = capacity_rows.beside(connection, hosts, but=but) if cidrs and hosts else ()
+    ranges = sorted((*_ends(IPv4Network(cidr)), name) for name, cidr in cidrs.items())
+    firsts, lasts = [each[0] for each in ranges], [each[1] for each in ranges]
+    found = set[str]()
+    for some in _slices(sorted(there)):
+        query = select(networks.c.first, networks.c.last).where(
+            networks.c.cluster_id.in_(some),
+            networks.c.first <= max(lasts),
+            networks.c.last >= firsts[0],
+        )
+        for first, last in connection.execute(query):
+            at = bisect_left(lasts, first)  # those of one file do not overlap
+            while at < len(ranges) and firsts[at] <= last:
+                found.add(ranges[at][2])
+                at += 1
+    return [name for name in cidrs if name in found]
 
 
 def names_among(
@@ -239,20 +277,8 @@ def _around(places: Iterable[Place]) -> Iterator[Ports]:
             yield Ports(port, port, min(numbers), max(numbers))
 
 
-def _hosts_with(connection: Connection, cidr: str, *, but: UUID) -> Iterator[Host]:
-    """That nodes of other clusters are on which have a network that overlaps this one."""
-    overlapping_one = (*_overlapping(IPv4Network(cidr)), networks.c.cluster_id != str(but))
-    query = select(networks.c.cluster_id).where(*overlapping_one).distinct()
-    for some in _slices(connection.scalars(query).all()):
-        on = select(capacity.c.cluster_id, capacity.c.host).where(capacity.c.cluster_id.in_(some))
-        with_nodes = {tuple(row) for row in connection.execute(on.distinct())}
-        for row in connection.execute(select(hosts_of).where(hosts_of.c.cluster_id.in_(some))):
-            if (row.cluster_id, row.name) in with_nodes:
-                yield host_of(row.host)
-
-
 def _overlapping(network: IPv4Network) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    first, last = int(network.network_address), int(network.broadcast_address)
+    first, last = _ends(network)
     return networks.c.first <= last, networks.c.last >= first
 
 
@@ -338,9 +364,12 @@ def _number(address: str) -> int | None:
 
 
 def _range(cidr: str) -> dict[str, object]:
-    network = IPv4Network(cidr)
-    first, last = int(network.network_address), int(network.broadcast_address)
+    first, last = _ends(IPv4Network(cidr))
     return {"cidr": cidr, "first": first, "last": last}
+
+
+def _ends(network: IPv4Network) -> tuple[int, int]:
+    return int(network.network_address), int(network.broadcast_address)
 
 
 def _slices(rows: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -14,11 +14,16 @@ from nospoon.lab.scheduler import Scheduler
 from nospoon.lab.work import RecipeSet
 from nospoon.model.lab import Inventory, Lab, Registered, Webhook
 from nospoon.model.principal import OwnerId
+from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE, chosen_among
 from nospoon.plan.words import counted
 
 K = TypeVar("K")
 MOST_LABS, MOST_REGISTERED = 200, 20_000
 """Labs and registered machines of one member."""
+MOST_RANGES = 64
+"""Of the 512 networks that plans choose from, in which one member's labs call BMCs: this machine
+gets none of these for other users.
+"""
 
 
 class KnownLabs:
@@ -180,17 +185,19 @@ class KnownLabs:
 
     def require_few(self, owner: OwnerId, cluster_id: UUID, labs: Sequence[Lab]) -> None:
         """Raises `Conflict` where a member would have more labs, or registered machines, than one
-        may: all callers go through them.
+        may: all callers go through them. So where their BMCs would leave others few networks.
         """
         others = [
             each.lab
             for key, each in self.known.items()
             if each.owner == owner and self.clusters[key] != cluster_id
         ]
-        machines = sum(len(each.machines) for each in (*others, *labs))
+        machines = [machine for each in (*others, *labs) for machine in each.machines]
+        ranges = {chosen_among(each.address) for each in machines} - {""}
         for count, most, what in (
             (len(others) + len(labs), MOST_LABS, "labs"),
-            (machines, MOST_REGISTERED, "registered machines"),
+            (len(machines), MOST_REGISTERED, "registered machines"),
+            (len(ranges), MOST_RANGES, f"/24 networks with BMCs in {PRIVATE} and {SECOND_PRIVATE}"),
         ):
             if count > most:
                 raise Conflict(f"you would have {count} {what}: a user has {most} at most")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -27,6 +28,7 @@ from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.addresses.claims import Place as ClaimedPlace
 from nospoon.plan.addresses.claims import Scope, hosts_of_nodes, identifiers
+from nospoon.plan.addresses.networks import chosen_among
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.scopes import Scopes, scopes_of
 from nospoon.plan.addresses.tunnels import against_identifiers
@@ -118,6 +120,11 @@ class Allocating:
             raise PlanRefused(reasons)
         return allocations
 
+    async def _avoided(self, seen: Seen) -> tuple[IPv4Address, ...]:
+        if not _makes_here(seen):
+            return ()
+        return await self._workers.run(seen.owner, _avoided, self._labs(), seen)
+
     async def wanted(self, seen: Seen, allocations: Allocations) -> Wanted | None:
         """What the nodes that come to a host take there; None where none comes."""
         before = {row.name: row.host.name for row in seen.rows}
@@ -135,7 +142,7 @@ class Allocating:
         routes = [route for fact in facts for route in fact.routes if route.device not in own]
         scopes = await self._workers.run(seen.owner, scopes_of, seen.cluster, before)
         numbers = await self._workers.run(seen.owner, identifiers, seen.cluster, seen.id)
-        taken = await self._database.read(_taken, seen.id, scopes, numbers)
+        taken = await self._database.read(_taken, seen.id, scopes, numbers, seen.cluster.hosts)
         held = await self._workers.run(seen.owner, _held_by, taken, routes, seen.owner)
         # clusters of a user share a socket, and no two sockets of one port
         here = str(seen.cluster.addressing.address)
@@ -149,6 +156,8 @@ class Allocating:
         return Occupied(
             held.networks,
             held.others,
+            held.elsewhere,
+            await self._avoided(seen),
             endpoints=held.endpoints | in_use,
             claimed=held.endpoints,
             holder=self._holder_of_port,
@@ -170,20 +179,34 @@ def _made_here(
     seen: Seen, allocations: Allocations, before: Allocations
 ) -> dict[str, IPv4Network | IPv6Network]:
     """Networks that this machine gets. Those that it has stay, whatever labs came later."""
-    facts = seen.surveyed.facts
-    makes = any(
-        each.declares.is_real and not each.machine and facts[each.name].managed_networks
-        for each in seen.cluster.hosts
-        if each.name in facts
-    )
     result = dict[str, IPv4Network | IPv6Network]()
-    for network in seen.cluster.networks if makes else ():
+    for network in seen.cluster.networks if _makes_here(seen) else ():
         cidr = allocations.cidrs.get(network.name)
         if cidr is not None and before.cidrs.get(network.name) != cidr:
             result[network.name] = IPv4Network(cidr)
         elif cidr is None and network.cidr6 is not None and seen.earlier is None:
             result[network.name] = network.cidr6
     return result
+
+
+def _makes_here(seen: Seen) -> bool:
+    """Whether this machine may get networks."""
+    facts = seen.surveyed.facts
+    return any(
+        each.declares.is_real and not each.machine and facts[each.name].managed_networks
+        for each in seen.cluster.hosts
+        if each.name in facts
+    )
+
+
+def _avoided(labs: Sequence[tuple[OwnerId, Lab]], seen: Seen) -> tuple[IPv4Address, ...]:
+    """Addresses that no network of this machine may be chosen with: see `over_bmcs`."""
+    found = {each for each in _called(labs, seen) if chosen_among(each)}
+    addresses = list[IPv4Address]()
+    for each in found:
+        with suppress(ValueError):
+            addresses.append(IPv4Address(each))
+    return tuple(addresses)
 
 
 def _called(labs: Sequence[tuple[OwnerId, Lab]], seen: Seen) -> Iterator[str]:
@@ -194,22 +217,30 @@ def _called(labs: Sequence[tuple[OwnerId, Lab]], seen: Seen) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What other clusters have where a plan looks for something free."""
+    """What other clusters have where a plan looks for something free. `cidrs`: on its hosts;
+    `elsewhere`: on all hosts.
+    """
 
     udp: list[tuple[ClaimedPlace, OwnerId]]
     redfish: list[tuple[ClaimedPlace, OwnerId]]
     cidrs: set[str]
+    elsewhere: set[str]
     identifiers: frozenset[str]
 
 
 def _taken(
-    connection: Connection, cluster_id: UUID, scopes: Scopes, numbers: Collection[str]
+    connection: Connection,
+    cluster_id: UUID,
+    scopes: Scopes,
+    numbers: Collection[str],
+    hosts: Collection[Host],
 ) -> _Taken:
     vnis = [(Scope.VNI, each) for each in numbers]
     named = claim_rows.names_among(connection, vnis, but=cluster_id)
     return _Taken(
         claim_rows.places_in(connection, scopes.udp, transport=claim_rows.UDP, but=cluster_id),
         claim_rows.places_in(connection, scopes.redfish, transport=claim_rows.TCP, but=cluster_id),
+        claim_rows.cidrs_in(connection, scopes.networks, but=cluster_id, hosts=hosts),
         claim_rows.cidrs_in(connection, scopes.networks, but=cluster_id),
         frozenset(value for _, value in named),
     )
@@ -218,11 +249,12 @@ def _taken(
 @dataclass(frozen=True, slots=True)
 class _Held:
     """What other clusters have, and so no other may choose. `networks`: of hosts' routes, `others`:
-    of other clusters. `redfish`: of the same user.
+    of other clusters there, `elsewhere`: anywhere. `redfish`: of the same user.
     """
 
     networks: tuple[IPv4Network, ...]
     others: tuple[IPv4Network, ...]
+    elsewhere: tuple[IPv4Network, ...]
     endpoints: AbstractSet[tuple[str, int]]
     redfish: AbstractSet[tuple[str, int]]
     foreign_redfish: AbstractSet[tuple[str, int]]
@@ -263,7 +295,8 @@ def _held_by(taken: _Taken, routes: Sequence[Route], owner: OwnerId) -> _Held:
     routed = {each.network for each in routes if isinstance(each.network, IPv4Network)}
     return _Held(
         tuple(sorted(each for each in routed if each.prefixlen)),
-        tuple(IPv4Network(cidr) for cidr in taken.cidrs),
+        tuple(map(IPv4Network, taken.cidrs)),
+        tuple(map(IPv4Network, taken.elsewhere)),
         {place for place, _ in taken.udp},
         {place for place, whose in taken.redfish if whose == owner},
         {place for place, whose in taken.redfish if whose != owner},

@@ -114,9 +114,10 @@ class Occupied:
     """What others have, where this cluster looks for something free (`scopes`): networks of all
     hosts' routes; (address, port) pairs; `usage` of hosts by other clusters, by their identity.
 
-    `others`: networks of other clusters, on whatever host, which no new one gets; one that this
+    `others`: networks of other clusters on these hosts, which no new one gets; one that this
     cluster has stays, but for those in `disputed`, by name: another cluster has the same on a host
-    to which this one's nodes come. `claimed`: of `endpoints`, those that other clusters have.
+    to which this one's nodes come. `elsewhere`: those on any host, and `avoided`: addresses, as
+    `networks` has them. `claimed`: of `endpoints`, those that other clusters have.
 
     `holder`: which program has a UDP port, "" where that is not known. `redfish`: TCP ports of
     other processes and users, and of this user at other addresses; clusters of one user share those
@@ -129,6 +130,8 @@ class Occupied:
 
     networks: tuple[IPv4Network, ...] = ()
     others: tuple[IPv4Network, ...] = ()
+    elsewhere: tuple[IPv4Network, ...] = ()
+    avoided: tuple[IPv4Address, ...] = ()
     disputed: Collection[str] = frozenset()
     endpoints: Collection[tuple[str, int]] = frozenset()
     claimed: Collection[tuple[str, int]] = frozenset()
@@ -174,6 +177,8 @@ def allocate(
             earlier.cidrs,
             routed=occupied.networks,
             others=occupied.others,
+            elsewhere=occupied.elsewhere,
+            avoided=occupied.avoided,
             disputed=occupied.disputed,
             reasons=reasons,
             first_choice=first_choice,

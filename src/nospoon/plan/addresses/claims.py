@@ -115,19 +115,6 @@ def hosts_of_nodes(hosts: Iterable[Host], given: Allocations) -> list[Host]:
     return [host for host in hosts if host.name in names]
 
 
-def meet(one: Host, other: Host) -> bool:
-    """Whether networks of two clusters on these hosts are beside each other: on one machine. A
-    cloud switches each by itself, and an emulator's are its own. Simulated hosts of one name are
-    one.
-    """
-    both = one.declares, other.declares
-    if any(each.has_ports or not each.has_networks for each in both):
-        return False
-    if any(each.is_real for each in both):
-        return all(each.is_real for each in both) and one.machine == other.machine
-    return one.name == other.name
-
-
 def macs_of(machines: Iterable[Machine]) -> set[tuple[Scope, str]]:
     """Of all NICs; what a cloud has yet to give has none."""
     return {(Scope.MAC, nic.mac.lower()) for each in machines for nic in each.nics if nic.mac}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
+from itertools import chain
 
 from nospoon.model.cluster import Cluster
 from nospoon.plan.addresses.taken import Taken
@@ -19,22 +20,31 @@ def networks(
     *,
     routed: Iterable[IPv4Network],
     others: Iterable[IPv4Network],
+    elsewhere: Iterable[IPv4Network],
+    avoided: Iterable[IPv4Address],
     disputed: Collection[str],
     reasons: list[str],
     first_choice: int,
 ) -> Iterator[tuple[str, str]]:
     """Name and CIDR of each, `earlier` by name; `reasons`: why not, for the rest.
 
-    `routed`: by hosts, beside which none can be. `others`: of other clusters, which no new one
-    gets; one that this cluster has stays, but for the `disputed`. `first_choice`: number of the /24
-    where the search begins.
+    `routed`: by hosts, beside which none can be. `others`: of other clusters on these hosts, which
+    no new one gets; one that this cluster has stays, but for the `disputed`. `elsewhere`: of other
+    clusters on any host, which new ones get where no others are free: a simulated host has any
+    network, so its user could keep all of them from all others. `avoided`: addresses that no new
+    one has. `first_choice`: number of the /24 where the search begins.
     """
     fixed = [net.cidr for net in cluster.networks if isinstance(net.cidr, IPv4Network)]
     pool = cluster.addressing.pool
     near = [*routed, *fixed, *((pool,) if pool else ())]
     kept = dict(_kept(cluster, earlier, disputed, near))  # first, wherever the file has it
     taken = Taken([*near, *others, *kept.values()])
-    free = (each for each in _candidates(first_choice) if taken.frees(each))
+    never, rather = Taken(map(IPv4Network, avoided)), Taken(elsewhere)
+    all_ = [each for each in _candidates(first_choice) if never.frees(each)]
+    free = chain(
+        (each for each in all_ if taken.frees(each) and rather.frees(each)),
+        (each for each in all_ if taken.frees(each)),
+    )
     for network in cluster.networks:
         if network.existing:
             continue
@@ -69,6 +79,16 @@ def _kept(
         if taken.frees(kept := IPv4Network(before)):
             taken.add(kept)
             yield network.name, kept
+
+
+def chosen_among(address: str) -> str:
+    """Of an IPv4 address in the ranges of chosen networks the first three numbers, else ""."""
+    return address.rpartition(".")[0] if address.startswith(_BEGINNINGS) else ""
+
+
+_BEGINNINGS = tuple(
+    f"{str(each.network_address).removesuffix('.0.0')}." for each in (PRIVATE, SECOND_PRIVATE)
+)
 
 
 def _candidates(first_choice: int) -> Iterator[IPv4Network]:
