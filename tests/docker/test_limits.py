@@ -42,4 +42,4 @@ async def test_a_fork_bomb_ends_at_the_limit_and_with_power_off(
 
 @both_engines
 async def test_a_container_whose_root_is_full_starts_again(bench: Bench, inside: Inside) -> None:
-    await limits.expect_start_of_a_full_root(bench, inside)
+    await limits.expect_start_of_a_full_root(bench, lambda: init_of(bench), inside)

@@ -7,14 +7,17 @@ pytest put below its private temporary directories. For tests and benchmarks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from nospoon.testing.trees import remove_tree
@@ -67,7 +70,7 @@ class OwnLibvirt:
             stderr=log,
         )
         log.close()
-        wait_until((self.place / "libvirt-sock").is_socket)
+        wait_until(partial(_answers, self.place / "libvirt-sock"))
 
     def stop(self) -> None:
         """End the daemon; its guests go on."""
@@ -100,6 +103,14 @@ def a_libvirt_of_ones_own() -> Iterator[OwnLibvirt]:
     finally:
         made.close()
         remove_tree(place)
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens there: a socket is in its place a moment before."""
+    with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
+        line.connect(str(path))
+        return True
+    return False
 
 
 def wait_until(done: Callable[[], bool], seconds: float = 120) -> None:
