@@ -86,27 +86,23 @@ def record_of(host: Host) -> dict[str, object]:
 
 
 def record_of_node(host: Host) -> dict[str, object]:
-    """The same for each node on it, without what grows with the number of nodes: `with_machines`
-    puts it back.
+    """The same for each node on it, without settings, of which a file may have many megabytes:
+    `with_settings` puts them back.
     """
-    return record_of(_with(host, ()))
+    connection = host.connection
+    match connection:
+        case Simulated():
+            connection = Simulated()
+        case OpenStack():
+            connection = replace(connection, flavors=())
+    return record_of(replace(host, connection=connection, physnets=()))
 
 
-def with_machines(host: Host, of_cluster: Host | None) -> Host:
-    """A node's host with the names of machines that its cluster's host of this name has."""
-    if not isinstance(host.connection, Simulated) or host.connection.simulation.machines:
-        return host  # earlier versions kept them with each node
-    if of_cluster is None or not isinstance(of_cluster.connection, Simulated):
+def with_settings(host: Host, of_cluster: Host | None) -> Host:
+    """A node's host as its cluster's host of this name is set, if it leads to the same place."""
+    if of_cluster is None or of_cluster.place != host.place:
         return host
-    return _with(host, of_cluster.connection.simulation.machines)
-
-
-def _with(host: Host, machines: tuple[str, ...]) -> Host:
-    match host.connection:
-        case Simulated(simulation) if simulation.machines != machines:
-            return replace(host, connection=Simulated(replace(simulation, machines=machines)))
-        case _:
-            return host
+    return replace(host, connection=of_cluster.connection, physnets=of_cluster.physnets)
 
 
 def host_of(record: object) -> Host:

@@ -22,7 +22,7 @@ from nospoon.model.sharing import Shared
 from nospoon.store import capacity, tables
 from nospoon.store.decoded import Decoder, Once, texts
 from nospoon.store.encoded import Encoded, encoded
-from nospoon.store.hosts import host_of, read_host, record_of_node, with_machines
+from nospoon.store.hosts import host_of, read_host, record_of_node, with_settings
 
 clusters, cluster_hosts, nodes = tables.clusters, tables.cluster_hosts, tables.nodes
 
@@ -115,7 +115,7 @@ def _nodes(
     @cache
     def host(cluster: str, text: str) -> Host:
         found = read_host(text)
-        return with_machines(found, known.get((cluster, found.name)))
+        return with_settings(found, known.get((cluster, found.name)))
 
     runtime, cluster = Once(_runtime), Once(UUID)
     return [
