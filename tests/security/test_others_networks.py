@@ -46,7 +46,8 @@ MANY = [str(each) for each in IPv4Network("10.0.0.0/8").subnets(new_prefix=24)][
 async def cidr_of(asked: Asked, name: str) -> str:
     def found(connection: Connection) -> str:
         here = tables.claimed_networks.c.name == name
-        return connection.scalars(select(tables.claimed_networks.c.cidr).where(here)).one()
+        cidr: str = connection.scalars(select(tables.claimed_networks.c.cidr).where(here)).one()
+        return cidr
 
     return await asked.daemon.parts.database.read(found)
 

@@ -131,7 +131,7 @@ class Occupied:
     networks: tuple[IPv4Network, ...] = ()
     others: tuple[IPv4Network, ...] = ()
     elsewhere: tuple[IPv4Network, ...] = ()
-    avoided: tuple[IPv4Address, ...] = ()
+    avoided: Collection[IPv4Address] = ()
     disputed: Collection[str] = frozenset()
     endpoints: Collection[tuple[str, int]] = frozenset()
     claimed: Collection[tuple[str, int]] = frozenset()
