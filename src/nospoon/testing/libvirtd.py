@@ -106,7 +106,7 @@ def a_libvirt_of_ones_own() -> Iterator[OwnLibvirt]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens there: a socket is in its place a moment before."""
+    """Whether libvirtd listens there: its socket is in its place a moment before."""
     with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
         line.connect(str(path))
         return True
