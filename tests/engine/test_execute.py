@@ -6,7 +6,7 @@ import asyncio
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Self, cast
 from uuid import UUID
 
 import pytest
@@ -23,8 +23,8 @@ from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
-from nospoon.plan.enrollment.enrol import PLACE
-from nospoon.plan.order.kinds import KINDS
+from nospoon.plan.enrollment.enrol import AWAY, PLACE
+from nospoon.plan.order.kinds import KINDS, Row
 from nospoon.plan.order.order import Half
 from nospoon.plan.order.steps import Action, Plan, Step
 from nospoon.plan.resolution.around import Surroundings
@@ -172,10 +172,16 @@ async def test_a_host_that_comes_back_is_waited_for() -> None:
     assert sum(1 for each in bench.told if each.phase is Phase.RETRYING) == 2
 
 
+def be_in_ironic(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
+    """Resources of this kind stand for Ironic's."""
+    monkeypatch.setitem(cast("dict[Kind, Row]", KINDS), kind, replace(KINDS[kind], outside=True))
+
+
 @pytest.mark.parametrize("patience", [60.0, 0.0])
 async def test_an_ironic_that_restarts_is_waited_for_as_long_as_the_setting_says(
-    patience: float,
+    patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    be_in_ironic(monkeypatch, Kind.POOL)
     bench = Bench(3, host=PLACE, limits=replace(FAST, patience=patience))
     away: list[Exception] = [HostUnreachable("Ironic does not answer") for _ in range(7)]
     moody = bench.drivers[PLACE, Kind.POOL] = Moody(bench.drivers[PLACE, Kind.POOL], away)
@@ -203,12 +209,15 @@ class Silent(Moody):
         raise HostUnreachable(f"Ironic at http://i does not answer, of {cluster}")
 
 
-async def test_an_ironic_that_does_not_answer_is_named_once() -> None:
+async def test_an_ironic_that_does_not_answer_is_named_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By what its API says; the kind of thing that was looked for first says nothing more."""
+    be_in_ironic(monkeypatch, Kind.POOL)
     bench = Bench(1)
     silent = Silent(bench.drivers["sim", Kind.POOL], [])
     _, away = await observe_reachable({(PLACE, Kind.POOL): silent}, ID)
-    assert away == {PLACE: f"Ironic at http://i does not answer, of {ID}"}
+    assert away == {AWAY: f"Ironic at http://i does not answer, of {ID}"}
 
 
 async def test_cancelling_leaves_what_the_next_run_completes() -> None:
