@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import ClassVar, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -381,6 +382,7 @@ LONGEST_KEY = 512
 """Characters of JSON."""
 
 
+@lru_cache(maxsize=256)
 def _short(at: str) -> str:
     """The same of the same, for keys: a URL has up to 8,000 characters, and PostgreSQL takes 2,704
     bytes of a key.
