@@ -80,7 +80,7 @@ OF_ITS_OWNER = frozenset({
     "nics", "overrides", "placement", "portgroups", "rollback", "ssh_keys", "start", "tpm",
     "user_data",
 })  # fmt: skip
-"""What may not be said of a machine that somebody else made."""
+"""What may not be said of a machine that nospoon did not make."""
 
 
 class AdoptSection(Section):

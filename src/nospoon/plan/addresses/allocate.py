@@ -171,19 +171,7 @@ def allocate(
     )
     reasons += homeless
     stays = {name: earlier.why.get(name, each.why) for name, each in placed.items()}
-    cidrs = dict(
-        networks(
-            cluster,
-            earlier.cidrs,
-            routed=occupied.networks,
-            others=occupied.others,
-            elsewhere=occupied.elsewhere,
-            avoided=occupied.avoided,
-            disputed=occupied.disputed,
-            reasons=reasons,
-            first_choice=first_choice,
-        )
-    )
+    cidrs = _cidrs(cluster, earlier, occupied, reasons, first_choice)
     known = {*earlier.hosts.values()}
     had, held = _had(cluster, cidrs, earlier, occupied)
     ends = host_numbers(cluster, cidrs, earlier.ends, nics=had, standing=known)
@@ -212,6 +200,28 @@ def allocate(
             ends=ends,
         ),
         reasons,
+    )
+
+
+def _cidrs(
+    cluster: Cluster,
+    earlier: Allocations,
+    occupied: Occupied,
+    reasons: list[str],
+    first_choice: int,
+) -> dict[str, str]:
+    return dict(
+        networks(
+            cluster,
+            earlier.cidrs,
+            routed=occupied.networks,
+            others=occupied.others,
+            elsewhere=occupied.elsewhere,
+            avoided=occupied.avoided,
+            disputed=occupied.disputed,
+            reasons=reasons,
+            first_choice=first_choice,
+        )
     )
 
 
