@@ -27,11 +27,13 @@ from sqlalchemy import (
 )
 
 from nospoon.model.cluster import Host
-from nospoon.model.connections import ConnectionKind, Libvirt
 from nospoon.plan.placement.room import Usage
 from nospoon.store import tables
 
 capacity = tables.claimed_capacity
+OF_A_NODE = (
+    capacity.c.host, capacity.c.networks_at, capacity.c.cpus, capacity.c.memory, capacity.c.disk,
+)  # fmt: skip
 SLICE = 500
 """Rows of one statement, while which no other thread goes on."""
 MOST = (1 << 63) - 1
@@ -56,12 +58,12 @@ def put(connection: Connection, cluster: UUID, takings: Iterable[Taking]) -> Non
     before. Nothing is written that is so already.
     """
     of_it = capacity.c.cluster_id == str(cluster)
-    columns = (capacity.c.host, capacity.c.cpus, capacity.c.memory, capacity.c.disk)
-    query = select(capacity.c.uuid, capacity.c.place, *columns).where(of_it)
+    query = select(capacity.c.uuid, capacity.c.place, *OF_A_NODE).where(of_it)
     known = {(uuid, place): tuple(row) for uuid, place, *row in connection.execute(query)}
     wanted = {
         (str(each.uuid), place_of(host)): (
-            host.name, min(each.cpus, MOST), min(each.memory, MOST), min(each.disk, MOST),
+            host.name, host.networks_at,
+            min(each.cpus, MOST), min(each.memory, MOST), min(each.disk, MOST),
         )
         for each in takings
         for host in each.hosts
@@ -74,7 +76,7 @@ def put(connection: Connection, cluster: UUID, takings: Iterable[Taking]) -> Non
     _each(connection, _DROP, away)
     rows = [
         {"cluster_id": str(cluster), "uuid": key[0], "place": key[1]}
-        | dict(zip(("host", "cpus", "memory", "disk"), wanted[key], strict=True))
+        | dict(zip((column.name for column in OF_A_NODE), wanted[key], strict=True))
         for key in (*new, *changed)
     ]
     _each(connection, _INSERT, rows)
@@ -91,7 +93,7 @@ def lead_elsewhere(connection: Connection, cluster: UUID, hosts: Mapping[str, Ho
     of_it = capacity.c.cluster_id == str(cluster)
     for name, host in hosts.items():
         moved = update(capacity).where(of_it, capacity.c.host == name)
-        connection.execute(moved.values(place=place_of(host)))
+        connection.execute(moved.values(place=place_of(host), networks_at=host.networks_at))
 
 
 def taken(connection: Connection, hosts: Collection[str], *, but: UUID) -> dict[Place, Usage]:
@@ -109,45 +111,16 @@ def taken(connection: Connection, hosts: Collection[str], *, but: UUID) -> dict[
     return found
 
 
-def beside(connection: Connection, hosts: Collection[Host], *, but: UUID) -> set[str]:
+def on_networks_of(connection: Connection, hosts: Collection[Host], *, but: UUID) -> set[str]:
     """Ids of other clusters than one with nodes where machines at these hosts have their networks,
     whatever each calls the host.
     """
-    wanted = {networks_at((host.name, *host.place)) for host in hosts} - {None}
-    if not wanted:
-        return set()
-    simulated = capacity.c.place.like(f'%", "{ConnectionKind.SIMULATED}", "%')
-    names = sorted(each[1] for each in wanted if each is not None and each[0])
-    found, columns = set[str](), (capacity.c.place, capacity.c.cluster_id)
-    query = select(*columns).distinct().where(capacity.c.cluster_id != str(but))
-    looks = [query.where(~simulated)]  # real hosts are few: an administrator lists them
-    looks += [
-        query.where(capacity.c.host.in_(names[first : first + SLICE]), simulated)
-        for first in range(0, len(names), SLICE)
-    ]
-    for look in looks:
-        for place, cluster in connection.execute(look):
-            if cluster not in found and networks_at(tuple(json.loads(place))) in wanted:
-                found.add(cluster)
+    wanted = sorted({host.networks_at for host in hosts} - {""})
+    found, query = set[str](), select(capacity.c.cluster_id).distinct()
+    for first in range(0, len(wanted), SLICE):
+        there = capacity.c.networks_at.in_(wanted[first : first + SLICE])
+        found.update(connection.scalars(query.where(there, capacity.c.cluster_id != str(but))))
     return found
-
-
-def networks_at(place: Place) -> tuple[str, str] | None:
-    """What has the networks of machines at a place: "" and a machine, whose hosts share its
-    bridges, or a simulated host by its name. None where no network of another cluster can be beside
-    one: a cloud switches each by itself, and an emulator's are its own.
-    """
-    name, kind, *where, ssh = place
-    match kind:
-        case ConnectionKind.SIMULATED:
-            return kind, name
-        case ConnectionKind.OPENSTACK:
-            return None
-        case ConnectionKind.LIBVIRT:
-            libvirt = Libvirt(where[0])
-            return ("", libvirt.machine or ssh) if libvirt.declares.has_networks else None
-        case _:
-            return "", ssh
 
 
 def place_of(host: Host) -> str:

@@ -36,8 +36,8 @@ from nospoon.model.principal import OwnerId
 from nospoon.plan.addresses.claims import Claims, Place, Scope
 from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.scopes import LAST, Ports
-from nospoon.store import capacity as capacity_rows
 from nospoon.store import tables
+from nospoon.store.capacity import on_networks_of
 
 T = TypeVar("T")
 names, endpoints = tables.claims, tables.claimed_endpoints
@@ -167,7 +167,7 @@ def cidrs_in(
     """Networks of other clusters than one that overlap these: of those with nodes where these hosts
     are, None: of all.
     """
-    there = None if hosts is None else sorted(capacity_rows.beside(connection, hosts, but=but))
+    there = None if hosts is None else sorted(on_networks_of(connection, hosts, but=but))
     found = set[str]()
     for each in where:
         query = select(networks.c.cidr).where(*_overlapping(each))
@@ -204,7 +204,7 @@ def beside(
     All are compared at once: members have a hundred thousand, and a look for each of a thousand
     that are new went through all of them.
     """
-    there = capacity_rows.beside(connection, hosts, but=but) if cidrs and hosts else ()
+    there = on_networks_of(connection, hosts, but=but) if cidrs and hosts else ()
     ranges = sorted((*_ends(IPv4Network(cidr)), name) for name, cidr in cidrs.items())
     firsts, lasts = [each[0] for each in ranges], [each[1] for each in ranges]
     found = set[str]()

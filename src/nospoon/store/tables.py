@@ -125,12 +125,14 @@ claimed_capacity = Table(
     Column("uuid", ForeignKey("nodes.uuid", ondelete="CASCADE"), primary_key=True),
     Column("place", String, primary_key=True),
     Column("host", String, nullable=False),
+    Column("networks_at", String, nullable=False),
     Column("cluster_id", String(36), nullable=False),
     Column("cpus", BigInteger, nullable=False),
     Column("memory", BigInteger, nullable=False),
     Column("disk", BigInteger, nullable=False),
     Index("claimed_capacity_by_host", "host", "cluster_id", "place", "cpus", "memory", "disk"),
     Index("claimed_capacity_of_cluster", "cluster_id", "host"),
+    Index("claimed_capacity_by_networks", "networks_at", "cluster_id"),
 )
 
 bmcs = Table(

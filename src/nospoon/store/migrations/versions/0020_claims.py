@@ -141,6 +141,7 @@ def _tables() -> tuple[sa.Table, sa.Table, sa.Table, sa.Table]:
         ),
         sa.Column("place", sa.String(), primary_key=True),
         sa.Column("host", sa.String(), nullable=False),
+        sa.Column("networks_at", sa.String(), nullable=False),
         sa.Column("cluster_id", sa.String(36), nullable=False),
         sa.Column("cpus", sa.BigInteger(), nullable=False),
         sa.Column("memory", sa.BigInteger(), nullable=False),
@@ -149,6 +150,8 @@ def _tables() -> tuple[sa.Table, sa.Table, sa.Table, sa.Table]:
     by_host = ["host", "cluster_id", "place", "cpus", "memory", "disk"]
     op.create_index("claimed_capacity_by_host", "claimed_capacity", by_host)
     op.create_index("claimed_capacity_of_cluster", "claimed_capacity", ["cluster_id", "host"])
+    by_networks = ["networks_at", "cluster_id"]
+    op.create_index("claimed_capacity_by_networks", "claimed_capacity", by_networks)
     return claims, endpoints, networks, capacity
 
 
@@ -201,6 +204,7 @@ def _takes(uuid: str, on: object, shape: object, record: object) -> dict[str, ob
         "uuid": uuid,
         "place": json.dumps([host.name, *host.place]),
         "host": host.name,
+        "networks_at": host.networks_at,
         "cpus": min(_int(machine.get("cpus")), MOST),
         "memory": min(_int(machine.get("memory")), MOST),
         "disk": min(sum(map(_int, disks)), MOST),
