@@ -21,7 +21,6 @@ from nospoon.errors import (
     MissingTool,
     NospoonError,
     OutOfSpace,
-    ProviderError,
 )
 from nospoon.model.resources.keys import Key
 from nospoon.model.resources.resource import is_adopted
@@ -84,6 +83,17 @@ class Limits:
         return {
             Pace.WORKS: self.per_host, Pace.PAUSES: self.pausing, Pace.WAITS: self.waiting
         }[pace]  # fmt: skip
+
+    def tries(self, *, outside: bool) -> Iterator[tuple[float, str]]:
+        """Seconds before each further try of a call whose host is away, and in words how long it is
+        tried. `outside`: it is Ironic's.
+        """
+        if not outside:
+            yield from ((each, f"in {each:.0f} s") for each in self.retry_delays)
+            return
+        until = clock.monotonic() + self.patience
+        while clock.monotonic() < until:
+            yield min(self.retry_delays, default=0.0), f"for up to {self.patience:.0f} s"
 
 
 async def execute(
@@ -185,49 +195,35 @@ class _Run:
         return True
 
     async def _call(self, move: Move) -> Exception | None:
-        """What the driver raised at last, after other tries while its host was away."""
-        tries = self._tries(move, began=clock.monotonic())
-        while isinstance(error := await self._heard_out(move), HostUnreachable):
-            delay, again = next(tries, (None, ""))
-            if delay is None:
-                break
-            if again:
-                self._tell(Phase.RETRYING, move, f"{str(error).rstrip('.')}. {again}")
-            await asyncio.sleep(delay)
-        return error
+        """What the driver raised at last, of what drivers may raise, after other tries while its
+        host was away. While Ironic restarts, all of its nodes wait; the first of them says so.
 
-    def _tries(self, move: Move, *, began: float) -> Iterator[tuple[float, str]]:
-        """Seconds before each further try, and its message, "" for none. While Ironic restarts, all
-        of its nodes wait; the first of them has the message.
+        A call that was begun is heard out when we are cancelled: what it does on its host would go
+        on unseen, and be in the way of what comes next. One that only waits for others does nothing
+        there, and may wait for an hour: it is cancelled, too.
         """
-        limits = self.limits
-        if not KINDS[move.key.kind].outside:
-            yield from ((each, f"Trying again in {each:.0f} s.") for each in limits.retry_delays)
-            return
-        while clock.monotonic() < began + limits.patience:
-            again = f"Trying again for up to {limits.patience:.0f} s."
-            again, self.ironic_away = "" if self.ironic_away else again, True
-            yield min(limits.retry_delays, default=0.0), again
+        kind = KINDS[move.key.kind]
+        tries = self.limits.tries(outside=kind.outside)
+        while True:
+            call, name = self._act(move), f"the call for {move.key}"
+            try:
+                await self.calls.heard_out(call, name=name, cancels=kind.waits)
+            except HostUnreachable as away:
+                delay, when = next(tries, (None, ""))
+                if delay is None:
+                    return away
+                if not (kind.outside and self.ironic_away):
+                    again = f"{str(away).rstrip('.')}. Trying again {when}."
+                    self._tell(Phase.RETRYING, move, again)
+                self.ironic_away |= kind.outside
+                await asyncio.sleep(delay)
+            except (NospoonError, OSError) as error:
+                return error
+            else:
+                return None
 
-    async def _heard_out(self, move: Move) -> Exception | None:
-        """Once begun, a driver's call is heard out, also when we are cancelled: what it does on its
-        host would go on unseen, and be in the way of what comes next. One that only waits for
-        somebody else does nothing there, and may wait for an hour: it is cancelled, too.
-        """
-        call = self.calls.start(self._answer(move), name=f"call for {move.key}")
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            us = asyncio.current_task()
-            if call.cancelled() and us is not None and not us.cancelling():
-                return ProviderError(f"the call for {move.key} was broken off")
-            if KINDS[move.key.kind].waits:
-                call.cancel()
-            await asyncio.wait([call])
-            raise
-
-    async def _answer(self, move: Move) -> Exception | None:
-        """What the driver raised, of what drivers may raise; it is a task of its own."""
+    async def _act(self, move: Move) -> None:
+        """The driver's call, in a task of its own."""
         left = iter(range(MOST_NOTES))
 
         def note(text: str) -> None:
@@ -235,47 +231,35 @@ class _Run:
                 self._tell(Phase.NOTE, move, text)
 
         listen(note)
-        try:
-            await self._act(move)
-        except (NospoonError, OSError) as error:
-            return error
-        return None
-
-    async def _act(self, move: Move) -> None:
-        step, driver = move.step, self._driver(move.key)
+        step, key = move.step, move.key
+        driver = self.drivers.get((key.host, key.kind))
+        if driver is None:
+            raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
-            if is_adopted(step.observed.shape):
-                await self._adoption(move.key).release(step.observed)
-            else:
-                await driver.delete(step.observed)
+            adopted = is_adopted(step.observed.shape)
+            await (_adoption(driver).release if adopted else driver.delete)(step.observed)
             return
         assert step.desired is not None, "only what is desired is made"
         tag = replace(self.tag, note=step.desired.note)
         if step.action is Action.CHANGE:
             assert step.observed is not None, "only what was observed is changed"
             await driver.change(step.observed, step.desired, tag)
-        elif is_adopted(step.desired.shape):
-            await self._adoption(move.key).claim(step.desired, tag)
         else:
-            await driver.create(step.desired, tag)
-
-    def _driver(self, key: Key) -> Driver:
-        driver = self.drivers.get((key.host, key.kind))
-        if driver is None:
-            raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
-        return driver
-
-    def _adoption(self, key: Key) -> Adoption:
-        adoption = cast("MachineDriver", self._driver(key)).adoption  # what drives machines
-        assert adoption is not None, "machines are found to adopt where they can be claimed alone"
-        return adoption
+            adopted = is_adopted(step.desired.shape)
+            await (_adoption(driver).claim if adopted else driver.create)(step.desired, tag)
 
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped
         what, node = str(move.key), move.step.node
         message = message[:LONGEST_MESSAGE]
         self.emit(Progress(phase, message, what, node, over, self.outcome.total))
+
+
+def _adoption(driver: Driver) -> Adoption:
+    adoption = cast("MachineDriver", driver).adoption  # what drives machines
+    assert adoption is not None, "machines are found to adopt where they can be claimed alone"
+    return adoption
 
 
 def _why(error: Exception | None) -> str:

@@ -9,6 +9,8 @@ from typing import Self, TypeVar
 
 import structlog
 
+from nospoon.errors import ProviderError
+
 log = structlog.get_logger()
 
 R = TypeVar("R")
@@ -29,6 +31,30 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    async def heard_out(
+        self, coroutine: Coroutine[object, object, R], *, name: str, cancels: bool = False
+    ) -> R:
+        """What it returns or raises, from a task of its own. When we are cancelled it goes on to
+        its end, or is cancelled first where `cancels`; only `close` breaks it off.
+
+        Raises `ProviderError` when it was.
+        """
+        call = asyncio.get_running_loop().create_task(coroutine, name=f"{self.owner}: {name}")
+        self._tasks.add(call)
+        call.add_done_callback(self._tasks.discard)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            us = asyncio.current_task()
+            if call.cancelled() and us is not None and not us.cancelling():
+                raise ProviderError(f"{name} was broken off") from None
+            if cancels:
+                call.cancel()
+            await asyncio.wait([call])
+            if not call.cancelled() and (error := call.exception()) is not None:
+                log.warning("failed after its caller was cancelled", task=name, exc_info=error)
+            raise
 
     def _done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
