@@ -34,7 +34,7 @@ from nospoon.providers.openstack.roster import metadata, read
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.watched import SELDOM
 from nospoon.runtime.tasks import Tasks
-from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.fake_cloud import AT, FakeCloud, connected, fake_cloud
 from nospoon.testing.racks import Bench, any_rack, make
 
 PAUSE = 0.5
@@ -151,9 +151,7 @@ async def with_servers(remote: Remote) -> AsyncIterator[Any]:
     with tempfile.TemporaryDirectory() as directory:
         async with connected(remote, Path(directory), pause=PAUSE) as connection:  # type: ignore[arg-type]
             image = Image("", "ab" * 32, "raw", 1 << 20)
-            bench = Bench(
-                connection, "cloud", "kit", "", image, nothing, nothing, flavor="metal.512"
-            )
+            bench = Bench(connection, AT, "kit", "", image, nothing, nothing, flavor="metal.512")
             await make(bench, *any_rack(bench).all)
             remote.ask("multiply")
             yield connection

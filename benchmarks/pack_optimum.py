@@ -18,7 +18,7 @@ CLUSTERS, NODES = 200, 14
 CPUS, MEMORY = 16, 32
 """What a host has: CPUs, and GiB."""
 FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    frozenset(Firmware), frozenset(Arch), tpm=True,
     cpus=CPUS, memory=MEMORY << 30,
 )  # fmt: skip
 Demand = tuple[int, int]

@@ -19,7 +19,7 @@ from nospoon.plan.placement.placement import place
 GIB = 1 << 30
 NODES, HOSTS = 10_000, 200
 FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    frozenset(Firmware), frozenset(Arch), tpm=True,
     cpus=128, memory=512 * GIB,
 )  # fmt: skip
 

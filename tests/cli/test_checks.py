@@ -18,7 +18,6 @@ CAN = Capabilities(
     firmwares=frozenset(),
     archs=frozenset(),
     tpm=False,
-    managed_networks=True,
     accelerator="",
 )
 SILENT = "KVM is there, but a guest said nothing within 20 s"

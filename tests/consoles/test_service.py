@@ -11,6 +11,8 @@ import pytest
 
 from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
@@ -41,13 +43,15 @@ async def connection(tmp_path: Path) -> AsyncIterator[SimulatedConnection]:
 @pytest.fixture
 async def machine(connection: SimulatedConnection) -> UUID:
     image = Image("", "ab" * 32, "raw", 1 << 20)
-    rack = rack_for(Bench(connection, "sim", "kit", "/pools", image, nothing, nothing))
+    rack = rack_for(
+        Bench(connection, Host("sim", Simulated()), "kit", "/pools", image, nothing, nothing)
+    )
     await make(rack_bench(connection, image), *rack.all)
     return rack.uuid
 
 
 def rack_bench(connection: SimulatedConnection, image: Image) -> Bench:
-    return Bench(connection, "sim", "kit", "/pools", image, nothing, nothing)
+    return Bench(connection, Host("sim", Simulated()), "kit", "/pools", image, nothing, nothing)
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from tests.lxc.conftest import image_of, no_stranger, not_removed
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Docker
-from nospoon.model.node_kind import NodeKind
 from nospoon.providers.docker import DockerConnection
 from nospoon.providers.docker.host import DockerFacts
 from nospoon.runtime.runner import LocalRunner
@@ -293,14 +292,12 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     made = Bench(
         connection=connection,
-        host=PLACE,
+        place=connection.host,
         deployment="kit",
         pool_root=str(place / "pools"),
         image=image_of(busybox_root(), place, images),
         make_stranger=no_stranger,
         remove_machine=not_removed,
-        links=False,
-        kind=NodeKind.CONTAINER,
     )
     yield made
     await remove_all(made)

@@ -101,7 +101,7 @@ async def bench(connection: LibvirtConnection, tmp_path: Path) -> AsyncIterator[
     """A place for guests; what they are made of is removed in the end."""
     bench = Bench(
         connection=connection,
-        host="here",
+        place=connection.host,
         deployment="kit",
         pool_root=str(tmp_path),
         image=Image("", "", "raw", 0),
@@ -123,7 +123,7 @@ async def bench_with_image(
     images[sha256] = str(tmp_path / "image.raw")
     bench = Bench(
         connection=connection,
-        host="here",
+        place=connection.host,
         deployment="kit",
         pool_root=str(tmp_path),
         image=Image("", sha256, "raw", MEBI),

@@ -45,7 +45,7 @@ class TestLibvirt(DriverPromises):
         foreign = libvirt.open(uri).defineXML(DOMAIN.format(name=f"theirs-{uuid4().hex[:6]}"))
         bench = Bench(
             connection=connection,
-            host="here",
+            place=connection.host,
             deployment="kit",
             pool_root=str(tmp_path),
             image=Image("", sha256, "raw", 1 << 20),

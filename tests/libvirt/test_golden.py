@@ -38,7 +38,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 TAG = OwnerTag("golden", ID, generation=1, token="t", name="rack", uid=1000)
 HOSTS = ("here", "mine", "sim")
-FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)
 
 
 def desired(

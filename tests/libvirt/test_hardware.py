@@ -35,7 +35,9 @@ async def nothing(resource: Resource) -> None:
 async def rack(
     connection: LibvirtConnection, images: dict[str, str], tmp_path: Path
 ) -> AsyncIterator[tuple[Bench, Rack]]:
-    bench = Bench(connection, "here", "kit", str(tmp_path), Image("", "", "", 0), nothing, nothing)
+    bench = Bench(
+        connection, connection.host, "kit", str(tmp_path), Image("", "", "", 0), nothing, nothing
+    )
     rack = guests.guest_rack(
         bench, guests.speaking_disk(), images, tmp_path, firmware=Firmware.BIOS
     )

@@ -64,7 +64,12 @@ async def place(
     (tmp_path / "source" / "image").write_bytes(CONTENT)
     images[sha256] = str(tmp_path / "source" / "image")
     one = replace(bench, image=Image("", sha256, "raw", MEBI))
-    two = replace(one, cluster=uuid4(), host="the same", connection=connect("the same"))
+    two = replace(
+        one,
+        cluster=uuid4(),
+        place=replace(one.place, name="the same"),
+        connection=connect("the same"),
+    )
     yield Place(one, two, rack_for(one), rack_for(two))
     for each in (one, two):
         await remove_all(each)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import libvirt
@@ -23,7 +23,7 @@ from nospoon.model.cluster import Host
 from nospoon.model.connections import Libvirt
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources.keys import Key, Kind
-from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Medium
@@ -113,13 +113,12 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
     os.chown(session.home / "records", NOBODY, NOBODY)
     bench = Bench(
         connection=connection,
-        host="mine",
+        place=connection.host,
         deployment="kit",
         pool_root=str(session.home),
         image=Image("", sha256, "raw", 1 << 20),
         make_stranger=nothing,
         remove_machine=nothing,
-        links=False,
     )
     yield bench
     await remove_all(bench)
@@ -129,17 +128,12 @@ async def bench(session: Session, tmp_path: Path) -> AsyncIterator[Bench]:
 @pytest.fixture
 def rack(bench: Bench) -> Rack:
     """A machine with user-mode networking that boots our ISO."""
-    rack = rack_for(bench)
-    assert isinstance(rack.machine.shape, Machine)
-    nic = MachineNic(rack.machine.shape.nics[0].mac, "", "virtio")
-    shape = replace(rack.machine.shape, nics=(nic,), boot=BootMethod.SCRIPT)
-    return replace(rack, machine=Resource(rack.machine.key, shape))
+    return rack_for(bench)
 
 
 async def test_a_session_makes_no_networks(bench: Bench) -> None:
     can = await bench.connection.capabilities()
     assert Kind.NETWORK not in can.kinds
-    assert not can.managed_networks
     assert " " in can.identity  # no host of a file is called so
 
 

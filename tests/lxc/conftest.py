@@ -13,7 +13,6 @@ import pytest
 
 from nospoon.model.cluster import Host
 from nospoon.model.connections import Lxc
-from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.lxc import LxcConnection
@@ -84,14 +83,12 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     made = Bench(
         connection=connection,
-        host=PLACE,
+        place=connection.host,
         deployment="kit",
         pool_root=str(place / "pools"),
         image=image_of(busybox_root(), place, images),
         make_stranger=no_stranger,
         remove_machine=not_removed,
-        links=False,
-        kind=NodeKind.CONTAINER,
     )
     yield made
     await remove_all(made)

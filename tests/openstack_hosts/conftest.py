@@ -9,7 +9,7 @@ import pytest
 
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud, connected, fake_cloud
+from nospoon.testing.fake_cloud import AT, FakeCloud, connected, fake_cloud
 from nospoon.testing.racks import Bench
 
 
@@ -33,6 +33,6 @@ def bench(connection: OpenStackConnection) -> Bench:
         return None
 
     return Bench(
-        connection, "cloud", "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
+        connection, AT, "kit", "", Image("", "ab" * 32, "raw", 1), nothing, nothing,
         flavor="metal.512",
     )  # fmt: skip

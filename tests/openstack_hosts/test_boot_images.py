@@ -27,7 +27,7 @@ from nospoon.plan.placement.hosts import against_node
 from nospoon.plan.refuse import cautions
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.providers.openstack.qcow2 import CLUSTER, CONTENT, MAGIC, MOST, qcow2
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import AT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 TAG = OwnerTag("kit", uuid4(), 1, "t", name="c")
@@ -135,7 +135,7 @@ async def test_the_plan_says_by_what_nodes_boot_or_why_they_do_not(
         await connection.survey("", ()), sizes=(SizeOffered("m", "1", 1, 1 << 30, 0),)
     )
     cluster = load(FILE, file="x")
-    found = list(against_node(cluster.nodes[0], facts))
+    found = list(against_node(cluster.nodes[0], AT, facts))
     assert [refused in each for each in found] == [True] * bool(refused)
     placed = Allocations(hosts={"a": "cloud", "b": "cloud"})
     said = [each for each in cautions(cluster, placed, {"cloud": facts}) if "iso" in each]

@@ -22,7 +22,7 @@ from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import AT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """
@@ -137,9 +137,9 @@ async def test_bare_metal_is_refused_where_boot_images_cannot_be(
     cloud: FakeCloud, survey: Survey, cluster: Cluster
 ) -> None:
     """`up` met it with Glance's words, after networks and ports."""
-    assert not list(against_node(cluster.nodes[0], await survey()))
+    assert not list(against_node(cluster.nodes[0], AT, await survey()))
     cloud.image_formats = ("raw",)
-    (why,) = against_node(cluster.nodes[0], await survey())
+    (why,) = against_node(cluster.nodes[0], AT, await survey())
     assert why.startswith("Glance takes neither `iso` nor `qcow2` there")
 
 

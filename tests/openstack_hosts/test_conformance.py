@@ -11,7 +11,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.conformance import DriverPromises
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import AT, FakeCloud
 from nospoon.testing.fake_neutron import PROJECT
 from nospoon.testing.racks import Bench, Stranger, any_rack, make
 
@@ -46,7 +46,7 @@ def bench(cloud: FakeCloud, connection: OpenStackConnection) -> Bench:
 
     return Bench(
         connection=connection,
-        host="cloud",
+        place=AT,
         deployment="kit",
         pool_root="",
         image=Image("", "ab" * 32, "raw", 1 << 20),

@@ -128,7 +128,7 @@ def test_nics_to_which_none_can_lead_are_refused(hosts: str, said: str) -> None:
         else "[{network: lan, floating_ip: public}]"
     )
     cluster = load(f"cluster: dev\n{hosts}{networks}nodes: [{{nics: {nics}}}]\n", file="x")
-    facts = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+    facts = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)
     placed, refused = allocate(cluster, Allocations(), Occupied(), facts={"here": facts})
     told = [*refused, *reasons_against(cluster, UUID(int=1), placed, {"here": facts})]
     assert any(said in each for each in told), told

@@ -12,7 +12,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import ProviderError, SpecError
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Observed, Resource
@@ -35,9 +35,9 @@ hosts:
     physnets: {lab: rack}
 """
 FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    frozenset(Firmware), frozenset(Arch), tpm=True,
     networks=frozenset({"rack"}), own_networks=frozenset({"rack"}),
-    trunks=False,
+    trunks=False, sizes=(SizeOffered("m", "1", 8, 1 << 36, ENDLESS, ENDLESS),),
 )  # fmt: skip
 
 

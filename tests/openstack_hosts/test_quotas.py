@@ -132,7 +132,7 @@ def test_what_nodes_take_is_compared_with_all_quotas_at_once() -> None:
     unit = {QuotaName.MEMORY: MIB, **dict.fromkeys(space, 1024 * MIB)}
     own = {UUID(int=1): 1, UUID(int=2): 1}
     facts = HostFacts(
-        frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=(size,),
+        frozenset(Firmware), frozenset(Arch), tpm=False, sizes=(size,),
         trunks=True, external_networks=(("public", "p"),),
     )  # fmt: skip
     placed = Allocations(hosts={each.name: "cloud" for each in cluster.nodes})
@@ -171,7 +171,7 @@ def test_a_server_of_others_takes_of_no_quota(*, adopts: bool) -> None:
     cluster = replace(cluster, nodes=(replace(node, adopted=adopted),))
     size = SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=0)
     facts = HostFacts(
-        frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=(size,),
+        frozenset(Firmware), frozenset(Arch), tpm=False, sizes=(size,),
         quota=Quota({QuotaName.SERVERS: Share(3, 3)}),
     )  # fmt: skip
     placed = Allocations(hosts={node.name: "cloud"})

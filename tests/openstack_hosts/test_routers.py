@@ -12,7 +12,7 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import Conflict, Gone
 from nospoon.model.cluster import Arch, Firmware
-from nospoon.model.host_facts import HostFacts
+from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.networks import FloatingIp, Led, Link, Port, Router
 from nospoon.model.resources.resource import Observed, Resource
@@ -264,8 +264,9 @@ def test_where_nat_leads_is_known_before_anything_is_made(
 ) -> None:
     cluster = load(CLOUD.format(more=more, network=network), file="x")
     facts = HostFacts(
-        frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+        frozenset(Firmware), frozenset(Arch), tpm=True,
         networks=frozenset({"public", "1"}), external_networks=external,
+        sizes=(SizeOffered("m", "1", 8, 1 << 36, ENDLESS, ENDLESS),),
     )  # fmt: skip
     placed, refused = allocate(cluster, Allocations(), Occupied(), facts={"here": facts})
     told = [*refused, *reasons_against(cluster, UUID(int=1), placed, {"here": facts})]

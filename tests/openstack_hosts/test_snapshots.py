@@ -335,7 +335,7 @@ def test_what_starts_from_no_snapshot_is_refused_with_its_line(node: str, said: 
 def test_other_hosts_than_clouds_start_nothing_from_snapshots() -> None:
     node = "{kind: vm, disks: [{image: 'snapshot:a/b', size: 1GiB}]}"
     cluster = load(f"cluster: c\nhosts: {{h: simulated}}\nnodes: [{node}]\n", file="x")
-    facts = {"h": HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)}
+    facts = {"h": HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)}
     placed, refused = allocate(cluster, Allocations(), Occupied(), facts=facts)
     told = [*refused, *reasons_against(cluster, UUID(int=1), placed, facts)]
     assert any("VMs start from snapshots in clouds alone" in each for each in told), told

@@ -27,7 +27,7 @@ from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.fake_cloud import AT, FakeCloud
 from nospoon.testing.racks import PLAN, AnyRack, Bench, any_rack
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -162,7 +162,7 @@ def rack_of(connection: OpenStackConnection) -> AnyRack:
     """A server with one NIC."""
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
-        connection=connection, host="cloud", deployment="kit", pool_root="", image=image,
+        connection=connection, place=AT, deployment="kit", pool_root="", image=image,
         make_stranger=nothing, remove_machine=nothing, flavor="metal.512", cluster=TAG.cluster,
     )  # fmt: skip
     return any_rack(bench)

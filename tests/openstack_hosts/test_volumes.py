@@ -23,7 +23,7 @@ from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import BootImage
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.fake_cloud import AT, FakeCloud, connected
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 FILE = """cluster: c
@@ -87,13 +87,13 @@ async def test_a_flavor_holds_disks_of_any_size_where_they_are_volumes(
 ) -> None:
     disks = load("cluster: c\nnodes: [{disks: [500GiB, 2TiB]}]\n", file="x").nodes[0].disks
     node = Node("n", memory=1 << 30, disks=disks)
-    assert chosen(node, await survey(connection)) is None
+    assert chosen(node, AT, await survey(connection)) is None
     with_volumes(connection)
     facts = await survey(connection)
-    found = chosen(node, facts)
+    found = chosen(node, AT, facts)
     assert found is not None
     assert found.name == "metal.2048"
-    assert lacking(replace(node, memory=1 << 40), facts) == (
+    assert lacking(replace(node, memory=1 << 40), AT, facts) == (
         "no flavor without an ephemeral disk has 1 CPU, 1 TiB of memory. The largest flavors: "
         "metal.2048: 2 CPUs, 2 GiB of memory; metal.512: 1 CPU, 512 MiB of memory."
     )

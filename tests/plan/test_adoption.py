@@ -37,7 +37,7 @@ def facts(*machines: Adoptable | Machine | None) -> HostFacts:
     there = tuple(
         each if isinstance(each, Adoptable) else Adoptable(each) for each in machines if each
     )
-    some = HostFacts(frozenset(), frozenset(), tpm=False, managed_networks=True)
+    some = HostFacts(frozenset(), frozenset(), tpm=False)
     return replace(some, machines=there)
 
 

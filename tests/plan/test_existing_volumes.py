@@ -20,7 +20,7 @@ from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
-FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)
 
 
 def read(text: str) -> Cluster:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from nospoon.model.cluster import Arch, Disk, Firmware, Node
+from nospoon.model.cluster import Arch, Disk, Firmware, Host, Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources.machines import MachineDisk
 from nospoon.plan.placement.flavors import chosen, lacking
+from nospoon.testing.fake_cloud import AT
 from nospoon.testing.probed import MACHINE
 
 GIB = 1 << 30
@@ -20,9 +21,7 @@ SIZES = (
     SizeOffered("medium-b", "0", 2, 4 * GIB, 20 * GIB),
     SizeOffered("diskless", "4", 2, 2 * GIB, 0),
 )
-FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, sizes=SIZES
-)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=False, sizes=SIZES)
 
 
 def node(cpus: int, memory: int, *disks: int) -> Node:
@@ -41,7 +40,7 @@ def node(cpus: int, memory: int, *disks: int) -> Node:
     ],
 )
 def test_the_smallest_that_fits_is_taken(wanted: Node, name: str) -> None:
-    size = chosen(wanted, FACTS)
+    size = chosen(wanted, AT, FACTS)
     assert size is not None
     assert size.name == name
 
@@ -50,22 +49,22 @@ def test_a_node_keeps_the_size_that_it_has_while_it_fits() -> None:
     disks = (MachineDisk("n-0", "virtio", serial="", size=GIB),)
     for flavor in ("medium", "one that the file does not allow any more"):
         made = replace(MACHINE, flavor=flavor, cpus=2, memory=4 * GIB, disks=disks)
-        size = chosen(node(1, GIB, GIB), FACTS, made)
+        size = chosen(node(1, GIB, GIB), AT, FACTS, made)
         assert size is not None
         assert (size.name, size.cpus, size.memory) == (flavor, 2, 4 * GIB)
-        grown = chosen(node(3, GIB, GIB), FACTS, made)
+        grown = chosen(node(3, GIB, GIB), AT, FACTS, made)
         assert grown is not None
         assert grown.name == "large"
 
 
 def test_what_no_size_has_is_told_with_what_there_is() -> None:
-    assert not lacking(node(1, GIB, GIB), FACTS)
-    why = lacking(node(8, GIB, GIB), FACTS)
+    assert not lacking(node(1, GIB, GIB), AT, FACTS)
+    why = lacking(node(8, GIB, GIB), AT, FACTS)
     assert why.startswith("no flavor has 8 CPUs, 1 GiB of memory, 1 GiB of disks.")
     assert "small: 1 CPU, 1 GiB of memory, 10 GiB of disks" in why
 
 
 def test_where_sizes_are_free_none_is_chosen() -> None:
-    free = replace(FACTS, sizes=None)
-    assert chosen(node(99, GIB), free) is None
-    assert not lacking(node(99, GIB), free)
+    free = Host("here")
+    assert chosen(node(99, GIB), free, FACTS) is None
+    assert not lacking(node(99, GIB), free, FACTS)

@@ -21,9 +21,7 @@ from nospoon.plan.placement.room import Usage, demand
 from nospoon.plan.resolution.around import ImageFacts
 
 GIB = 1 << 30
-FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True, cpus=4, memory=8 * GIB
-)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, cpus=4, memory=8 * GIB)
 EXACT = "overcommit: {cpus: 1, memory: 1, disk: 1}"
 
 

@@ -44,7 +44,7 @@ class Rack:
 
 def facts(size: int) -> HostFacts:
     return HostFacts(
-        frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+        frozenset(Firmware), frozenset(Arch), tpm=True,
         cpus=size, memory=size * GIB,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import against_pool, cautions, reasons_against
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
-FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)
 
 
 def read(text: str) -> Cluster:
@@ -49,7 +49,6 @@ nodes:
         firmwares=frozenset({Firmware.UEFI}),
         archs=frozenset({Arch.X86_64}),
         tpm=False,
-        managed_networks=True,
         memory=8 << 30,
         routes=(Route(IPv4Network("10.0.0.0/8"), "eth0"),),
     )
@@ -108,7 +107,7 @@ def test_two_libvirtds_of_one_machine_do_not_both_make_the_bridge_of_a_network()
         )
         a, b = cluster.hosts
         cluster = replace(cluster, hosts=(a, replace(b, connection=Libvirt(second))))
-        facts = {"a": FACTS, "b": replace(FACTS, managed_networks="session" not in second)}
+        facts = {"a": FACTS, "b": FACTS}
         facts = {k: replace(v, links=frozenset({"br0"}), bridges=frozenset({"br0"}))
                  for k, v in facts.items()}  # fmt: skip
         return list(reasons_against(cluster, ID, decided(cluster), facts))
@@ -128,7 +127,8 @@ networks: {a: {cidr: 10.7.0.0/24, netboot: builtin}, b: {bridge: br0}}
 nodes: [{nics: [a, b]}]
 """
     )
-    told = reasons(cluster, replace(FACTS, managed_networks=False))
+    session = replace(cluster.hosts[0], connection=Libvirt("qemu:///session"))
+    told = reasons(replace(cluster, hosts=(session,)), FACTS)
     assert len(told) == 2
     assert all("qemu:///session" in reason for reason in told)
 

@@ -38,7 +38,7 @@ from nospoon.plan.words import describe
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 SIZE = SizeOffered("metal", "1", 2, 4 << 30, 100 << 30, 1 << 30)
 FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True, real=True,
+    frozenset(Firmware), frozenset(Arch), tpm=False, real=True,
     anti_spoofing=True, sizes=(SIZE,), flavors={"metal": SIZE, "m1.tiny": SIZE},
     networks=frozenset({"rack", "public"}), own_networks=frozenset({"rack"}),
     external_networks=(("public", "p"),),

@@ -30,7 +30,7 @@ from nospoon.plan.resolution.around import ImageFacts, Surroundings
 from nospoon.plan.resolution.resolve import resolve
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
-FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True)
 
 
 def read(text: str) -> Cluster:
@@ -409,12 +409,11 @@ def test_what_hosts_lack_for_networks_of_containers_is_said_of_those_that_make_t
     text = BESIDE.replace("nat: true", "anti_spoofing: true")
     cluster = read(f"{text}nodes: [{{name: box, kind: container, image: root.tar}}]")
     first = replace(FACTS, anti_spoofing=True)
-    beside = replace(FACTS, managed_networks=False)
-    _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
+    _, reasons = place(cluster, {}, {"here": first, "here:lxc": FACTS}, {})
     said = " ".join(reasons)
     assert "network lan: containers are not filtered there" in said
     assert "`virsh nwfilter-dumpxml clean-traffic` fails on that host. Start libvirtd" in said
-    facts = {"here": first, "here:lxc": replace(beside, anti_spoofing=True)}
+    facts = {"here": first, "here:lxc": replace(FACTS, anti_spoofing=True)}
     assert place(cluster, {}, facts, {})[1] == []
     made = resources(cluster, ROOT)[Key(Kind.MACHINE, "here:lxc", "box")]
     assert isinstance(made, Machine)
@@ -422,8 +421,8 @@ def test_what_hosts_lack_for_networks_of_containers_is_said_of_those_that_make_t
     text = BESIDE.replace("netboot: builtin, nat: true", "bridge: br9")
     cluster = read(f"{text}nodes: [{{name: box, kind: container, image: root.tar}}]")
     first = replace(FACTS, links=frozenset({"br0"}))
-    _, reasons = place(cluster, {}, {"here": first, "here:lxc": beside}, {})
+    _, reasons = place(cluster, {}, {"here": first, "here:lxc": FACTS}, {})
     assert "host here has no bridge br9" in " ".join(reasons)
     away = HostFacts.of_one_away("it is off")
-    _, reasons = place(cluster, {}, {"here": away, "here:lxc": beside}, {})
+    _, reasons = place(cluster, {}, {"here": away, "here:lxc": FACTS}, {})
     assert "its bridges are unreachable: it is off" in " ".join(reasons)

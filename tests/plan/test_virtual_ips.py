@@ -25,9 +25,7 @@ from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
-FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True, anti_spoofing=True
-)
+FACTS = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, anti_spoofing=True)
 CLOUD = """
 hosts:
   cloud:
@@ -158,7 +156,7 @@ def test_in_a_cloud_only_ports_with_port_security_have_them() -> None:
         file="x",
     )
     facts = HostFacts(
-        frozenset(Firmware), frozenset(Arch), tpm=False, managed_networks=True,
+        frozenset(Firmware), frozenset(Arch), tpm=False,
         networks=frozenset({"public", "rack"}), own_networks=frozenset({"rack"}),
     )  # fmt: skip
     ports = [each for each in shapes(cluster, facts).values() if isinstance(each, Port)]

@@ -20,8 +20,8 @@ from nospoon.model.connections import (
     IN_MEMORY,
     SESSION,
     SYSTEM,
-    Declared,
 )
+from nospoon.model.declared import Declared
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import earlier
 from nospoon.model.resources.keys import Key, Kind

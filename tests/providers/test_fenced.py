@@ -11,7 +11,8 @@ import pytest
 from nospoon.daemon.fenced import fenced
 from nospoon.errors import Superseded
 from nospoon.model.boot import BootPlan
-from nospoon.model.connections import Simulation
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.machine import PowerCommand
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
@@ -55,7 +56,7 @@ async def connection(leadership: Leadership) -> AsyncIterator[Connection]:
 async def rack(connection: Connection, leadership: Leadership) -> Rack:
     """What was made while we led."""
     image = Image("", "ab" * 32, "raw", 1 << 20)
-    bench = Bench(connection, "sim", "kit", "/pools", image, nothing, nothing)
+    bench = Bench(connection, Host("sim", Simulated()), "kit", "/pools", image, nothing, nothing)
     made = rack_for(bench)
     await make(bench, *made.all)
     leadership.held = False

@@ -22,7 +22,8 @@ from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
 from nospoon.errors import SpecError
 from nospoon.model.boot import BootDevice, BootMethod
-from nospoon.model.cluster import Arch, Cluster, Firmware
+from nospoon.model.cluster import Arch, Cluster, Firmware, Host
+from nospoon.model.connections import Libvirt
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineNic
@@ -46,9 +47,7 @@ from nospoon.testing.rack import Rack, private_rack
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000001")
 TAG = OwnerTag("here", ID)
-HOST = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True, anti_spoofing=True
-)
+HOST = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=True, anti_spoofing=True)
 OWN, FOREIGN = "02:00:00:00:00:01", "02:66:66:66:66:66"
 NIC = MachineNic(OWN, "br0", "virtio", port="ns0", sends_from="10.7.0.5")
 MACHINE = Machine(
@@ -199,10 +198,11 @@ def test_networks_that_the_filter_would_break_are_refused_where_they_stand(
 
 
 @pytest.mark.parametrize(
-    ("facts", "told"),
+    ("facts", "uri", "told"),
     [
         (
-            replace(HOST, managed_networks=False),
+            HOST,
+            "qemu:///session",
             (
                 "network n: host here is unprivileged (qemu:///session) and may not filter what "
                 "guests send. Use qemu:///system."
@@ -210,6 +210,7 @@ def test_networks_that_the_filter_would_break_are_refused_where_they_stand(
         ),
         (
             replace(HOST, anti_spoofing=False),
+            "qemu:///system",
             (
                 "network n: host here has no network filter clean-traffic, by which "
                 "`anti_spoofing` works. Install libvirt-daemon-config-nwfilter there and restart "
@@ -218,14 +219,15 @@ def test_networks_that_the_filter_would_break_are_refused_where_they_stand(
         ),
     ],
 )
-def test_hosts_that_cannot_filter_are_refused(facts: HostFacts, told: str) -> None:
-    def reasons(option: str, facts: HostFacts) -> list[str]:
+def test_hosts_that_cannot_filter_are_refused(facts: HostFacts, uri: str, told: str) -> None:
+    def reasons(option: str, facts: HostFacts, uri: str) -> list[str]:
         cluster = read(f"networks: {{n: {{{option}}}}}\nnodes: [{{nics: [n]}}]\n")
+        cluster = replace(cluster, hosts=(Host("here", Libvirt(uri)),))
         return list(reasons_against(cluster, ID, decided(cluster), {"here": facts}))
 
-    assert reasons("anti_spoofing: true", facts) == [told]
-    assert reasons("anti_spoofing: true", HOST) == []
-    assert reasons("", facts) == []
+    assert reasons("anti_spoofing: true", facts, uri) == [told]
+    assert reasons("anti_spoofing: true", HOST, "qemu:///system") == []
+    assert reasons("", facts, uri) == []
 
 
 def test_a_libvirt_without_filters_has_none() -> None:

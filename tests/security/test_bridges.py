@@ -30,7 +30,7 @@ from nospoon.testing.fake_cloud import fake_cloud
 
 VICTIM = bridge_name(UUID("11111111-2222-3333-4444-555555555555"), "lan")
 FACTS = HostFacts(
-    frozenset(Firmware), frozenset(Arch), tpm=True, managed_networks=True,
+    frozenset(Firmware), frozenset(Arch), tpm=True,
     links=frozenset({VICTIM, "vnet7", "eth1", "br-lan", "nstest"}),
     masters={"vnet7": VICTIM, "eth1": "br-lan"},
     bridges=frozenset({VICTIM, "br-lan", "nstest"}),

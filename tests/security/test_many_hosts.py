@@ -35,6 +35,7 @@ from nospoon.plan.trunks import Trunks
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import BEGUN, all_begun
 from nospoon.runtime.tasks import Tasks
+from nospoon.testing.fake_cloud import AT
 
 COUNT = 200
 HOSTS = [Host(f"h{n}", Simulated()) for n in range(COUNT)]
@@ -148,9 +149,9 @@ async def test_nodes_are_looked_at_once_for_all_networks_and_hosts_and_beside_th
 
 
 async def test_nodes_without_a_flavor_are_named_up_to_a_number() -> None:
-    facts = HostFacts(frozenset(), frozenset(), tpm=False, managed_networks=True, sizes=())
+    facts = HostFacts(frozenset(), frozenset(), tpm=False)
     text = f"cluster: c\nhosts: {{h: simulated}}\nnodes: [{{count: {MOST_REASONS + 2}}}]\n"
-    found = [*cloud_check._flavors(load(text, file="f"), facts)]
+    found = [*cloud_check._flavors(load(text, file="f"), AT, facts)]
     assert len(found) == MOST_REASONS + 1
     assert found[-1][0] == "nodes"
 

@@ -59,7 +59,7 @@ from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.netboot.ports import ServedProfile
 from nospoon.services.netboot.serving import HttpListeners
-from nospoon.testing.fake_cloud import FakeCloud, Rule, connected, fake_cloud
+from nospoon.testing.fake_cloud import AT, FakeCloud, Rule, connected, fake_cloud
 from nospoon.testing.racks import PLAN, Bench, any_rack, make
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -217,7 +217,7 @@ async def bench(cloud: FakeCloud, tmp_path: Path) -> AsyncIterator[Bench]:
     at_home = set[UUID]()
     async with connected(cloud, tmp_path, at_home=lambda machine: machine in at_home) as made:
         image = Image("", "ab" * 32, "raw", 1)
-        bench = Bench(made, "cloud", "kit", "", image, nothing, nothing, flavor="metal.512")
+        bench = Bench(made, AT, "kit", "", image, nothing, nothing, flavor="metal.512")
         at_home.add(any_rack(bench).uuid)
         yield bench
 
@@ -274,7 +274,7 @@ async def test_a_network_that_notes_no_address_has_none(
 
 async def test_of_nodes_elsewhere_no_console_is_written(cloud: FakeCloud, bench: Bench) -> None:
     other = Bench(
-        bench.connection, "cloud", "kit", "", bench.image, bench.make_stranger,
+        bench.connection, AT, "kit", "", bench.image, bench.make_stranger,
         bench.remove_machine, flavor="metal.512",
     )  # fmt: skip
     rack = any_rack(other)

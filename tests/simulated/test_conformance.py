@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.model.connections import Simulation
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import Image
@@ -41,7 +42,7 @@ class TestSimulated(DriverPromises):
 
         yield Bench(
             connection=connection,
-            host="sim",
+            place=Host("sim", Simulated()),
             deployment="kit",
             pool_root=str(tmp_path),
             image=Image("", "ab" * 32, "raw", 1 << 20),

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootDevice, BootPlan
-from nospoon.model.connections import Simulation
+from nospoon.model.cluster import Host
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
@@ -79,7 +80,8 @@ async def place(
     )  # fmt: skip
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
-        connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
+        connection=connection, place=Host("sim", Simulated()), deployment="kit",
+        pool_root="/pools", image=image,
         make_stranger=nothing, remove_machine=nothing, patience=20.0,
     )  # fmt: skip
     rack = rack_for(bench)
@@ -229,7 +231,8 @@ async def test_the_probe_reports_what_a_machine_has(tmp_path: Path) -> None:
     )
     image = Image("", "ab" * 32, "raw", 1 << 20)
     bench = Bench(
-        connection=connection, host="sim", deployment="kit", pool_root="/pools", image=image,
+        connection=connection, place=Host("sim", Simulated()), deployment="kit",
+        pool_root="/pools", image=image,
         make_stranger=nothing, remove_machine=nothing, patience=20.0,
     )  # fmt: skip
     rack = rack_for(bench)

@@ -16,7 +16,7 @@ from nospoon.clusterfile.load import load
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootPlan
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Simulation
+from nospoon.model.connections import Simulated, Simulation
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
@@ -41,7 +41,7 @@ async def nothing(resource: Resource) -> None:
 def bench_for(connection: SimulatedConnection) -> Bench:
     return Bench(
         connection=connection,
-        host="sim",
+        place=Host("sim", Simulated()),
         deployment="kit",
         pool_root="/pools",
         image=Image("", "ab" * 32, "raw", 1 << 20),

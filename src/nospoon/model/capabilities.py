@@ -1,4 +1,9 @@
-"""What a connection can do, as it answers when it is asked."""
+"""What a connection can do, as it answers when it is asked.
+
+What is known before that is in `nospoon.model.declared`. Whether its machines have snapshots, CD
+drives and boot orders, the ports of its driver say (`nospoon.providers.base.MachineDriver`), and
+which kinds of resources only wait, the table of kinds (`nospoon.plan.order.kinds`).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +13,6 @@ from enum import StrEnum
 
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.resources.keys import Kind
-
-
-class Console(StrEnum):
-    """What is there of a machine's serial console."""
-
-    STREAM = "stream"  # both ways, and its log
-    TAIL = "tail"  # the end of its log, which is asked for
-
-
-class Media(StrEnum):
-    """What sees a medium that is in a machine's CD drive."""
-
-    DRIVE = "drive"  # firmware and operating system
-    LOADER = "loader"  # firmware and loaders, which read it over HTTP
 
 
 class ChangeRule(StrEnum):
@@ -57,7 +48,6 @@ class Capabilities:
     firmwares: frozenset[Firmware]
     archs: frozenset[Arch]
     tpm: bool
-    managed_networks: bool
     accelerator: str
     accelerator_note: str = ""
     runs_guests: bool = True
@@ -66,6 +56,4 @@ class Capabilities:
     cpus: int = 0
     memory: int = 0
     identity: str = ""
-    console: Console = Console.STREAM
-    media: Media = Media.DRIVE
     rules: Mapping[Kind, Mapping[str, ChangeRule]] = field(default_factory=dict)

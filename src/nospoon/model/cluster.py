@@ -12,7 +12,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from uuid import UUID
 
 from nospoon.model.boot import BootDevice
-from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec, Declared, Networking
+from nospoon.model.connections import SYSTEM_LIBVIRT, ConnectionSpec
+from nospoon.model.declared import Declared, Networking
 from nospoon.model.images import HypervisorType
 from nospoon.model.ironic import Enrolment, IronicPlace
 from nospoon.model.lab import Lab
@@ -140,14 +141,15 @@ class Host:
     def networks_at(self) -> str:
         """What has the networks of its machines, the same of hosts whose networks meet: a machine,
         which has bridges, or a simulated host, which no machine is called as. "" where none of
-        another cluster meets them: a cloud switches each by itself, and an emulator's are its own.
+        another cluster meets them: a cloud switches each by itself, an emulator's are its own, and
+        what is made elsewhere is not compared.
         """
         match self.declares.networking:
             case Networking.BRIDGES | Networking.SHARED:
                 return f"machine {self.machine}"
             case Networking.SIMULATED:
                 return self.name
-            case Networking.USER_MODE | Networking.PORTS:
+            case Networking.USER_MODE | Networking.PORTS | Networking.EXISTING:
                 return ""
 
     @property

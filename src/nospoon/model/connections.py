@@ -1,4 +1,4 @@
-"""The ways to make machines on a host, and what each declares before anybody asks it."""
+"""The ways to make machines on a host; what each declares: `nospoon.model.declared`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from urllib.parse import parse_qs, urlsplit
 
 from nospoon.model.agent import Agents
 from nospoon.model.boot import BootMethod
-from nospoon.model.images import DISKS, HypervisorType
+from nospoon.model.declared import (
+    CallLimits,
+    Console,
+    ConsoleLog,
+    Declared,
+    Media,
+    Networking,
+    Sizes,
+    Uuids,
+)
+from nospoon.model.images import HypervisorType
 from nospoon.model.node_kind import NodeKind
 
 USUAL_SOCKET = "/run/libvirt/libvirt-sock"
@@ -33,68 +43,6 @@ class WhenOff(StrEnum):
 
     STOP = "stop"  # it keeps its place on its compute host
     SHELVE = "shelve"  # its root becomes an image, and it has no place until it is powered on
-
-
-class Networking(StrEnum):
-    """What the NICs of a connection's machines are plugged into."""
-
-    BRIDGES = "bridges"  # of the host, made by us or there already
-    SHARED = "shared"  # the same, which the host's first connection makes
-    USER_MODE = "user-mode"  # the emulator itself, which lets nothing in
-    SIMULATED = "simulated"  # links that exist in the daemon alone
-    PORTS = "ports"  # ports of networks, made by us or there already, that a cloud switches
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What a connection is by its kind and settings, known before it is opened.
-
-    `is_real`: its machines are outside of the daemon, on a host where commands run, which may
-    have things of others, run out of room, and be reached under two names. `has_pools`: disks are
-    volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
-    machines boot an image that is made there. `node_kinds`: which nodes it makes;
-    `hypervisor_types`: images for which machine types it runs. `packages`: of Debian, that its host
-    needs besides those of every host, and `preparation`: the variable by which the collection
-    nospoon.host prepares a host for it, "" for none.
-    """
-
-    is_real: bool
-    networking: Networking
-    boot: BootMethod
-    has_pools: bool = True
-    has_boot_image: bool = False
-    node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
-    hypervisor_types: frozenset[HypervisorType] = DISKS
-    packages: tuple[str, ...] = ()
-    preparation: str = ""
-
-    def boot_of(self, *, asks: bool) -> BootMethod:
-        """Of one of its machines. Where machines boot by a script, those that do not ask for it
-        boot nothing by our order.
-        """
-        if self.boot is not BootMethod.SCRIPT or asks:
-            return self.boot
-        return BootMethod.NONE
-
-    @property
-    def has_bridges(self) -> bool:
-        """Whether its machines are plugged into real bridges, on which we may serve DHCP."""
-        return self.networking is Networking.BRIDGES
-
-    @property
-    def shares_networks(self) -> bool:
-        """Whether its machines are on networks that the host's first connection makes."""
-        return self.networking is Networking.SHARED
-
-    @property
-    def has_networks(self) -> bool:
-        """Whether its machines are on the networks of a file, real or simulated."""
-        return self.networking is not Networking.USER_MODE
-
-    @property
-    def has_ports(self) -> bool:
-        """Whether each NIC is plugged into a port, which we make."""
-        return self.networking is Networking.PORTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,6 +423,7 @@ IN_MEMORY = Declared(
     is_real=False,
     networking=Networking.SIMULATED,
     boot=BootMethod.NATIVE,
+    console_log=ConsoleLog.DAEMON,
     node_kinds=frozenset(NodeKind),
     hypervisor_types=frozenset(HypervisorType),
 )
@@ -485,4 +434,10 @@ CLOUD = Declared(
     node_kinds=frozenset({NodeKind.BAREMETAL, NodeKind.VM}),
     has_pools=False,
     has_boot_image=True,
+    sizes=Sizes.FLAVORS,
+    uuids=Uuids.ASSIGNED,
+    console=Console.TAIL,
+    console_log=ConsoleLog.DAEMON,
+    media=Media.LOADER,
+    calls=CallLimits(pauses=(1.0, 3.0, 5.0)),
 )

@@ -160,13 +160,13 @@ class HostFacts:
     `closed`: a directory above its pools that QEMU may not enter, "" for none or unknown.
     `boot_ports`: UDP ports of network boot that other servers have, and which, "" for unknown.
     `machines`: those of others, None where nobody looked for them or there can be none.
-    `sizes`: which alone machines may have, None where they may have any. `networks`: existing ones
-    by name and by id, None where networks are bridges; `own_networks`: those of them whose ports we
-    may open; `external_networks`: name and id of those to which a router may lead. `quota`: of its
-    project. `provider_networks`: its project may see in which physical networks networks are.
-    `trunks`: whether Neutron there makes trunks of ports, None for unknown. `roles`: those of its
-    login; `image_formats`: in which its cloud takes images, None for unknown; `makes_cds`: it has
-    the root of a machine as a CD, whatever the format of its image.
+    `sizes`: which alone machines may have where they are flavors (`Declared.sizes`). `networks`:
+    existing ones by name and by id, None where networks are bridges; `own_networks`: those of them
+    whose ports we may open; `external_networks`: name and id of those to which a router may lead.
+    `quota`: of its project. `provider_networks`: its project may see in which physical networks
+    networks are. `trunks`: whether Neutron there makes trunks of ports, None for unknown. `roles`:
+    those of its login; `image_formats`: in which its cloud takes images, None for unknown;
+    `makes_cds`: it has the root of a machine as a CD, whatever the format of its image.
     `kept`: the roots of snapshots there, and the firmware that starts them. `flavors`: all
     sizes of its cloud by name and by id, those that nodes may not have too; None where there are
     none.
@@ -175,7 +175,6 @@ class HostFacts:
     firmwares: frozenset[Firmware]
     archs: frozenset[Arch]
     tpm: bool
-    managed_networks: bool
     cpus: int = 0
     memory: int = 0
     disk: int = 0
@@ -191,7 +190,7 @@ class HostFacts:
     away: str = ""
     volumes: Mapping[str, ExistingVolume] = field(default_factory=dict)
     machines: tuple[Adoptable, ...] | None = None
-    sizes: tuple[SizeOffered, ...] | None = None
+    sizes: tuple[SizeOffered, ...] = ()
     networks: frozenset[str] | None = None
     own_networks: frozenset[str] = frozenset()
     external_networks: tuple[tuple[str, str], ...] = ()
@@ -212,7 +211,6 @@ class HostFacts:
             firmwares=can.firmwares,
             archs=can.archs,
             tpm=can.tpm,
-            managed_networks=can.managed_networks,
             cpus=can.cpus,
             memory=can.memory,
             identity=can.identity,
@@ -222,7 +220,7 @@ class HostFacts:
     @classmethod
     def of_one_away(cls, why: str) -> HostFacts:
         """Of a host that does not answer: nothing."""
-        return cls(frozenset(), frozenset(), tpm=False, managed_networks=False, away=why)
+        return cls(frozenset(), frozenset(), tpm=False, away=why)
 
     @property
     def boot_image_format(self) -> str:

@@ -113,7 +113,7 @@ def taken_on(
 ) -> Taken:
     """What a cluster takes on a host of a cloud that has these nodes."""
     made = [node for node in nodes if node.adopted is None]
-    sizes = [found for node in made if (found := chosen(node, facts)) is not None]
+    sizes = [found for node in made if (found := chosen(node, host, facts)) is not None]
     relay = host.connection.relay
     if relay is not None and not relay_is_there and facts.flavors is not None:
         sizes += filter(None, [facts.flavors.get(relay.flavor)])

@@ -54,7 +54,7 @@ def reasons_against(
             continue
         is_there = before.hosts.get(node.name) == host
         why_not = (
-            against_node(node, facts[host], is_there=is_there),
+            against_node(node, hosts[host], facts[host], is_there=is_there),
             trunks.against(node, hosts[host], facts[host]),
         )
         for why in chain(*why_not):
@@ -205,7 +205,7 @@ def _against_networks(
                 f"network {network.name}: {w}"
                 for w in against_network(network, where, facts, trunks.tagged)
             )
-        if network.existing or not facts.managed_networks:
+        if network.existing or not where.declares.makes_networks:
             continue
         own = identity.bridge_name(cluster_id, network.name)
         for cidr in (allocations.cidrs.get(network.name), network.cidr6):

@@ -18,7 +18,7 @@ import pytest
 
 from nospoon.errors import Gone, NotOurs, ProviderError
 from nospoon.model.boot import BootDevice
-from nospoon.model.capabilities import Console
+from nospoon.model.declared import Console
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
@@ -59,7 +59,11 @@ class DriverPromises:
         await bench.connection.check()
         capabilities = await bench.connection.capabilities()
         assert capabilities.kinds == frozenset(bench.connection.drivers)
-        assert capabilities.managed_networks is bench.links
+        declares = bench.declares
+        assert (Kind.NETWORK in capabilities.kinds) is declares.makes_networks
+        assert (Kind.POOL in capabilities.kinds) is declares.has_pools
+        assert (Kind.PORT in capabilities.kinds) is declares.has_ports
+        assert (Kind.BOOT_IMAGE in capabilities.kinds) is declares.has_boot_image
 
     async def test_of_a_fresh_cluster_nothing_is_observed(self, bench: Bench) -> None:
         assert await observe_all(bench) == {}
@@ -394,7 +398,7 @@ class DriverPromises:
         await make(bench, *rack.all)
         driver = bench.connection.machine_driver
         await driver.power(rack.uuid, PowerCommand.ON, PLAN)
-        if (await bench.connection.capabilities()).console is Console.TAIL:
+        if bench.declares.console is Console.TAIL:
             with pytest.raises(ProviderError, match="cannot be typed at"):
                 await driver.console(rack.uuid)
             return

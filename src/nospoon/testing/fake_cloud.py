@@ -536,6 +536,10 @@ async def fake_cloud() -> AsyncIterator[FakeCloud]:
         await tasks.close()
 
 
+AT = Host("cloud", OpenStack("mine", "http://keystone p"))
+"""Where connections to it are."""
+
+
 @asynccontextmanager
 async def connected(
     cloud: FakeCloud,
@@ -569,9 +573,8 @@ async def connected(
         (directory / sha256).write_bytes(sha256.encode())
         return str(directory / sha256)
 
-    at = OpenStack("mine", "http://keystone p")
     made = OpenStackConnection(
-        Host("cloud", at),
+        AT,
         "kit",
         lambda: cloud.settings,
         reach=ANYWHERE,

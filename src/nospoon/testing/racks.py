@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from uuid import UUID, uuid4
 
-from nospoon.model.boot import BootDevice, BootMethod, BootPlan
-from nospoon.model.cluster import Arch, Firmware
+from nospoon.model.boot import BootDevice, BootPlan
+from nospoon.model.cluster import Arch, Firmware, Host
+from nospoon.model.declared import Declared, Sizes
 from nospoon.model.host_facts import Adoptable
 from nospoon.model.machine import MachineChange, MachineEvent
 from nospoon.model.node_kind import NodeKind
@@ -46,25 +47,45 @@ class Bench:
     to remove it again and whether it still is untouched; None where the kind cannot be taken.
     `remove_machine` removes a machine behind the connection's back. `read_seed` reads a file that
     cloud-init finds in a machine that runs, None where there is none to read; connections get
-    their seeds by `open_seed`. `foreign`: the name of a
-    machine there that nospoon did not make, "" where there is none. `flavor`: of a cloud, the one
-    that machines have. `kind`: what its nodes are; a container has one disk, its root.
+    their seeds by `open_seed`. `foreign`: the name of a machine there that nospoon did not make, ""
+    where there is none. What is made there follows from what its `place` declares; where that is
+    `Sizes.FLAVORS`, machines have this `flavor`, and where it makes no networks, they are on this
+    `network`, "" for none.
     """
 
     connection: Connection
-    host: str
+    place: Host
     deployment: str
     pool_root: str
     image: Image
     make_stranger: Callable[[Resource], Awaitable[Stranger | None]]
     remove_machine: Callable[[Resource], Awaitable[None]]
     patience: float = 60.0
-    links: bool = True
     read_seed: Callable[[Machine, str], Awaitable[str]] | None = None
     foreign: str = ""
     flavor: str = ""
-    kind: NodeKind = NodeKind.BAREMETAL
+    network: str = ""
     cluster: UUID = field(default_factory=uuid4)
+
+    @property
+    def host(self) -> str:
+        return self.place.name
+
+    @property
+    def declares(self) -> Declared:
+        return self.place.declares
+
+    @property
+    def kind(self) -> NodeKind:
+        """What its nodes are: bare metal, where there can be any."""
+        made = self.declares.node_kinds
+        return NodeKind.BAREMETAL if NodeKind.BAREMETAL in made else min(made)
+
+    @property
+    def plugged(self) -> str:
+        """What a machine is plugged into, "" for nothing."""
+        made = self.declares.makes_networks
+        return identity.bridge_name(self.cluster, "kit") if made else self.network
 
     @property
     def tag(self) -> OwnerTag:
@@ -125,34 +146,21 @@ class Rack(AnyRack):
 
 
 def any_rack(bench: Bench) -> AnyRack:
-    """What the kit makes, by the kinds that the connection has."""
-    return rack_for(bench) if Kind.POOL in bench.connection.drivers else cloud_rack(bench)
-
-
-def cloud_rack(bench: Bench) -> AnyRack:
-    """A boot image, a link with a port, and a machine whose disk comes and goes with it."""
-    uuid = identity.node_uuid(bench.cluster, "m0")
-    mac, network = identity.mac_address(uuid, 0), identity.bridge_name(bench.cluster, "kit")
-    machine = Machine(
-        uuid=uuid,
-        cpus=1,
-        memory=512 * MEBI,
-        arch=Arch.X86_64,
-        firmware=Firmware.BIOS,
-        tpm=False,
-        disks=(MachineDisk("m0-0", "virtio", serial="", size=1 << 30),),
-        nics=(MachineNic(mac, network, "virtio", port=identity.port_name(uuid, 0)),),
-        boot_order=ORDER,
-        boot=BootMethod.SCRIPT,
-        flavor=bench.flavor,
-    )
-    image = BootImage(Firmware.BIOS, "http://192.0.2.1:8069")
+    """What the kit makes, as the connection declares."""
+    if bench.declares.has_pools:
+        return rack_for(bench)
+    disk = MachineDisk("m0-0", "virtio", serial="", size=1 << 30)
+    machine = _machine(bench, (disk,), memory=512 * MEBI)
+    more = []
+    if bench.declares.has_boot_image:
+        image = BootImage(Firmware.BIOS, "http://192.0.2.1:8069")
+        more.append(Resource(boot_image(bench.host, Firmware.BIOS), image))
+    if bench.declares.has_ports:
+        port = Port(bench.plugged, machine.nics[0].mac)
+        more.append(Resource(Key(Kind.PORT, bench.host, "m0-0"), port))
     return AnyRack(
-        link=Resource(Key(Kind.NETWORK, bench.host, "kit"), Link(network)),
-        more=(
-            Resource(boot_image(bench.host, Firmware.BIOS), image),
-            Resource(Key(Kind.PORT, bench.host, "m0-0"), Port(network, mac)),
-        ),
+        link=_link(bench),
+        more=tuple(more),
         machine=Resource(Key(Kind.MACHINE, bench.host, "m0"), machine),
     )
 
@@ -166,7 +174,6 @@ def rack_for(bench: Bench) -> Rack:
         return Key(kind, bench.host, name)
 
     image_key = key(Kind.IMAGE, f"image-{image.sha256[:16]}")
-    network = identity.bridge_name(bench.cluster, "kit") if bench.links else ""
     cloned = Volume(pool_name, size=max(16 * MEBI, image.virtual_size), image=image_key.name)
     uuid = identity.node_uuid(bench.cluster, "m0")
     is_container = bench.kind is NodeKind.CONTAINER
@@ -175,33 +182,41 @@ def rack_for(bench: Bench) -> Rack:
         MachineDisk("m0-0", "virtio", identity.disk_serial(uuid, 0)),
         MachineDisk("m0-1", "sata", identity.disk_serial(uuid, 1)),
     )
-    nic = MachineNic(
-        identity.mac_address(uuid, 0),
-        network,
-        "virtio",
-        port=identity.port_name(uuid, 0) if network else "",
-    )
-    machine = Machine(
-        uuid=uuid,
-        cpus=1,
-        memory=64 * MEBI,
-        arch=Arch.X86_64,
-        firmware=Firmware.BIOS,
-        tpm=False,
-        disks=disks[:1] if is_container else disks,
-        nics=(nic,),
-        boot_order=ORDER,
-        boot=BootMethod.NONE if is_container else BootMethod.NATIVE,
-        kind=bench.kind,
-    )
+    machine = _machine(bench, disks[:1] if is_container else disks, memory=64 * MEBI)
     return Rack(
         pool=Resource(key(Kind.POOL, pool_name), Pool(f"{bench.pool_root}/{pool_name}")),
         image=Resource(image_key, image),
-        link=Resource(key(Kind.NETWORK, "kit"), Link(network)) if bench.links else None,
+        link=_link(bench),
         blank=Resource(key(Kind.VOLUME, "m0-0"), first),
         cloned=Resource(key(Kind.VOLUME, "m0-1"), cloned),
         machine=Resource(key(Kind.MACHINE, "m0"), machine),
     )
+
+
+def _machine(bench: Bench, disks: tuple[MachineDisk, ...], *, memory: int) -> Machine:
+    """With one NIC."""
+    uuid, declares = identity.node_uuid(bench.cluster, "m0"), bench.declares
+    port = identity.port_name(uuid, 0) if bench.plugged else ""
+    return Machine(
+        uuid=uuid,
+        cpus=1,
+        memory=memory,
+        arch=Arch.X86_64,
+        firmware=Firmware.BIOS,
+        tpm=False,
+        disks=disks,
+        nics=(MachineNic(identity.mac_address(uuid, 0), bench.plugged, "virtio", port=port),),
+        boot_order=ORDER,
+        boot=declares.boot_of(asks=bench.kind is NodeKind.BAREMETAL),
+        flavor=bench.flavor if declares.sizes is Sizes.FLAVORS else "",
+        kind=bench.kind,
+    )
+
+
+def _link(bench: Bench) -> Resource | None:
+    if not bench.declares.makes_networks:
+        return None
+    return Resource(Key(Kind.NETWORK, bench.host, "kit"), Link(bench.plugged))
 
 
 async def observe_all(bench: Bench, cluster: UUID | None = None) -> dict[Key, Observed]:

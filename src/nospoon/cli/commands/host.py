@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nospoon.model.cluster import Cluster
-    from nospoon.model.connections import Declared
+    from nospoon.model.declared import Declared
 
 COLUMNS = ("host", "what", "verdict", "detail")
 NOT_PREPARED = "Simulated hosts and clouds need no preparation."

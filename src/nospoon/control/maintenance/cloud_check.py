@@ -27,7 +27,7 @@ def findings(cluster: Cluster, host: Host, facts: HostFacts) -> Found:
     """(What, whether that is enough for the cluster, what was found)."""
     nodes = [node for node in cluster.nodes if node.host in ("", host.name)]
     yield from _rights(facts)
-    yield from _flavors(cluster, facts)
+    yield from _flavors(cluster, host, facts)
     yield from _images(nodes, facts)
     yield from _extensions(cluster, nodes, host, facts)
     asks = any(node.kind is NodeKind.BAREMETAL for node in nodes)
@@ -44,16 +44,16 @@ def _rights(facts: HostFacts) -> Found:
         yield "roles", Verdict.OK if can else Verdict.MISSING, f"{', '.join(facts.roles)}{why}"
 
 
-def _flavors(cluster: Cluster, facts: HostFacts) -> Found:
+def _flavors(cluster: Cluster, host: Host, facts: HostFacts) -> Found:
     """Those that nodes may have, and which nodes have none."""
-    for each in facts.sizes or ():
+    for each in facts.sizes:
         disks = "volumes" if each.disk >= ENDLESS else f"{size(each.disk)} of disks"
         detail = f"{counted(each.cpus, 'CPU')}, {size(each.memory)}, {disks}"
         yield f"flavor {each.name}", Verdict.OK, detail
     found = (
         (node.name, why)
         for alike in _alike(cluster.nodes)
-        if (why := lacking(alike[0], facts))
+        if (why := lacking(alike[0], host, facts))
         for node in alike
     )
     for name, why in islice(found, MOST_REASONS):
@@ -123,7 +123,7 @@ def _billed(cluster: Cluster, nodes: Sequence[Node], host: Host, facts: HostFact
     sizes = [
         (each, len(alike))
         for alike in _alike(made)
-        if (each := chosen(alike[0], facts)) is not None
+        if (each := chosen(alike[0], host, facts)) is not None
     ]
     relay = host.connection.relay
     flavors = Counter([relay.flavor] if relay else [])

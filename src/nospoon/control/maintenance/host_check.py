@@ -10,8 +10,9 @@ from itertools import chain
 from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.maintenance import cloud_check
 from nospoon.errors import NospoonError, ProviderError
-from nospoon.model.capabilities import Capabilities, Console, Media
+from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host, Netboot, Switch
+from nospoon.model.declared import Console, Media
 from nospoon.model.host_facts import HostFacts, QuotaName
 from nospoon.model.principal import OwnerId
 from nospoon.model.rest.hosts import HostFinding, Verdict
@@ -160,9 +161,9 @@ class HostChecker:
             return  # the rest is said of the host's first connection
         if not cloud:
             yield said("KVM", *kvm(can))
-        if can.console is Console.TAIL:
+        if host.declares.console is Console.TAIL:
             yield said("consoles", Verdict.OK, LOG_ALONE)
-        if can.media is Media.LOADER:
+        if host.declares.media is Media.LOADER:
             yield said("virtual media", Verdict.OK, LOADER_ALONE)
         for what, verdict, detail in await compare(host, facts):
             yield said(what, verdict, detail)
@@ -196,7 +197,7 @@ def _compared(cluster: Cluster, host: Host, facts: HostFacts, uses: Uses) -> Seq
     found = chain(
         _resources(facts),
         cloud_check.findings(cluster, host, facts) if cloud else _bridges(host, facts),
-        () if cloud else _filters(cluster, facts),
+        () if cloud else _filters(cluster, host, facts),
         _networks(cluster, host, facts, uses),
     )
     return list(found)
@@ -234,9 +235,9 @@ def _bridges(host: Host, facts: HostFacts) -> Iterator[Said]:
         yield f"physnet {physnet}", *_mapped(link, facts)
 
 
-def _filters(cluster: Cluster, facts: HostFacts) -> Iterator[Said]:
+def _filters(cluster: Cluster, host: Host, facts: HostFacts) -> Iterator[Said]:
     """Of libvirt, where guests can be filtered."""
-    if not (facts.real and facts.managed_networks):
+    if not (facts.real and host.declares.makes_networks):
         return
     wanted = any(network.anti_spoofing for network in cluster.networks)
     purpose = "networks with `anti_spoofing`"

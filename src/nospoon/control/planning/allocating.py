@@ -193,9 +193,9 @@ def _makes_here(seen: Seen) -> bool:
     """Whether this machine may get networks."""
     facts = seen.surveyed.facts
     return any(
-        each.declares.is_real and not each.machine and facts[each.name].managed_networks
+        each.declares.is_real and each.declares.makes_networks and not each.machine
         for each in seen.cluster.hosts
-        if each.name in facts
+        if each.name in facts and not facts[each.name].away
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from nospoon.model.boot import BootMethod
-from nospoon.model.connections import Declared
+from nospoon.model.declared import Declared
 from nospoon.model.resources.machines import Machine
 
 _MACHINE = msgspec.json.Decoder(Machine)

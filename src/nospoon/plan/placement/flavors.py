@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nospoon.model.cluster import Node
+from nospoon.model.cluster import Host, Node
+from nospoon.model.declared import Sizes
 from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine
@@ -28,11 +29,13 @@ def root_space(node: Node) -> int:
     return sum(_whole(disk.size) for disk in root)
 
 
-def chosen(node: Node, facts: HostFacts | None, made: Machine | None = None) -> SizeOffered | None:
+def chosen(
+    node: Node, host: Host, facts: HostFacts | None, made: Machine | None = None
+) -> SizeOffered | None:
     """The size of a node; None where it may have any, and where none fits. `made`: the machine that
     it has, whose size it keeps, also where the file does not allow that for others any more.
     """
-    if facts is None or facts.sizes is None:
+    if facts is None or host.declares.sizes is Sizes.FREE:
         return None
     kept = had(made)
     if kept is not None and _fits(node, kept):
@@ -76,9 +79,9 @@ def _whole(size: int) -> int:
     return -(-size // GIB) * GIB
 
 
-def lacking(node: Node, facts: HostFacts) -> str:
+def lacking(node: Node, host: Host, facts: HostFacts) -> str:
     """Why a node has no size there, "" where it has one, or may have any."""
-    if facts.sizes is None or chosen(node, facts) is not None:
+    if host.declares.sizes is Sizes.FREE or chosen(node, host, facts) is not None:
         return ""
     if facts.sizes and all(each.disk >= ENDLESS for each in facts.sizes):
         return _lacking_beside_volumes(node, facts.sizes)

@@ -16,6 +16,7 @@ from nospoon.model.cluster import (
     Node,
     Switch,
 )
+from nospoon.model.declared import Networking
 from nospoon.model.host_facts import QCOW2, HostFacts
 from nospoon.model.images import KEPT
 from nospoon.model.node_kind import NodeKind
@@ -88,7 +89,9 @@ def against_boot_images(facts: HostFacts) -> str:
     return NO_ISO if QCOW2 in (facts.image_formats or ()) else NO_FORMAT
 
 
-def against_node(node: Node, facts: HostFacts, *, is_there: bool = False) -> Iterator[str]:
+def against_node(
+    node: Node, host: Host, facts: HostFacts, *, is_there: bool = False
+) -> Iterator[str]:
     """Why a host cannot have a node, whatever else is on it; an adopted one, it can. `is_there`:
     it has it already, and the boot image of it.
     """
@@ -100,11 +103,11 @@ def against_node(node: Node, facts: HostFacts, *, is_there: bool = False) -> Ite
         yield f"no emulator for {node.arch} there. {_choices(facts.archs)}"
     if node.tpm and not facts.tpm:
         yield "no TPM there. Install swtpm and swtpm-tools, or leave `tpm` out."
-    if why := lacking(node, facts):
+    if why := lacking(node, host, facts):
         yield why
     if node.kind is NodeKind.BAREMETAL and not is_there and (why := against_boot_images(facts)):
         yield f"{why} Ask its operator for `iso` in Glance's `disk_formats`."
-    if facts.sizes is not None:
+    if not host.declares.has_pools:
         yield from _against_server(node)
     elif any(disk.image.startswith(KEPT) for disk in node.disks):
         yield "VMs start from snapshots in clouds alone. Name another `image`."
@@ -207,17 +210,11 @@ def against_network(
         yield f"host {host.name} is not a cloud. Write `physnet` in place of `provider` there."
     if network.router:
         yield f"host {host.name} is not a cloud. Leave `router` out."
-    unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
-    if not facts.managed_networks:
-        if network.existing:
-            yield f"{unprivileged} may not plug into bridges. Use qemu:///system."
-        elif network.cidr is not None or network.cidr6 is not None:
-            yield (
-                f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
-                "qemu:///system."
-            )
-        if network.anti_spoofing:
-            yield f"{unprivileged} may not filter what guests send. Use qemu:///system."
+    if host.declares.networking is Networking.EXISTING:
+        yield from _against_existing(network, host, facts)
+        return
+    if not host.declares.makes_networks:
+        yield from _against_user_mode(network, host)
     elif network.anti_spoofing and not facts.anti_spoofing:
         yield (
             f"host {host.name} has no network filter clean-traffic, by which `anti_spoofing` "
@@ -266,8 +263,39 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
             f"in {network.provider}. Have its administrator make the network, and name it in "
             "`physnets`."
         )
+    if network.existing:
+        yield from _against_named(network, host, facts)
+
+
+def _against_user_mode(network: Network, host: Host) -> Iterator[str]:
+    """Why a host without networks cannot have one."""
+    unprivileged = f"host {host.name} is unprivileged (qemu:///session) and"
+    if network.existing:
+        yield f"{unprivileged} may not plug into bridges. Use qemu:///system."
+    elif network.cidr is not None or network.cidr6 is not None:
+        yield (
+            f"{unprivileged} has user-mode networking only. Leave `cidr` out, or use "
+            "qemu:///system."
+        )
+    if network.anti_spoofing:
+        yield f"{unprivileged} may not filter what guests send. Use qemu:///system."
+
+
+def _against_existing(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why a host that makes no networks cannot plug into one."""
+    if network.existing:
+        yield from _against_named(network, host, facts)
+    else:
+        yield (
+            f"host {host.name} makes no networks. Name one that is there, as `physnet` of the "
+            "network and in `physnets` of the host."
+        )
+
+
+def _against_named(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
+    """Why an existing network is none of those that a place has names for."""
     name = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
-    if not network.existing or facts.networks is None:
+    if facts.networks is None:
         return
     if not name:
         yield f"host {host.name} maps no network to physical network {network.physnet}."

@@ -126,8 +126,9 @@ def _stay(
             rooms.grow(staying[name], Usage() - more[name])
     short: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for name, grown in more.items():
-        demand, facts = there[name], rooms.places[staying[name]].facts
-        if facts is not None and any(against_node(demand.nodes[0], facts, is_there=True)):
+        demand, at = there[name], rooms.places[staying[name]]
+        node = demand.nodes[0]
+        if at.facts is not None and any(against_node(node, at.host, at.facts, is_there=True)):
             continue  # `plan.refuse` reports a host that could not have it at all
         if grown != Usage() and (why := rooms.grow(staying[name], grown)):
             short[staying[name], why, bool(demand.nodes[0].host)].append(name)

@@ -244,7 +244,7 @@ class Rooms:
         if place.facts is not None and place.facts.away:
             yield f"it is unreachable: {place.facts.away}"
         elif place.facts is not None:
-            yield from against_node(node, place.facts)
+            yield from against_node(node, place.host, place.facts)
             yield from self._networks(node, place)
 
     def _networks(self, node: Node, place: Place) -> Iterator[str]:

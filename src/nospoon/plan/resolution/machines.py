@@ -31,7 +31,7 @@ class Machines:
                 return found
             return replace(found, boot=host.declares.boot_of(asks=has_image(node, host)))
         made = context.around.made.get(node.name)
-        size = chosen(node, context.facts(host), made)
+        size = chosen(node, host, context.facts(host), made)
         return Machine(
             uuid=uuid,
             cpus=size.cpus if size is not None else node.cpus,

@@ -32,7 +32,7 @@ class Networks:
 
     def on(self, host: Host) -> Iterator[Resource]:
         """What is made there for the networks of the cluster."""
-        if not host.declares.has_networks:
+        if not host.declares.makes_networks:
             return
         if host.declares.has_ports:
             yield from self._in_cloud(host)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network
 
 from nospoon.model.cluster import Arch, Firmware, Host, Network, Node
+from nospoon.model.declared import Networking
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.netboot import Loader, Reservation
 from nospoon.plan import identity
@@ -33,9 +34,11 @@ class Segments:
         return self._names[host.name, name]
 
     def _name_there(self, host: Host, network: Network) -> str:
-        if not host.declares.has_networks:
+        declares = host.declares
+        if not declares.has_networks:
             return ""
-        if network.physnet and host.declares.is_real:
+        named = declares.is_real or declares.networking is Networking.EXISTING
+        if network.physnet and named:
             link = dict(host.physnets)[network.physnet]
             known = self._context.around.facts.get(host.network_place)
             return known.bridge(link) if known is not None else link

@@ -76,7 +76,6 @@ class ContainerConnection:
             firmwares=frozenset(Firmware),
             archs=frozenset(Arch),
             tpm=False,
-            managed_networks=False,
             accelerator="container",
             anti_spoofing=await self._there.has_filters(),
             cpus=facts.cpus,

@@ -85,7 +85,7 @@ class LibvirtConnection:
             Kind.VOLUME: VolumeDriver(*common, shared=cache.pool),
             Kind.MACHINE: self._machines,
         }
-        if not host.declares.has_networks:
+        if not host.declares.makes_networks:
             del self._drivers[Kind.NETWORK]
         self._facts: HypervisorFacts | None = None
         self._asking = asyncio.Lock()
@@ -112,7 +112,6 @@ class LibvirtConnection:
             firmwares=facts.firmwares,
             archs=facts.archs,
             tpm=facts.tpm,
-            managed_networks=self.host.declares.has_networks,
             accelerator=verdict.accelerator,
             accelerator_note=verdict.note,
             cpus=facts.cpus,
@@ -137,7 +136,9 @@ class LibvirtConnection:
             linux.free_space(self._runner, pools),
             self._closed(pools),
             linux.surroundings(
-                self._runner, networks=can.managed_networks, boot_ports=bool(self.host.ssh)
+                self._runner,
+                networks=self.host.declares.makes_networks,
+                boot_ports=bool(self.host.ssh),
             ),
         )
         return replace(

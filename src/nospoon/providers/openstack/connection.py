@@ -13,7 +13,7 @@ from threading import BoundedSemaphore
 import structlog
 
 from nospoon.errors import ProviderError
-from nospoon.model.capabilities import Capabilities, ChangeRule, Console, Media
+from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, QuotaName, SizeOffered, known
 from nospoon.model.resources.keys import Kind
@@ -148,12 +148,9 @@ class OpenStackConnection:
             firmwares=frozenset(FIRMWARES),
             archs=frozenset({Arch.X86_64}),
             tpm=False,
-            managed_networks=True,
             accelerator="nova",
             anti_spoofing=True,
             identity=" ".join(self._around.cloud.daemon),
-            console=Console.TAIL,
-            media=Media.LOADER,
             rules=RULES,
         )
 

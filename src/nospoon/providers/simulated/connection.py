@@ -108,7 +108,6 @@ class SimulatedConnection:
             firmwares=frozenset(Firmware),
             archs=frozenset(Arch),
             tpm=True,
-            managed_networks=True,
             accelerator="simulated",
             runs_guests=False,
             anti_spoofing=True,
