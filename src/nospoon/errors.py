@@ -13,7 +13,8 @@
     │   ├── Superseded           another daemon controls these hosts now: this one makes no changes
     │   └── Stale                what was agreed on has changed since: plan again
     ├── ProviderError            a connection could not do what was asked
-    │   ├── HostUnreachable      the host does not answer; try again later
+    │   ├── Transient            the host takes no more calls now; try again later
+    │   │   └── HostUnreachable  it does not answer
     │   ├── MissingTool          a program or package is not installed there
     │   ├── Unfetchable          the content of a URL is not available
     │   ├── OutOfSpace           a pool, quota, disk or cloud is full
@@ -155,7 +156,17 @@ class ProviderError(NospoonError):
     """A connection could not do what was asked."""
 
 
-class HostUnreachable(ProviderError):
+class Transient(ProviderError):
+    """The host takes no more calls now; the same request may work later. `retry_after`: in so many
+    seconds, as the host says itself; None where it says nothing.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class HostUnreachable(Transient):
     """The host does not answer; the same request may work later."""
 
 

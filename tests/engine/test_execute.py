@@ -15,7 +15,8 @@ from nospoon.clusterfile.load import load
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe, observe_reachable
 from nospoon.engine.progress import Outcome, Phase, Progress
-from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError
+from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError, Transient
+from nospoon.model.declared import CallLimits
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
@@ -36,7 +37,8 @@ from nospoon.runtime.tasks import Tasks
 
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
 TAG = OwnerTag("dep", ID, 1, "token")
-FAST = Limits(retry_delays=(0.0, 0.0))
+AT_ONCE = CallLimits(pauses=(0.0, 0.0))
+FAST = Limits(places={"sim": AT_ONCE, PLACE: AT_ONCE})
 
 
 @dataclass
@@ -172,6 +174,42 @@ async def test_a_host_that_comes_back_is_waited_for() -> None:
     assert sum(1 for each in bench.told if each.phase is Phase.RETRYING) == 2
 
 
+async def test_a_place_has_as_many_calls_at_once_as_it_declares() -> None:
+    two = CallLimits(at_once=2)
+    bench = Bench(8, limits=Limits(places={"sim": two}))
+    counted = Counted(bench.drivers["sim", Kind.VOLUME])
+    bench.drivers["sim", Kind.VOLUME] = counted
+    assert (await bench.run(await bench.plan())).complete
+    assert counted.most == 2
+
+
+async def test_a_request_may_choose_how_many_calls_a_place_has_at_once() -> None:
+    bench = Bench(8, limits=Limits(places={"sim": CallLimits(at_once=2)}, per_host=5))
+    counted = Counted(bench.drivers["sim", Kind.VOLUME])
+    bench.drivers["sim", Kind.VOLUME] = counted
+    assert (await bench.run(await bench.plan())).complete
+    assert counted.most == 5
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        (CallLimits(pauses=(3600.0,)), 0.0),
+        (CallLimits(pauses=(3600.0,), longest_pause=0.0), 7200.0),
+        (CallLimits(pauses=(0.0,)), None),
+    ],
+)
+async def test_what_is_put_off_is_tried_again_as_late_as_its_place_says(
+    limits: CallLimits, wanted: float | None
+) -> None:
+    bench = Bench(1, limits=Limits(places={"sim": limits}))
+    busy = Transient("too many calls", retry_after=wanted)
+    bench.drivers["sim", Kind.POOL] = Moody(bench.drivers["sim", Kind.POOL], [busy])
+    assert (await bench.run(await bench.plan())).complete
+    (said,) = (each.message for each in bench.told if each.phase is Phase.RETRYING)
+    assert said == "too many calls. Trying again in 0 s."
+
+
 def be_in_ironic(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     """Resources of this kind stand for Ironic's."""
     monkeypatch.setitem(cast("dict[Kind, Row]", KINDS), kind, replace(KINDS[kind], outside=True))
@@ -199,6 +237,24 @@ async def test_a_host_that_stays_away_fails_with_its_reason() -> None:
     outcome = await bench.run(await bench.plan())
     assert "nobody there" in outcome.failures[0].message
     assert not outcome.complete
+
+
+class Counted(Moody):
+    """A driver that counts how many of its calls are under way at most. Each gives all others that
+    could begin the time to.
+    """
+
+    def __init__(self, inner: Driver) -> None:
+        super().__init__(inner, [])
+        self.now = self.most = 0
+
+    async def create(self, resource: Resource, tag: OwnerTag) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await super().create(resource, tag)
+        self.now -= 1
 
 
 @dataclass(eq=False)

@@ -19,6 +19,7 @@ from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe
 from nospoon.engine.progress import Progress
 from nospoon.model.cluster import Cluster
+from nospoon.model.declared import CallLimits
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Observed, Resource, Shape
 from nospoon.model.resources.tags import OwnerTag
@@ -167,7 +168,7 @@ class Life:
             tag=OwnerTag("dep", ID, token="token"),
             journal=Notes(self.death),
             emit=_nobody,
-            limits=Limits(per_host=2, retry_delays=()),
+            limits=Limits(dict.fromkeys(self.worlds, CallLimits(at_once=2, pauses=()))),
         )
         assert outcome.complete
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from nospoon.errors import NospoonError, OutOfSpace, ProviderError
+from nospoon.errors import NospoonError, OutOfSpace, ProviderError, Transient
 from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud, Rule
@@ -89,6 +89,21 @@ async def test_what_is_put_off_is_asked_again(
     await observe_all(bench)
     assert cloud.rules[0].times == 0
     await remove_all(bench)
+
+
+async def test_what_is_put_off_again_and_again_fails_with_when_it_may_pass(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    """It was tried as often as is declared; the engine tries the whole call again by then."""
+
+    def later() -> Response:
+        return JSONResponse({"error": {"message": "slowly"}}, 429, headers={"Retry-After": "0"})
+
+    cloud.rules.append(Rule(LOOKING[0], later, times=1000))
+    with pytest.raises(Transient, match="429: slowly") as refused:
+        await observe_all(bench)
+    assert refused.value.retry_after == 0
+    assert 1000 - cloud.rules[0].times == 1 + len(bench.declares.calls.pauses)
 
 
 @pytest.mark.parametrize("what", ODD)

@@ -16,6 +16,7 @@ from tests.security.asked import a_daemon
 
 from nospoon.bmc.events import EventSettings, Subscription
 from nospoon.control.labs.webhooks import Webhooks
+from nospoon.model.declared import CallLimits
 from nospoon.model.lab import Webhook
 from nospoon.providers.cloud_calls import Means
 from nospoon.providers.openstack.api import Api
@@ -172,7 +173,8 @@ async def test_what_a_cloud_names_is_looked_up_in_its_own_threads() -> None:
         pytest.fail(f"{host} was looked up among the names of all")
 
     with ThreadPoolExecutor(1) as threads:
-        api = Api("cloud", dict, Means(threads, Reach(anywhere=True, names=names)))
+        means = Means(threads, Reach(anywhere=True, names=names))
+        api = Api("cloud", dict, means, CallLimits())
         assert "127.0.0.1" in await places_of("localhost", 80, api.reach)
 
 

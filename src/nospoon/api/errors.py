@@ -15,6 +15,7 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (errors.Busy, 503),
     (errors.Conflict, 409),
     (errors.HostUnreachable, 503),
+    (errors.Transient, 503),
     (errors.OutOfSpace, 507),
     (errors.ProviderError, 502),
     (errors.NospoonError, 500),

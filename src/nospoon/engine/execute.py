@@ -1,8 +1,8 @@
 """Carries out a plan: each move when what it waits for is done, so many at once per host.
 
-Intent is journalled before each driver call and its outcome after it. A move that fails for want
-of its host is tried again a few times; one that fails otherwise stops only what waits for it.
-Nothing is rolled back here: the next plan starts from what is there.
+Intent is journalled before each driver call and its outcome after it. A move that fails for what
+may pass is tried again as its place declares; one that fails otherwise stops only what waits for
+it. Nothing is rolled back here: the next plan starts from what is there.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Protocol, cast
 
 from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import (
-    HostUnreachable,
     MissingTool,
     NospoonError,
     OutOfSpace,
+    Transient,
 )
+from nospoon.model.declared import CallLimits
 from nospoon.model.resources.keys import Key
 from nospoon.model.resources.resource import is_adopted
 from nospoon.model.resources.tags import OwnerTag
@@ -34,8 +35,8 @@ from nospoon.runtime.paced import paced
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 
-RETRY_DELAYS = (1.0, 3.0)
-"""Seconds before a second and third try of a move whose host was away."""
+USUAL = CallLimits()
+"""Of a place that declares nothing else."""
 
 
 class Pace(Enum):
@@ -67,33 +68,37 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much happens at once on one host, and between retries how long is waited (seconds).
+    """How much happens at once on one host, and how calls are repeated.
 
-    `pausing`: how many claims of machines at once. `waiting`: how many moves at once that only wait
-    for what others do. `patience`: for how long calls are repeated of an Ironic that is away.
+    `places`: what hosts declare, by their names. `per_host`: calls at once, where a request chooses
+    it. `pausing`: how many claims of machines at once. `waiting`: how many moves at once that only
+    wait for what others do. `patience`: for how many seconds calls are repeated of an Ironic that
+    is away.
     """
 
-    per_host: int = 8
+    places: Mapping[str, CallLimits] = field(default_factory=dict)
+    per_host: int | None = None
     pausing: int = 64
     waiting: int = 256
-    retry_delays: tuple[float, ...] = RETRY_DELAYS
     patience: float = 0.0
 
-    def of(self, pace: Pace) -> int:
-        return {
-            Pace.WORKS: self.per_host, Pace.PAUSES: self.pausing, Pace.WAITS: self.waiting
-        }[pace]  # fmt: skip
+    def at(self, host: str) -> CallLimits:
+        return self.places.get(host, USUAL)
 
-    def tries(self, *, outside: bool) -> Iterator[tuple[float, str]]:
-        """Seconds before each further try of a call whose host is away, and in words how long it is
-        tried. `outside`: it is Ironic's.
-        """
-        if not outside:
-            yield from ((each, f"in {each:.0f} s") for each in self.retry_delays)
+    def of(self, lane: Lane) -> int:
+        host, pace = lane
+        works = self.per_host or self.at(host).at_once
+        return {Pace.WORKS: works, Pace.PAUSES: self.pausing, Pace.WAITS: self.waiting}[pace]
+
+    def pauses(self, key: Key) -> Iterator[float]:
+        """Seconds before each further try of a call, where its place says no other."""
+        place = self.at(key.host)
+        if not KINDS[key.kind].outside:
+            yield from place.pauses
             return
         until = clock.monotonic() + self.patience
         while clock.monotonic() < until:
-            yield min(self.retry_delays, default=0.0), f"for up to {self.patience:.0f} s"
+            yield min(place.pauses, default=0.0)
 
 
 async def execute(
@@ -150,7 +155,7 @@ class _Run:
     async def all(self) -> Outcome:
         async with self.calls, asyncio.TaskGroup() as group:
             for lane, amount in self.amounts.items():
-                for number in range(min(amount, self.limits.of(lane[1]))):
+                for number in range(min(amount, self.limits.of(lane))):
                     group.create_task(self._work(self.ready[lane]), name=f"{lane[0]} {number}")
         return self.outcome
 
@@ -195,28 +200,33 @@ class _Run:
         return True
 
     async def _call(self, move: Move) -> Exception | None:
-        """What the driver raised at last, of what drivers may raise, after other tries while its
-        host was away. While Ironic restarts, all of its nodes wait; the first of them says so.
+        """What the driver raised at last, of what drivers may raise, after other tries of what may
+        pass. While Ironic restarts, all of its nodes wait; the first of them says so.
 
         A call that was begun is heard out when we are cancelled: what it does on its host would go
         on unseen, and be in the way of what comes next. One that only waits for others does nothing
         there, and may wait for an hour: it is cancelled, too.
         """
-        kind = KINDS[move.key.kind]
-        tries = self.limits.tries(outside=kind.outside)
+        key, kind = move.key, KINDS[move.key.kind]
+        pauses = self.limits.pauses(key)
         while True:
-            call, name = self._act(move), f"the call for {move.key}"
+            call, name = self._act(move), f"the call for {key}"
             try:
                 await self.calls.heard_out(call, name=name, cancels=kind.waits)
-            except HostUnreachable as away:
-                delay, when = next(tries, (None, ""))
-                if delay is None:
-                    return away
+            except Transient as error:
+                if (usual := next(pauses, None)) is None:
+                    return error
+                pause = self.limits.at(key.host).pause(usual, error.retry_after)
                 if not (kind.outside and self.ironic_away):
-                    again = f"{str(away).rstrip('.')}. Trying again {when}."
-                    self._tell(Phase.RETRYING, move, again)
+                    much = (
+                        f"for up to {self.limits.patience:.0f}"
+                        if kind.outside
+                        else f"in {pause:.0f}"
+                    )
+                    why = str(error).rstrip(".")
+                    self._tell(Phase.RETRYING, move, f"{why}. Trying again {much} s.")
                 self.ironic_away |= kind.outside
-                await asyncio.sleep(delay)
+                await asyncio.sleep(pause)
             except (NospoonError, OSError) as error:
                 return error
             else:

@@ -9,7 +9,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 from uuid import UUID
+
+from nospoon.model.declared import CallLimits
 
 BLANK = "blank"
 """The state of a deployed node whose disk is removed or made again: nothing is on it any more."""
@@ -44,8 +47,11 @@ class IronicAuth(StrEnum):
 @dataclass(frozen=True, slots=True)
 class IronicPlace:
     """Which Ironic. `endpoint`: a standalone one's URL; else `cloud`: what openstacksdk is told of
-    the cloud `name`, as JSON. `nova`: there may be flavors of ours in its Nova.
+    the cloud `name`, as JSON. `nova`: there may be flavors of ours in its Nova. `calls`: of it, and
+    of the Nova and the Placement of its cloud, each.
     """
+
+    calls: ClassVar = CallLimits()
 
     endpoint: str = ""
     auth: IronicAuth = IronicAuth.NONE

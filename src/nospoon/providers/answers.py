@@ -11,7 +11,7 @@ from io import StringIO
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
-from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError
+from nospoon.errors import Conflict, Gone, HostUnreachable, ProviderError, Transient
 from nospoon.runtime.reasons import reason
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ LARGEST_NUMBER = 1 << 40
 """Of what clouds count: CPUs, MiB, GiB and things of a project."""
 LONGEST_NUMBER = 400
 """Digits of one: thousands of long ones take half a second, without a turn for other threads."""
+LONGEST_DELAY = 9
+"""Characters of a Retry-After."""
 MAX_TOLD = 500
 """Characters of it that are told."""
 MOST_AT_ONCE = 150_000
@@ -50,7 +52,8 @@ _LONG = Lock()
 @dataclass(frozen=True, slots=True)
 class Answered:
     """An answer, decoded. `text`: the beginning of its body; `size`: of all of it, in bytes;
-    `values`: in it, at most.
+    `values`: in it, at most. `retry_after`: seconds until it may be asked again, None where it does
+    not say.
     """
 
     status_code: int
@@ -59,6 +62,7 @@ class Answered:
     value: object = None
     wrong: str = ""
     values: int = 0
+    retry_after: float | None = None
 
 
 class Adapter(Protocol):
@@ -114,13 +118,19 @@ def decoded(answer: requests.Response) -> Answered:
     status, body = answer.status_code, answer.content
     text = body[:MAX_TEXT].decode(errors="replace")
     if status >= 400:
-        return Answered(status, text, len(body))
+        return Answered(status, text, len(body), retry_after=retry_after(answer))
     value, wrong = None, ""
     try:
         value = value_of(body) if body else None
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         wrong = str(error)[:200] or "no JSON"
     return Answered(status, text, len(body), value, wrong, _values(body))
+
+
+def retry_after(answer: requests.Response) -> float | None:
+    """Seconds (RFC 9110 §10.2.3); of a date, as of no header, None: clocks of clouds differ."""
+    wanted = answer.headers.get("Retry-After", "")
+    return float(wanted[:LONGEST_DELAY]) if wanted.isdecimal() else None
 
 
 def _values(body: bytes) -> int:
@@ -248,8 +258,8 @@ def words_of(text: str) -> str:
 def judged(answer: Answered, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;
     `said` finds the words in the body of a refusal. Raises `Gone` (404), `Conflict` (409),
-    `HostUnreachable` (502 to 504, which those in between answer; or what is no JSON: somebody else
-    answers there), or `ProviderError`.
+    `Transient` (429), `HostUnreachable` (502 to 504, which those in between answer; or what is no
+    JSON: somebody else answers there), or `ProviderError`.
     """
     status = answer.status_code
     if status < 400:
@@ -263,7 +273,9 @@ def judged(answer: Answered, call: str, *, said: Callable[[str], str]) -> Any:
             raise Gone(message)
         case 409:
             raise Conflict(message)
+        case 429:
+            raise Transient(message, retry_after=answer.retry_after)
         case 502 | 503 | 504:
-            raise HostUnreachable(message)
+            raise HostUnreachable(message, retry_after=answer.retry_after)
         case _:
             raise ProviderError(message)

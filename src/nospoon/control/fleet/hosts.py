@@ -16,6 +16,7 @@ from nospoon.errors import Gone, NospoonError, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
+from nospoon.model.declared import CallLimits
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources.keys import Kind
@@ -83,13 +84,7 @@ class Hosts:
     @contextmanager
     def held(self, drivers: Mapping[tuple[str, Kind], Driver]) -> Iterator[None]:
         """The connections of these drivers, by the names of their hosts, stay open meanwhile."""
-        names = {name for name, _ in drivers}
-        wanted = {id(each) for each in drivers.values()}
-        held = [
-            used
-            for used in self._in_use.values()
-            if used.host.name in names and not wanted.isdisjoint(_drivers(used))
-        ]
+        held = self._used_by(drivers)
         for each in held:
             each.held += 1
         try:
@@ -98,6 +93,20 @@ class Hosts:
             for each in held:
                 each.held -= 1
                 each.asked = clock.monotonic()
+
+    def _used_by(self, drivers: Mapping[tuple[str, Kind], Driver]) -> Sequence[HostInUse]:
+        names = {name for name, _ in drivers}
+        wanted = {id(each) for each in drivers.values()}
+        return [
+            used
+            for used in self._in_use.values()
+            if used.host.name in names and not wanted.isdisjoint(_drivers(used))
+        ]
+
+    def calls(self, drivers: Mapping[tuple[str, Kind], Driver]) -> Mapping[str, CallLimits]:
+        """How the hosts of these drivers may be called, by their names."""
+        used = (each.host for each in self._used_by(drivers))
+        return {each.name: each.declares.calls for each in used}
 
     async def capabilities(self, host: Host) -> Capabilities:
         """What the host can do; asked once, and again after it was away or while KVM is untried."""

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 from nospoon.control.maintenance.survey import Scope, Seen, Survey
 from nospoon.control.operations.journal import Journal
 from nospoon.control.operations.operations import Ended, Operations, Running
-from nospoon.engine.execute import execute
+from nospoon.engine.execute import Limits, execute
 from nospoon.engine.progress import Outcome
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import Principal
@@ -118,6 +118,7 @@ class Orphans:
             tag=OwnerTag(self._database.deployment, cluster, token=uuid4().hex),
             journal=Journal(self._database, running.row.id, cluster, self._clock),
             emit=running.emit,
+            limits=Limits(places={place: seen.calls for place, _ in seen.drivers}),
             calls=running.calls,
         )
 

@@ -16,6 +16,7 @@ from nospoon.control.planning.planner import Planner
 from nospoon.engine.observe import Drivers, observe
 from nospoon.errors import NospoonError
 from nospoon.model.cluster import Host
+from nospoon.model.declared import CallLimits
 from nospoon.model.ironic import IronicPlace
 from nospoon.model.principal import OwnerId, Principal
 from nospoon.model.resources.keys import Kind
@@ -65,6 +66,10 @@ class Seen:
     def name(self) -> str:
         """Of the host; Ironic's are told by where they are."""
         return self.place.name if isinstance(self.place, Host) else str(self.place)
+
+    @property
+    def calls(self) -> CallLimits:
+        return self.place.declares.calls if isinstance(self.place, Host) else self.place.calls
 
     def clusters(self) -> dict[UUID, Seen]:
         """What was found of each cluster; with thousands of things, for a thread."""

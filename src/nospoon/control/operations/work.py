@@ -28,7 +28,7 @@ from nospoon.engine.observe import Drivers, observe_reachable
 from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
-from nospoon.model.ironic import Leaving
+from nospoon.model.ironic import IronicPlace, Leaving
 from nospoon.model.principal import Principal
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
@@ -232,6 +232,7 @@ class Work:
             moving=moves,
             moved=self.memory.moved,
         )
+        places = {**self._hosts.calls(drivers), PLACE: IronicPlace.calls}
         with self._hosts.held(drivers):
             return await execute(
                 plan,
@@ -239,7 +240,7 @@ class Work:
                 tag=tag,
                 journal=kept,
                 emit=running.emit,
-                limits=replace(limits, patience=self._patience),
+                limits=replace(limits, places=places, patience=self._patience),
                 calls=running.calls,
             )
 

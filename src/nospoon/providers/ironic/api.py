@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 NEWEST = (1, 95)
 """The newest version of the API whose answers are known here."""
-PARALLEL = 8
 PURPOSE = "enroll nodes"
 PAGE = 1000
 """What is asked for a call. A server may give less (`api.max_limit`), and says where more is."""
@@ -53,8 +52,6 @@ MARKER = 255
 LIST_TRIES = 5
 LOCKED_TRIES = 20
 LOCKED_DELAY = 0.5
-AWAY_DELAY = 1.0
-"""Seconds until one that does not answer is asked again."""
 MAX_LISTED = 256 << 20
 """Bytes of all pages of a list: 20,000 nodes in full are some 200 million."""
 MAX_LISTED_VALUES = 8_000_000
@@ -106,7 +103,7 @@ class Api:
 
     def __init__(self, place: IronicPlace, means: Means, *, patience: float = 0.0) -> None:
         self.place, self.patience, self._reach = place, patience, means.reach
-        self._calls = Calls(means, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=place.calls.at_once)
         self._adapter: Adapter | None = None
         self._base, self._version = "", ""
         self._connecting = asyncio.Lock()
@@ -254,7 +251,7 @@ class Api:
             if not said:
                 tell(f"Ironic at {self.place} does not answer: waiting up to {self.patience:.0f} s")
             said = True
-            await asyncio.sleep(AWAY_DELAY)  # nobody tells when it is back
+            await asyncio.sleep(min(self.place.calls.pauses))  # nobody tells when it is back
 
     async def _asked(self, method: str, path: str, body: object, read: Read | None) -> Answered:
         await self._connected()
@@ -267,7 +264,8 @@ class Api:
 
     def _judged(self, answer: Answered, method: str, path: str) -> object:
         if is_full(answer.status_code, answer.text):
-            raise Crowded(f"Ironic's {method} {path}: {words(answer.text)}")
+            why = f"Ironic's {method} {path}: {words(answer.text)}"
+            raise Crowded(why, retry_after=answer.retry_after)
         return judged(answer, f"Ironic's {method} {path}", said=words)
 
     async def _connected(self) -> None:

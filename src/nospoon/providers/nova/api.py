@@ -27,7 +27,6 @@ from nospoon.providers.cloud_calls import Calls, Means
 from nospoon.providers.clouds import connection, failures_of
 from nospoon.runtime.reach import Reach
 
-PARALLEL = 4
 PURPOSE = "make flavors"
 LARGEST = 1 << 20
 """Bytes of an answer that is kept as it is."""
@@ -54,7 +53,7 @@ class Api:
 
     def __init__(self, place: IronicPlace, means: Means, *, service: Service = NOVA) -> None:
         self.place, self.service, self._reach = place, service, means.reach
-        self._calls = Calls(means, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=place.calls.at_once)
         self._adapter: Adapter | None = None
         self._reading = Lock()  # an answer takes many times its size until it is read
 

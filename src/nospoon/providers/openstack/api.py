@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from urllib.parse import urlencode
 
 from nospoon.errors import Gone, OutOfSpace, ProviderError
+from nospoon.model.declared import CallLimits
 from nospoon.providers.answers import (
     SENDS,
     Adapter,
@@ -25,6 +26,7 @@ from nospoon.providers.answers import (
     decoded,
     judged,
     received,
+    retry_after,
     text_of,
     words_of,
 )
@@ -36,22 +38,16 @@ from nospoon.runtime.reach import Reach
 from nospoon.runtime.tls import client_context
 
 if TYPE_CHECKING:
-    import requests
     from openstack.connection import Connection
 
 A = TypeVar("A")
 """What the API says that an answer is: a class of `nospoon.providers.openstack.shown`."""
 R = TypeVar("R")
 
-PARALLEL = 8
 PURPOSE = "use a cloud"
 TOO_MANY, UNAVAILABLE = 429, 503
 MARKER = 255
 """Characters of one: an id."""
-TRIES = 4
-"""Of a call that the cloud puts off (Retry-After)."""
-LONGEST_REST = 30.0
-"""Seconds that a cloud may put a call off."""
 PAGE, MOST_PAGES, MOST_LISTED = 1000, 50, 20_000
 """Things of one collection: asked for at a time, pages of them, and all that are taken."""
 LARGEST_LIST = 128 << 20
@@ -120,14 +116,20 @@ def _page(
 
 
 class Api:
-    """Calls with one login. Raises `HostUnreachable`, `Gone`, `Conflict`, `ProviderError`."""
+    """Calls with one login, as `limits` say. Raises `HostUnreachable`, `Gone`, `Conflict`,
+    `ProviderError`.
+    """
 
     def __init__(
-        self, name: str, settings: Callable[[], Mapping[str, object]], means: Means
+        self,
+        name: str,
+        settings: Callable[[], Mapping[str, object]],
+        means: Means,
+        limits: CallLimits,
     ) -> None:
-        self.name = name
+        self.name, self.limits = name, limits
         self._settings, self._reach = settings, replace(means.reach, names=self._look_up)
-        self._calls = Calls(means, parallel=PARALLEL)
+        self._calls = Calls(means, parallel=limits.at_once)
         self._connection: Connection | None = None
         self._decoding = Lock()  # an answer takes many times its size until it is read
 
@@ -170,16 +172,20 @@ class Api:
         """What `read` makes of the decoded answer, None for nothing, in the call's thread; without
         it an answer of at most `LARGEST` bytes. What the cloud puts off is asked again, as late as
         it says. `sends`: seconds that what it sends may take; `how`: more for requests.
+
+        One call is repeated here, for looks and BMCs as well: a driver's call, which the engine
+        would repeat, is many of these, and its cloud has enough of them. keystoneauth's own retries
+        (`status_code_retries`) would keep a thread for as long as the cloud likes.
         """
         if sends:
             how["headers"] = {**how.get("headers", {}), SENDS: f"{sends:.3f}"}
-        for last in (*(False,) * (TRIES - 1), True):
-            asked = partial(self._asked, service, method, path, body, how, read, last=last)
-            value, rest = await self._calls.run(asked, longer=sends)
-            if rest is None:
-                return value
-            await asyncio.sleep(rest)
-        raise AssertionError("the last try has an answer")
+        for usual in (*self.limits.pauses, None):
+            asked = partial(self._asked, service, method, path, body, how, read, usual)
+            value, pause = await self._calls.run(asked, longer=sends)
+            if pause is None:
+                break
+            await asyncio.sleep(pause)
+        return value
 
     async def listed(
         self,
@@ -301,24 +307,25 @@ class Api:
         body: Mapping[str, object] | None,
         how: How,
         read: Callable[[Any], object],
-        *,
-        last: bool,
+        usual: float | None,
     ) -> tuple[object, float | None]:
-        """An answer as it was read, and after how many seconds to ask again; None: not any more."""
+        """An answer as it was read, and None; or in how many seconds to ask again. `usual`: where
+        the cloud does not say; None: it is not asked any more.
+        """
         asked = how.copy()
         if body is not None:
             asked["json"] = body
         if service is Service.NOVA:
             asked.setdefault("microversion", MICROVERSION)
-        called, rests = CALLED[service], list[float]()
+        called = CALLED[service]
         with failures_of(f"{called} of cloud {self.name}", PURPOSE):
             adapter: Adapter = getattr(self._connected(), service)
-            raw = received(_Watched(adapter, rests), path, method, **asked)
+            raw = received(adapter, path, method, **asked)
         put_off = raw.status_code == TOO_MANY or (
             raw.status_code == UNAVAILABLE and method in {"GET", "DELETE", "PUT"}
         )
-        if put_off and not last:
-            return None, min(LONGEST_REST, rests[-1])
+        if put_off and usual is not None:
+            return None, self.limits.pause(usual, retry_after(raw))
         said, size = f"{called}'s {method} {path.partition('?')[0]}", len(raw.content)
         if read is _as_it_is and size > LARGEST:
             raise ProviderError(
@@ -350,16 +357,3 @@ def _require_quota(answer: Answered, said: str) -> None:
     if answer.status_code in {403, 409, 413} and is_full(words_of(answer.text)):
         words = words_of(answer.text)
         raise OutOfSpace(f"{said} was refused with {answer.status_code}: {words}")
-
-
-class _Watched:
-    """An adapter whose answers' Retry-After is noted (RFC 9110 §10.2.3), in seconds."""
-
-    def __init__(self, adapter: Adapter, rests: list[float]) -> None:
-        self._adapter, self._rests = adapter, rests
-
-    def request(self, url: str, method: str, **how: object) -> requests.Response:
-        answer = self._adapter.request(url, method, **how)
-        rest = answer.headers.get("Retry-After", "")
-        self._rests.append(float(rest[:9]) if rest.isdecimal() else 1.0)
-        return answer

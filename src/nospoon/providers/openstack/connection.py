@@ -22,7 +22,7 @@ from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.cloud_calls import Means, large_places
 from nospoon.providers.openstack.adopted import OwnersServers
-from nospoon.providers.openstack.api import PARALLEL, Api, Service
+from nospoon.providers.openstack.api import Api, Service
 from nospoon.providers.openstack.around import (
     Around,
     AtHome,
@@ -103,10 +103,10 @@ class OpenStackConnection:
         is_home: IsHome = everywhere,
         large: BoundedSemaphore | None = None,
     ) -> None:
-        self._threads = ThreadPoolExecutor(PARALLEL, thread_name_prefix=f"cloud {host.name}")
-        self._api = Api(
-            cloud_of(host).cloud, settings, Means(self._threads, reach, large or large_places())
-        )
+        limits = host.declares.calls
+        self._threads = ThreadPoolExecutor(limits.at_once, thread_name_prefix=f"cloud {host.name}")
+        means = Means(self._threads, reach, large or large_places())
+        self._api = Api(cloud_of(host).cloud, settings, means, limits)
         self._around = Around(self._api, host, deployment, build_image, pause, at_home)
         self._tasks = Tasks(f"cloud {host.name}")
         self._recorder = Recorder(records, self._tasks, record_space)

@@ -12,7 +12,7 @@ from uuid import UUID
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.machine import MachineEvent, PowerState
 from nospoon.providers.answers import text_of
-from nospoon.providers.openstack.api import PARALLEL, Service
+from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.looks import SOON
 from nospoon.providers.openstack.records import LONGEST_LOG, Known
@@ -23,8 +23,6 @@ from nospoon.runtime.log_rate import RateLimitedLog
 
 few = RateLimitedLog()
 """For lines of each server at each look."""
-CONSOLES = PARALLEL // 2
-"""Logs that are asked for at a time: a host that is busy answers late."""
 
 
 class ConsoleRecords:
@@ -61,8 +59,9 @@ class ConsoleRecords:
     async def read_due(self, machines: Iterable[MachineEvent]) -> None:
         """Of those that are on and due; what one cannot be asked for is asked for again."""
         on = [each for each in machines if self._is_due(each)]
-        for first in range(0, len(on), CONSOLES):
-            await asyncio.gather(*map(self._try, on[first : first + CONSOLES]))
+        some = self._around.api.limits.at_once // 2  # a host that is busy answers late
+        for first in range(0, len(on), some):
+            await asyncio.gather(*map(self._try, on[first : first + some]))
 
     def _is_due(self, each: MachineEvent) -> bool:
         if each.power is not PowerState.ON:

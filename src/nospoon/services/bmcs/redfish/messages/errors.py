@@ -10,10 +10,10 @@ from nospoon.bmc.events import filled
 from nospoon.errors import (
     Conflict,
     Gone,
-    HostUnreachable,
     NospoonError,
     Obstacle,
     OutOfSpace,
+    Transient,
     Unfetchable,
     UsageError,
 )
@@ -283,7 +283,7 @@ STATUSES: tuple[tuple[type[NospoonError], int], ...] = (
     (UsageError, 400),
     (Gone, 409),
     (Conflict, 409),
-    (HostUnreachable, 503),
+    (Transient, 503),
 )
 """Our errors as HTTP statuses; all others are 500."""
 
