@@ -53,6 +53,7 @@ def bench(cloud: FakeCloud, connection: OpenStackConnection) -> Bench:
         make_stranger=stranger,
         remove_machine=remove_machine,
         flavor="metal.512",
+        network="external",
         foreign="theirs",
     )
 

@@ -42,7 +42,8 @@ class Console(StrEnum):
     """What can be had of a machine's serial console."""
 
     STREAM = "stream"  # both ways, and its log
-    TAIL = "tail"  # the end of its log, which is asked for
+    TAIL = "tail"  # the end of its log, which is asked for; both ways where its host has a proxy
+    NONE = "none"
 
 
 class ConsoleLog(StrEnum):

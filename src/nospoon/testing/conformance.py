@@ -17,9 +17,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from nospoon.errors import Gone, NotOurs, ProviderError
-from nospoon.model.boot import BootDevice
-from nospoon.model.declared import Console
+from nospoon.model.boot import BootDevice, BootMethod
+from nospoon.model.declared import Console, Networking, Sizes, Uuids
 from nospoon.model.machine import MachineChange, Outcome, PowerCommand, PowerState
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.networks import Carried, Link, Port, Trunk
@@ -28,6 +29,7 @@ from nospoon.model.resources.storage import Volume
 from nospoon.model.seed import Seed
 from nospoon.plan import identity
 from nospoon.providers.base import Medium
+from nospoon.testing.planned import carried_out, cluster_of, planned, refused
 from nospoon.testing.racks import (
     MEBI,
     PLAN,
@@ -64,6 +66,56 @@ class DriverPromises:
         assert (Kind.POOL in capabilities.kinds) is declares.has_pools
         assert (Kind.PORT in capabilities.kinds) is declares.has_ports
         assert (Kind.BOOT_IMAGE in capabilities.kinds) is declares.has_boot_image
+        machines = bench.connection.machine_driver
+        assert declares.boot is not BootMethod.NATIVE or machines.boot_order is not None
+        assert declares.boot is not BootMethod.NONE or machines.boot_order is None
+
+    async def test_the_sizes_and_networks_that_are_declared_are_there(self, bench: Bench) -> None:
+        facts = await bench.connection.survey(bench.pool_root, ())
+        assert bool(facts.sizes) is (bench.declares.sizes is Sizes.FLAVORS)
+        assert bench.flavor in {each.name for each in facts.sizes} | {""}
+        assert bench.network in (facts.networks or ()) or not bench.network
+
+    async def test_a_plan_for_it_is_carried_out_and_the_next_one_is_empty(
+        self, bench: Bench
+    ) -> None:
+        """What the plan decides follows from what the connection declares, and finds."""
+        cluster = cluster_of(bench)
+        try:
+            plan = await planned(bench, cluster)
+            outcome = await carried_out(bench, plan)
+            assert outcome.complete, outcome.failures
+            assert {each.key.kind for each in plan.steps} <= frozenset(bench.connection.drivers)
+            again = await planned(bench, cluster)
+            assert again.empty, again.steps
+            (machine,) = (each for each in (await observe_all(bench)).values()
+                          if isinstance(each.shape, Machine))  # fmt: skip
+            assert isinstance(machine.shape, Machine)
+            asks = bench.kind is NodeKind.BAREMETAL
+            assert machine.shape.boot is bench.declares.boot_of(asks=asks)
+            assert bool(machine.shape.flavor) is (bench.declares.sizes is Sizes.FLAVORS)
+        finally:
+            await remove_all(bench)
+
+    async def test_a_network_that_it_does_not_make_is_refused(self, bench: Bench) -> None:
+        if bench.declares.networking is not Networking.EXISTING:
+            return
+        (why,) = await refused(bench, cluster_of(bench, "netboot: none"))
+        assert "makes no networks" in why
+        (why,) = await refused(bench, cluster_of(bench, "bridge: elsewhere"))
+        assert "has no network elsewhere" in why
+
+    async def test_a_machine_is_known_by_the_uuid_that_its_guest_sees(
+        self, bench: Bench, rack: AnyRack
+    ) -> None:
+        await make(bench, *rack.all)
+        driver = bench.connection.machine_driver
+        await driver.power(rack.uuid, PowerCommand.ON, PLAN)
+        (event,) = (each for each in await driver.machines() if each.uuid == rack.uuid)
+        if bench.declares.uuids is Uuids.CHOSEN:
+            assert event.smbios is None
+        else:
+            assert event.smbios not in {None, rack.uuid}
 
     async def test_of_a_fresh_cluster_nothing_is_observed(self, bench: Bench) -> None:
         assert await observe_all(bench) == {}
@@ -398,7 +450,7 @@ class DriverPromises:
         await make(bench, *rack.all)
         driver = bench.connection.machine_driver
         await driver.power(rack.uuid, PowerCommand.ON, PLAN)
-        if bench.declares.console is Console.TAIL:
+        if bench.declares.console is not Console.STREAM:
             with pytest.raises(ProviderError, match="cannot be typed at"):
                 await driver.console(rack.uuid)
             return

@@ -536,7 +536,7 @@ async def fake_cloud() -> AsyncIterator[FakeCloud]:
         await tasks.close()
 
 
-AT = Host("cloud", OpenStack("mine", "http://keystone p"))
+AT = Host("cloud", OpenStack("mine", "http://keystone p", boot_address="http://192.0.2.1:8069"))
 """Where connections to it are."""
 
 

@@ -50,7 +50,7 @@ class Bench:
     their seeds by `open_seed`. `foreign`: the name of a machine there that nospoon did not make, ""
     where there is none. What is made there follows from what its `place` declares; where that is
     `Sizes.FLAVORS`, machines have this `flavor`, and where it makes no networks, they are on this
-    `network`, "" for none.
+    `network`, "" for none; where it makes some, those of a plan are on it.
     """
 
     connection: Connection

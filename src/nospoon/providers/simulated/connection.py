@@ -104,7 +104,7 @@ class SimulatedConnection:
 
     async def capabilities(self) -> Capabilities:
         return Capabilities(
-            kinds=frozenset(SHAPES),
+            kinds=frozenset(self._drivers),
             firmwares=frozenset(Firmware),
             archs=frozenset(Arch),
             tpm=True,
