@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
@@ -12,12 +12,19 @@ from uuid import uuid4
 import pytest
 
 from nospoon.control.fleet.hosts import EVENTS_AT_ONCE, Hosts
+from nospoon.errors import Gone
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Simulated
+from nospoon.model.connections import Libvirt, Simulated, Simulation
+from nospoon.model.declared import Console, Declared, Uuids
 from nospoon.model.machine import MachineChange, MachineEvent, PowerState
+from nospoon.model.resources.resource import Resource
+from nospoon.model.resources.storage import Image
 from nospoon.providers.base import Connection
 from nospoon.providers.simulated.connection import SimulatedConnection
 from nospoon.runtime.tasks import Tasks
+from nospoon.testing.cloud_like import DECLARED, NETWORK, CloudLike, CloudLikeConnection, assigned
+from nospoon.testing.fake_cloud import AT
+from nospoon.testing.racks import Bench, make, rack_for
 
 RACK = Host("rack", Simulated())
 
@@ -133,3 +140,68 @@ async def test_hosts_that_lead_to_one_machine_are_known_by_it(tasks: Tasks, tmp_
     assert hosts.names_of({"unasked"}) == {"unasked"}
     assert hosts.identity_at(("again", *again.place)) == "m"
     assert hosts.identity_at(("elsewhere",)) == "elsewhere"
+
+
+async def events_at(place: Host, tasks: Tasks, sockets: Path) -> list[MachineEvent]:
+    """What is heard of a machine whose host says by which UUID its guest knows it."""
+    connection = CloudLikeConnection(Simulation())
+    bench = Bench(
+        connection, place, "kit", "/pools", Image("", "ab" * 32, "raw", 1), nothing, nothing,
+        flavor="tiny", network=NETWORK,
+    )  # fmt: skip
+    await make(bench, *rack_for(bench).all)
+    heard = list[MachineEvent]()
+    await Hosts(lambda _: connection, tasks, heard.append, sockets=sockets).look(place)
+    await connection.close()
+    return heard
+
+
+async def nothing(resource: Resource) -> None:
+    del resource
+
+
+async def test_a_host_names_machines_for_their_guests_where_it_assigns_uuids(
+    tasks: Tasks, tmp_path: Path
+) -> None:
+    """Else it would have itself answered with another machine's boot script."""
+    (event,) = await events_at(Host("cloudlike", CloudLike()), tasks, tmp_path)
+    assert event.smbios == assigned(event.uuid)
+    (event,) = await events_at(Host("cloudlike", Chosen()), tasks, tmp_path)
+    assert event.smbios is None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen(CloudLike):
+    """UUIDs alone are as nospoon chooses them."""
+
+    @property
+    def declares(self) -> Declared:
+        return replace(DECLARED, uuids=Uuids.CHOSEN, console=Console.NONE)
+
+
+async def test_where_machines_have_no_console_that_is_said(tasks: Tasks, tmp_path: Path) -> None:
+    hosts, silent, machine = Hosts(Opened(), tasks, print, sockets=tmp_path), uuid4(), uuid4()
+    hosts.settle(silent, Host("s", Chosen()))
+    hosts.settle(machine, RACK)
+    assert hosts.console(machine) is hosts.driver(machine)
+    with pytest.raises(Gone, match="machines of host s have no serial console"):
+        hosts.console(silent)
+
+
+async def test_consoles_that_this_daemon_logs_are_not_looked_for_on_their_host(
+    tasks: Tasks, tmp_path: Path
+) -> None:
+    """Simulated machines beside those of a host over ssh had its records looked at for them."""
+    hosts, here, there = Hosts(Opened(), tasks, print, sockets=tmp_path), uuid4(), uuid4()
+    hosts.settle(here, Host("kvm1:simulated", Simulated(), ssh="kvm1"))
+    hosts.settle(there, Host("kvm1", Libvirt("qemu+ssh://kvm1/system"), ssh="kvm1"))
+    assert hosts.logged_at("kvm1") == {there}
+    assert hosts.is_on("kvm1", here)
+
+
+async def test_places_are_called_as_they_declare(tasks: Tasks, tmp_path: Path) -> None:
+    hosts, cloud = Hosts(Opened(), tasks, print, sockets=tmp_path), replace(AT, name="cloud")
+    places = {each.name: hosts.use(each).connection.drivers for each in (RACK, cloud)}
+    drivers = {(name, kind): d for name, each in places.items() for kind, d in each.items()}
+    hosts.use(Host("other", Simulated()))
+    assert hosts.calls(drivers) == {"rack": RACK.declares.calls, "cloud": AT.declares.calls}

@@ -276,7 +276,7 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
         await asked.daemon.parts.database.call(node_rows.settle, row.uuid, far)
         await asked.daemon.parts.database.call(stored.put_hosts, row.cluster_id, [far])
     async with a_daemon(tmp_path) as asked:
-        assert asked.daemon.parts.hosts.on(far.ssh) == set()
+        assert asked.daemon.parts.hosts.logged_at(far.ssh) == set()
         shown = (await asked.ask(OWNER, "GET", "/v1/clusters/old")).json
         assert [each["node"] for each in shown["nodes"]] == ["n"]
         assert "members may not use host s (qemu+ssh://kvm1/system" in shown["drift"][0]
@@ -291,10 +291,10 @@ async def test_a_members_stored_cluster_on_an_unlisted_host_is_shown_and_not_con
         grants.write_text("hosts:\n- {libvirt: qemu+ssh://kvm1/system, ssh: root@kvm1}\n")
         grants.chmod(0o644)
         await asked.daemon.control.work.use_grants()
-        assert asked.daemon.parts.hosts.on(far.ssh) == {row.uuid}
+        assert asked.daemon.parts.hosts.logged_at(far.ssh) == {row.uuid}
         grants.unlink()
         await asked.daemon.control.work.use_grants()
-        assert asked.daemon.parts.hosts.on(far.ssh) == set()
+        assert asked.daemon.parts.hosts.logged_at(far.ssh) == set()
 
 
 OVERLAY = """cluster: c

@@ -220,12 +220,12 @@ async def test_a_list_that_is_read_again_takes_an_adopted_machine_away(tmp_path:
         (row,) = await asked.daemon.parts.database.call(node_rows.all_nodes)
         await asked.daemon.parts.database.call(node_rows.settle, row.uuid, Host("here"))
     async with a_daemon(tmp_path) as asked:
-        assert asked.daemon.parts.hosts.on("") == {row.uuid}
+        assert asked.daemon.parts.hosts.logged_at("") == {row.uuid}
         grants.write_text("machines: [other]\n")
         await asked.daemon.control.work.use_grants()
-        assert asked.daemon.parts.hosts.on("") == set()
+        assert asked.daemon.parts.hosts.logged_at("") == set()
     async with a_daemon(tmp_path) as asked:
-        assert asked.daemon.parts.hosts.on("") == set()
+        assert asked.daemon.parts.hosts.logged_at("") == set()
 
 
 async def test_all_members_are_asked_for_at_once() -> None:

@@ -226,7 +226,7 @@ class Parts:
         """What belongs to each machine: its console, its media, its BMC."""
         settings = self.settings
         self.consoles = ConsoleService(
-            self.hosts.driver,
+            self.hosts.console,
             self.records,
             fetch=self._fetch_record,
             capacity=Capacity(

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid4
 
 from nospoon.control.fleet.hosts import Hosts
-from nospoon.errors import Gone
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.machine import PowerState
 from nospoon.probe.build import Probe
@@ -78,8 +77,8 @@ class Remotes:
             runner,
             self.records,
             self._records,
-            machines=lambda: hosts.on(ssh),
-            busy=lambda: any(_is_on(hosts, machine) for machine in hosts.on(ssh)),
+            machines=lambda: hosts.logged_at(ssh),
+            busy=lambda: any(_is_on(hosts, machine) for machine in hosts.logged_at(ssh)),
         )
         name = hashlib.sha256(ssh.encode()).hexdigest()[:16]
         netboot = RemoteNetbootDriver(
@@ -101,12 +100,8 @@ class Remotes:
 
     async def fetch_records(self, machine: UUID | None = None, *, hosts: Hosts) -> None:
         """Copy what is new of a machine's record, or of all; a host that is away is told of."""
-        try:
-            wanted = None if machine is None else hosts.host_of(machine).host.ssh
-        except Gone:
-            return
         for ssh, remote in list(self._known.items()):
-            if wanted in (None, ssh):
+            if machine is None or hosts.is_logged_at(ssh, machine):
                 await remote.mirror.look()
 
 

@@ -84,7 +84,7 @@ class MachineEvent:
 
     A RESET is a reboot seen without a change of power: the guest did it, or the BMC asked for it.
     `told`: what a machine was told to boot whose start a daemon before us began; else None.
-    `smbios`: the UUID that its guest sees, where its connection chose it; else None.
+    `smbios`: the UUID that its guest sees, where its host assigns it (`Declared.uuids`).
     """
 
     uuid: UUID

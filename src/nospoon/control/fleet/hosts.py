@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -16,7 +16,7 @@ from nospoon.errors import Gone, NospoonError, ProviderError
 from nospoon.model.boot import BootPlan
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Host
-from nospoon.model.declared import CallLimits
+from nospoon.model.declared import CallLimits, Console, ConsoleLog, Uuids
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.machine import MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.resources.keys import Kind
@@ -166,6 +166,13 @@ class Hosts:
             raise Gone(f"machine {machine} is on no host that is in use")
         return home.connection.machine_driver
 
+    def console(self, machine: UUID) -> MachineDriver:
+        """As `driver`, where there are consoles. Raises `Gone` where there are none."""
+        host = self.host_of(machine).host
+        if host.declares.console is Console.NONE:
+            raise Gone(f"machines of host {host.name} have no serial console")
+        return self.driver(machine)
+
     def host_of(self, machine: UUID) -> HostInUse:
         home = self._homes.get(machine)
         if home is None:
@@ -181,9 +188,20 @@ class Hosts:
         there = (each for each in used if (each.name, each.ssh) == wanted)
         return next((each for each in there if each.declares.has_bridges), host)
 
-    def on(self, ssh: str) -> set[UUID]:
-        """The machines that live where this `ssh` setting leads."""
-        return {machine for machine, home in self._homes.items() if home.host.ssh == ssh}
+    def logged_at(self, ssh: str) -> set[UUID]:
+        """The machines that live where this `ssh` setting leads, and whose consoles are logged
+        there.
+        """
+        return {
+            machine
+            for machine, home in self._homes.items()
+            if home.host.ssh == ssh and _logs(home)  # most of many are simulated, and on no `ssh`
+        }
+
+    def is_logged_at(self, ssh: str, machine: UUID) -> bool:
+        """Whether this machine is one of them."""
+        home = self._homes.get(machine)
+        return home is not None and home.host.ssh == ssh and _logs(home)
 
     def is_on(self, ssh: str, machine: UUID) -> bool:
         """Whether this machine does."""
@@ -289,13 +307,21 @@ class Hosts:
             await asyncio.sleep(RECONNECT_DELAY)
 
     def _take(self, event: MachineEvent, used: HostInUse) -> None:
-        """Of a machine that is on another host, nothing that this one says counts."""
+        """Of a machine that is on another host, nothing that this one says counts; nor by which
+        UUID its guest knows it, where nospoon chose that: boot scripts are given for it.
+        """
         if self._homes.get(event.uuid) not in (used, None):
             return
+        if used.host.declares.uuids is Uuids.CHOSEN and event.smbios is not None:
+            event = replace(event, smbios=None)
         self._last[event.uuid] = event
         if event.uuid in self._watchers:
             self._watchers[event.uuid].set()
         self._on_event(event)
+
+
+def _logs(home: HostInUse) -> bool:
+    return home.host.declares.console_log is ConsoleLog.HOST
 
 
 def _drivers(used: HostInUse) -> Iterator[int]:

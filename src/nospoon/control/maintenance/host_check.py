@@ -27,7 +27,12 @@ from nospoon.runtime.workers import Workers
 SKEW = 5.0
 """Seconds by which the clock of a host may differ before logs of both cannot be read together."""
 GIBI = 1 << 30
-LOG_ALONE = "their logs are read; typing needs a serial console proxy of the cloud"
+CONSOLES = {
+    Console.TAIL: (
+        Verdict.OK, "their logs are read; typing needs a serial console proxy of the cloud"
+    ),
+    Console.NONE: (Verdict.WITHOUT, "machines there have none"),
+}  # fmt: skip
 LOADER_ALONE = "loaders read them over HTTP; operating systems see no CD"
 MOST = 20_000
 """Findings of a file, a thousand hosts of which may each lack a thousand networks; hosts that come
@@ -161,8 +166,8 @@ class HostChecker:
             return  # the rest is said of the host's first connection
         if not cloud:
             yield said("KVM", *kvm(can))
-        if host.declares.console is Console.TAIL:
-            yield said("consoles", Verdict.OK, LOG_ALONE)
+        if host.declares.console is not Console.STREAM:
+            yield said("consoles", *CONSOLES[host.declares.console])
         if host.declares.media is Media.LOADER:
             yield said("virtual media", Verdict.OK, LOADER_ALONE)
         for what, verdict, detail in await compare(host, facts):
