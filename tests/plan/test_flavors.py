@@ -10,6 +10,8 @@ from nospoon.model.cluster import Arch, Disk, Firmware, Host, Node
 from nospoon.model.host_facts import HostFacts, SizeOffered
 from nospoon.model.resources.machines import MachineDisk
 from nospoon.plan.placement.flavors import chosen, lacking
+from nospoon.plan.placement.hosts import against_node
+from nospoon.testing.cloud_like import CloudLike
 from nospoon.testing.fake_cloud import AT
 from nospoon.testing.probed import MACHINE
 
@@ -62,6 +64,15 @@ def test_what_no_size_has_is_told_with_what_there_is() -> None:
     why = lacking(node(8, GIB, GIB), AT, FACTS)
     assert why.startswith("no flavor has 8 CPUs, 1 GiB of memory, 1 GiB of disks.")
     assert "small: 1 CPU, 1 GiB of memory, 10 GiB of disks" in why
+
+
+def test_what_clouds_disks_lack_is_of_their_storage_and_not_of_their_sizes() -> None:
+    """Volumes in pools may be made of images, also where machines have flavors."""
+    image = replace(node(1, GIB), disks=(Disk(size=GIB, image="debian.qcow2"),))
+    facts = replace(FACTS, firmwares=frozenset(Firmware))
+    assert [why for why in against_node(image, AT, facts) if "begin blank" in why]
+    pools = Host("h", CloudLike())
+    assert not [why for why in against_node(image, pools, facts) if "begin blank" in why]
 
 
 def test_where_sizes_are_free_none_is_chosen() -> None:

@@ -7,10 +7,12 @@ as a cloud would: whoever knows it by other means is found out.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
+
+import msgspec
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.boot import BootMethod
@@ -23,9 +25,12 @@ from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.probe.record import frame
 from nospoon.providers.simulated.connection import RULES, SimulatedConnection
 from nospoon.providers.simulated.console import SimulatedConsole
+from nospoon.providers.simulated.guests import record
 from nospoon.providers.simulated.machines import SimulatedMachines
+from nospoon.providers.simulated.surroundings import nothing_probes
 from nospoon.testing.racks import MEBI
 
 DECLARED = replace(
@@ -80,13 +85,28 @@ class CloudLikeMachines(SimulatedMachines):
         self.around.state(machine)
         raise Gone("its console cannot be typed at: there is no proxy")
 
+    def _run_probe(self, machine: UUID, boot: int) -> None:
+        """It reads the UUID that the host assigned."""
+        made = self.around.made(machine)
+        if made is not None and isinstance(made.shape, Machine) and self._still(machine, boot):
+            seen = record(replace(made.shape, uuid=assigned(machine)), self.around.world)
+            self._port(machine).say(frame(msgspec.json.encode(seen)))
+
     def _event(self, machine: UUID, change: MachineChange, reason: str = "") -> MachineEvent:
         return replace(super()._event(machine, change, reason), smbios=assigned(machine))
 
 
 class CloudLikeConnection(SimulatedConnection):
-    def __init__(self, simulation: Simulation, *, records: Path | None = None) -> None:
-        super().__init__("cloudlike", "kit", lambda: 1000.0, simulation=simulation)
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        records: Path | None = None,
+        is_probed: Callable[[UUID], bool] = nothing_probes,
+    ) -> None:
+        super().__init__(
+            "cloudlike", "kit", lambda: 1000.0, simulation=simulation, is_probed=is_probed
+        )
         self._machines = CloudLikeMachines(self.around, records)
         self._drivers[Kind.MACHINE] = self._machines
         del self._drivers[Kind.NETWORK]

@@ -104,6 +104,15 @@ class DriverPromises:
         assert "makes no networks" in why
         (why,) = await refused(bench, cluster_of(bench, "bridge: elsewhere"))
         assert "has no network elsewhere" in why
+        (why,) = await refused(bench, cluster_of(bench, "physnet: outside"))
+        assert "maps no network to physical network outside" in why
+        named = replace(bench.place, physnets=(("outside", bench.network),))
+        there = replace(bench, place=named)
+        plan = await planned(there, cluster_of(there, "physnet: outside"))
+        (nic,) = (nic for step in plan.steps if step.desired is not None
+                  and isinstance(step.desired.shape, Machine)
+                  for nic in step.desired.shape.nics)  # fmt: skip
+        assert nic.network == bench.network
 
     async def test_a_machine_is_known_by_the_uuid_that_its_guest_sees(
         self, bench: Bench, rack: AnyRack

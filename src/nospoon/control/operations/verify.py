@@ -334,8 +334,7 @@ def _hopeless(member: Member, served: Collection[str]) -> str:
     if member.machine.adopted:
         return "it is an adopted machine: its hardware is not declared in the file"
     bridges = {nic.network for nic in member.machine.nics}
-    declares = member.host.declares
-    if not declares.has_networks or declares.has_boot_image or not bridges.isdisjoint(served):
+    if member.machine.asks or not bridges.isdisjoint(served):
         return ""
     return "it is on no network with `netboot: builtin`, over which the probe comes"
 
