@@ -11,15 +11,33 @@ from nospoon.model.cluster import BmcProtocol
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
-from nospoon.plan.addresses.ports import Neighbour, TakenPorts, against_ports, against_sharing
+from nospoon.plan.addresses.ports import (
+    Neighbour,
+    TakenPorts,
+    against_many,
+    against_ports,
+    against_sharing,
+    redfish_places,
+    sockets,
+    sockets_of,
+)
 
 SHARED = Bmc(uuid4(), (BmcProtocol.REDFISH,), "127.0.0.1", 6230, 26999, "admin")
 POOLED = replace(SHARED, uuid=uuid4(), address="127.44.0.1", ipmi_port=623, pool="127.44.0.0/29")
 
 
+def desired(*bmcs: Bmc) -> list[Resource]:
+    return [
+        Resource(Key(Kind.BMC, "here", f"node-{number}"), bmc) for number, bmc in enumerate(bmcs)
+    ]
+
+
+def neighbours(bmc: Bmc, cluster: str = "a", *, is_own: bool = True) -> list[Neighbour]:
+    return [Neighbour(bound, cluster, is_own) for _, bound in sockets(bmc)]
+
+
 def reasons(wanted: Bmc, held: Bmc) -> list[str]:
-    resource = Resource(Key(Kind.BMC, "here", "node-0"), wanted)
-    return against_ports([resource, resource], [Neighbour("your cluster a", held)] * 2)
+    return against_ports(sockets_of(desired(wanted, wanted)), neighbours(held) * 2)
 
 
 def test_redfish_of_all_addresses_is_refused_beside_that_of_one_and_the_reverse() -> None:
@@ -87,11 +105,28 @@ def test_a_port_of_all_addresses_and_one_of_any_hinder_each_other(
     assert not ports.hinder((wanted, 624))
 
 
+def test_a_cluster_of_another_user_is_not_named() -> None:
+    (reason,) = against_ports(
+        sockets_of(desired(POOLED)), neighbours(replace(SHARED, ipmi_port=0), "", is_own=False)
+    )
+    assert " while another cluster is served at " in reason
+
+
+def test_sockets_that_are_shared_count_once() -> None:
+    other = replace(SHARED, uuid=uuid4(), ipmi_port=6231)
+    wanted, beside = sockets_of(desired(SHARED, other)), neighbours(replace(SHARED, ipmi_port=7))
+    assert against_many(wanted, beside, 2, 4) == []
+    (reason,) = against_many(wanted, beside, 2, 3)
+    assert reason.startswith("bmc.ports: your BMCs would need 4 sockets, and members may have 3.")
+    foreign = [replace(each, is_own=False) for each in beside]
+    assert against_many(wanted, foreign, 0, 3) == []
+    assert against_many(wanted, foreign, 1, 3)
+
+
 def sharing(wanted: Bmc, held: Bmc) -> list[str]:
-    """What user 1000 is told whose BMCs are to be beside one of another user."""
-    resource = Resource(Key(Kind.BMC, "here", "node-0"), wanted)
-    assert against_sharing([resource], [Neighbour("your cluster a", held, 1000)], 1000) == []
-    return against_sharing([resource, resource], [Neighbour("another cluster", held, 0)] * 2, 1000)
+    """What a user learns whose BMCs are to be beside one of another user."""
+    foreign = list(redfish_places(desired(held)))
+    return against_sharing(redfish_places(desired(wanted, wanted)), foreign * 2)
 
 
 def test_users_do_not_share_an_endpoint_of_redfish() -> None:

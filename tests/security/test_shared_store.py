@@ -67,6 +67,25 @@ async def test_neither_a_plan_nor_an_up_decodes_what_others_have(tmp_path: Path)
         assert bmc["cluster"] == "mine"
 
 
+async def test_a_plan_decodes_no_record_of_anothers_bmc(tmp_path: Path) -> None:
+    """Also where their sockets are beside those of the plan."""
+
+    def make_unreadable(connection: Connection) -> None:
+        connection.execute(text("UPDATE bmcs SET record = '[]'"))
+
+    port = "bmc: {redfish_port: 8123}\n"
+    async with a_daemon(tmp_path) as asked:
+        assert (await asked.up(OWNER, port + THEIRS)).status == 202
+        await asked.daemon.parts.database.call(make_unreadable)
+        for uid in (OWNER, OTHER):
+            body = {"file": "c.yaml", "text": MINE}
+            assert (await asked.ask(uid, "POST", "/v1/plan", body)).status == 200
+        refused = await asked.ask(
+            OTHER, "POST", "/v1/plan", {"file": "c.yaml", "text": port + MINE}
+        )
+        assert "another user's BMCs answer Redfish at" in refused.body.decode()
+
+
 async def test_reads_whose_caller_left_are_not_run_and_changes_are(tmp_path: Path) -> None:
     database = Database.open(f"sqlite:///{tmp_path}/s")
     go, ran = threading.Event(), list[str]()

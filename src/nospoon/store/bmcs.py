@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.store import tables
+from nospoon.store import bmc_sockets, tables
 from nospoon.store.decoded import Decoder, texts
 
 bmcs = tables.bmcs
@@ -23,12 +23,6 @@ def records(connection: Connection, cluster: UUID | None = None) -> list[tuple[K
     query = _TEXTS
     if cluster is not None:
         query = query.where(bmcs.c.cluster_id == str(cluster))
-    return [_record(row) for row in connection.execute(query)]
-
-
-def of_others(connection: Connection, cluster: UUID) -> list[tuple[Key, Bmc, OwnerTag]]:
-    """The BMCs of all clusters but one."""
-    query = _TEXTS.where(bmcs.c.cluster_id != str(cluster))
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -49,6 +43,7 @@ def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
         "record": {"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
     }
     connection.execute(_INSERT, row)
+    bmc_sockets.put(connection, bmc, tag)
 
 
 def remove(connection: Connection, uuid: UUID) -> None:

@@ -29,13 +29,12 @@ from sqlalchemy import (
 from nospoon.model.cluster import Host
 from nospoon.plan.placement.room import Usage
 from nospoon.store import tables
+from nospoon.store.chunks import chunks
 
 capacity = tables.claimed_capacity
 OF_A_NODE = (
     capacity.c.host, capacity.c.networks_at, capacity.c.cpus, capacity.c.memory, capacity.c.disk,
 )  # fmt: skip
-SLICE = 500
-"""Rows of one statement, while which no other thread goes on."""
 MOST = (1 << 63) - 1
 """Of a column."""
 Place = tuple[str, ...]
@@ -102,9 +101,8 @@ def taken(connection: Connection, hosts: Collection[str], *, but: UUID) -> dict[
     columns = (capacity.c.cpus, capacity.c.memory, capacity.c.disk)
     # as floats: SQLite refuses a sum beyond 2^63, and PostgreSQL's would be no number of Python's
     sums = [func.sum(cast(column, Float)) for column in columns]
-    names = sorted(hosts)
-    for first in range(0, len(names), SLICE):
-        on = capacity.c.host.in_(names[first : first + SLICE])
+    for names in chunks(sorted(hosts)):
+        on = capacity.c.host.in_(names)
         query = select(capacity.c.place, *sums).where(on, capacity.c.cluster_id != str(but))
         for place, *usage in connection.execute(query.group_by(capacity.c.place)):
             found[tuple(json.loads(place))] = Usage(*usage)
@@ -117,8 +115,8 @@ def on_networks_of(connection: Connection, hosts: Collection[Host], *, but: UUID
     """
     wanted = sorted({host.networks_at for host in hosts} - {""})
     found, query = set[str](), select(capacity.c.cluster_id).distinct()
-    for first in range(0, len(wanted), SLICE):
-        there = capacity.c.networks_at.in_(wanted[first : first + SLICE])
+    for some in chunks(wanted):
+        there = capacity.c.networks_at.in_(some)
         found.update(connection.scalars(query.where(there, capacity.c.cluster_id != str(but))))
     return found
 
@@ -137,5 +135,5 @@ _DROP = delete(capacity).where(
 def _each(
     connection: Connection, statement: Insert | Delete, rows: Sequence[Mapping[str, object]]
 ) -> None:
-    for first in range(0, len(rows), SLICE):
-        connection.execute(statement, rows[first : first + SLICE])
+    for some in chunks(rows):
+        connection.execute(statement, some)

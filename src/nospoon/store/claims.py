@@ -9,11 +9,10 @@ user alone share Redfish. Only what is new of a cluster is compared; what it has
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Network
 from socket import AF_INET, inet_pton
-from typing import TypeVar
 from uuid import UUID
 
 from sqlalchemy import (
@@ -38,13 +37,11 @@ from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.scopes import LAST, Ports
 from nospoon.store import tables
 from nospoon.store.capacity import on_networks_of
+from nospoon.store.chunks import chunks
 
-T = TypeVar("T")
 names, endpoints = tables.claims, tables.claimed_endpoints
 networks, capacity = tables.claimed_networks, tables.claimed_capacity
 UDP, TCP = "udp", "tcp"
-SLICE = 500
-"""Rows of one statement, while which no other thread goes on."""
 CALLED = {
     Scope.BRIDGE: "bridge",
     Scope.MAC: "MAC",
@@ -174,7 +171,7 @@ def cidrs_in(
         if there is None:
             found.update(connection.scalars(query.where(networks.c.cluster_id != str(but))))
             continue
-        for some in _slices(there):
+        for some in chunks(there):
             found.update(connection.scalars(query.where(networks.c.cluster_id.in_(some))))
     return found
 
@@ -208,7 +205,7 @@ def beside(
     ranges = sorted((*_ends(IPv4Network(cidr)), name) for name, cidr in cidrs.items())
     firsts, lasts = [each[0] for each in ranges], [each[1] for each in ranges]
     found = set[str]()
-    for some in _slices(sorted(there)):
+    for some in chunks(sorted(there)):
         query = select(networks.c.first, networks.c.last).where(
             networks.c.cluster_id.in_(some),
             networks.c.first <= max(lasts),
@@ -298,7 +295,7 @@ def _called(place: Place, transport: str) -> str:
 
 def _same_places(connection: Connection, cluster: UUID, udp: Iterable[Place]) -> Iterator[Place]:
     """Those of them that other clusters have."""
-    for some in _slices(sorted((port, address) for address, port in udp)):
+    for some in chunks(sorted((port, address) for address, port in udp)):
         there = tuple_(endpoints.c.port, endpoints.c.address).in_(some)
         query = select(endpoints.c.address, endpoints.c.port).where(
             endpoints.c.transport == UDP, there, endpoints.c.cluster_id != str(cluster)
@@ -314,7 +311,7 @@ def _same_names(
     for scope, value in sorted(wanted):
         by_scope.setdefault(scope, []).append(value)
     for scope, values in by_scope.items():
-        for some in _slices(values):
+        for some in chunks(values):
             query = select(names.c.value).where(
                 names.c.scope == scope.value,
                 names.c.value.in_(some),
@@ -336,7 +333,7 @@ def _insert(connection: Connection, cluster: UUID, owner: OwnerId, fresh: Claims
         names: [{"scope": scope.value, "value": value} | of_it for scope, value in fresh.names],
     }
     for table, of_table in rows.items():
-        for some in _slices(of_table):
+        for some in chunks(of_table):
             connection.execute(insert(table), some)
 
 
@@ -351,7 +348,7 @@ def _drop(connection: Connection, cluster: UUID, gone: Claims) -> None:
             same = [table.c[column] == bindparam(f"its_{column}") for column in rows[0]]
             statement = delete(table).where(table.c.cluster_id == str(cluster), *same)
             wanted = [{f"its_{column}": row[column] for column in row} for row in rows]
-            for some in _slices(wanted):
+            for some in chunks(wanted):
                 connection.execute(statement, some)
 
 
@@ -370,10 +367,6 @@ def _range(cidr: str) -> dict[str, object]:
 
 def _ends(network: IPv4Network) -> tuple[int, int]:
     return int(network.network_address), int(network.broadcast_address)
-
-
-def _slices(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (rows[first : first + SLICE] for first in range(0, len(rows), SLICE))
 
 
 def _box(ports: Ports) -> Iterator[ColumnElement[bool]]:

@@ -20,6 +20,7 @@ from nospoon.model.resources import earlier
 from nospoon.model.resources.machines import Machine
 from nospoon.model.sharing import Shared
 from nospoon.store import capacity, tables
+from nospoon.store.chunks import chunks
 from nospoon.store.decoded import Decoder, Once, texts
 from nospoon.store.encoded import Encoded, encoded
 from nospoon.store.hosts import host_of, read_host, record_of_node, with_settings
@@ -75,8 +76,6 @@ _NODE = _TEXTS.where(nodes.c.uuid == bindparam("wanted"))
 _NEW = Runtime()
 _UNUSED = encoded(_NEW)
 """Of a node that had no BMC yet."""
-SLICE = 500
-"""Nodes that are written in one piece, while which no other thread goes on."""
 _SOURCES = {each.value: each for each in Source}
 _MACHINE, _RUNTIME_OF = Decoder(Machine), Decoder(Runtime)
 MachineOf = Callable[[str, Host], Machine]
@@ -181,8 +180,8 @@ def put_nodes(connection: Connection, rows: Sequence[NodeRow]) -> None:
     hosts = {id(row.host): row.host for row in rows}  # a few that many nodes share
     on = {key: encoded(record_of_node(host)) for key, host in hosts.items()}
     renew = update(nodes).where(nodes.c.uuid == bindparam("wanted"))
-    for first in range(0, len(rows), SLICE):
-        values = [_node_values(row, on[id(row.host)]) for row in rows[first : first + SLICE]]
+    for part in chunks(rows):
+        values = [_node_values(row, on[id(row.host)]) for row in part]
         fresh = [each for each in values if each["uuid"] not in known]
         renewed = [
             {"wanted": each["uuid"]} | {name: each[name] for name in each.keys() - _KEPT}

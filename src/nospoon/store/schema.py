@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, insert, insp
 
 from nospoon.store import tables
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest revision below `migrations/versions`, whose schema `tables` describes."""
 
 _version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))

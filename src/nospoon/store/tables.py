@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -145,6 +146,33 @@ bmcs = Table(
     Column("record", JSON, nullable=False),
     Index("bmcs_by_cluster", "cluster_id"),
 )
+
+bmc_sockets = Table(
+    "bmc_sockets",
+    metadata,
+    Column("uuid", ForeignKey("bmcs.uuid", ondelete="CASCADE"), primary_key=True),
+    Column("protocol", String(3), primary_key=True),
+    Column("port", Integer, primary_key=True),
+    Column("bound", String, primary_key=True),
+    Column("address", String, nullable=False),
+    Column("tls", Boolean, nullable=False),
+    Column("certificate", String(64), nullable=False),
+    Column("cluster_id", String(36), nullable=False),
+    Column("uid", LARGE, key="owner", nullable=False),
+    # both have all that is asked for, so that no row of 10,000 is read beside its index
+    Index(
+        "bmc_sockets_by_bound",
+        *("protocol", "port", "bound", "cluster_id", "owner", "tls", "certificate"),
+    ),
+    Index("bmc_sockets_by_address", "protocol", "port", "address", "owner"),
+    Index(
+        "bmc_sockets_of_user",
+        *("owner", "protocol", "port", "bound", "tls", "certificate", "cluster_id"),
+    ),
+)
+"""`address`: where the BMC answers; `bound`: what its socket is bound to, which those of a pool
+share.
+"""
 
 bmc_log = Table(
     "bmc_log",

@@ -5,7 +5,8 @@ Nothing is changed here, so that a plan can be asked for as often as one likes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_interface
@@ -45,7 +46,7 @@ from nospoon.errors import PlanRefused, Stale, refuse
 from nospoon.model.cluster import Cluster, Host
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.principal import OwnerId
-from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import Remembered
@@ -54,11 +55,12 @@ from nospoon.plan.addresses.found import completed
 from nospoon.plan.addresses.macs import against_macs
 from nospoon.plan.addresses.numbers import in_order
 from nospoon.plan.addresses.ports import (
-    Neighbour,
     against_boot_servers,
     against_many,
     against_ports,
     against_sharing,
+    redfish_places,
+    sockets_of,
 )
 from nospoon.plan.diff.diff import diff
 from nospoon.plan.diff.in_ironic import against_held, are_enrolled
@@ -70,12 +72,10 @@ from nospoon.plan.roots import against_lost_roots, among, with_kept_roots, with_
 from nospoon.plan.seeds import digests_of, seeds_of
 from nospoon.providers.base import Driver
 from nospoon.runtime.http_limits import LIMITS
-from nospoon.runtime.paced import paced
 from nospoon.runtime.workers import Workers
-from nospoon.store import bmcs as bmc_rows
+from nospoon.store import bmc_sockets, snapshots
 from nospoon.store import clusters as stored
 from nospoon.store import operations as journal
-from nospoon.store import snapshots
 from nospoon.store.crypt import Cipher
 from nospoon.store.database import Database
 
@@ -218,23 +218,35 @@ class Planner:
             cluster.nodes,
         )
         desired = await self.workers.run(seen.owner, with_kept_roots, roots.desired, seen.observed)
-        neighbours = await self._neighbours(seen.id, request.caller.uid)
-        own = [each.bmc for each in neighbours if each.owner == request.caller.uid]
-        most = None if request.caller.admin else sockets_of_a_member()
-        taken = await self.workers.run(
-            seen.owner,
-            lambda: [
-                *against_kinds(desired.values(), seen.surveyed.capabilities),
-                *against_ports(desired.values(), neighbours),
-                *against_sharing(desired.values(), neighbours, seen.owner),
-                *against_many(desired.values(), own, most),
-                *against_macs(desired.values(), partial(self._holder, seen.id, request.caller.uid)),
-            ],
-        )
-        refuse(taken)
+        await self._refuse_taken(request, seen, desired)
         nothing = Plan(cluster=cluster.name, cluster_id=seen.id, steps=())
         return Prepared(
             seen, accounts, allocations, desired, nothing, offered, roots.notes, roots.returns
+        )
+
+    async def _refuse_taken(
+        self, request: Request, seen: Seen, desired: Mapping[Key, Resource]
+    ) -> None:
+        """What hosts do not make, and what cannot be beside other clusters."""
+        made = desired.values()
+        wanted, redfish = await self.workers.run(
+            seen.owner, lambda: (sockets_of(made), redfish_places(made))
+        )
+        beside = await self._database.read(
+            bmc_sockets.beside, seen.id, seen.owner, wanted=wanted, redfish=redfish
+        )
+        most = sys.maxsize if request.caller.admin else sockets_of_a_member()
+        refuse(
+            await self.workers.run(
+                seen.owner,
+                lambda: [
+                    *against_kinds(made, seen.surveyed.capabilities),
+                    *against_ports(wanted, beside.neighbours),
+                    *against_sharing(redfish, beside.foreign),
+                    *against_many(wanted, beside.neighbours, beside.elsewhere, most),
+                    *against_macs(made, partial(self._holder, seen.id, seen.owner)),
+                ],
+            )
         )
 
     async def _refuse_held(self, seen: Seen, plan: Plan) -> None:
@@ -376,18 +388,6 @@ class Planner:
         )
         known = earlier.uploads if earlier is not None else {}
         return await self._named.to_fetch(cluster, known, request.caller.uid)
-
-    async def _neighbours(self, cluster_id: UUID, owner: OwnerId) -> list[Neighbour]:
-        """The BMCs of other clusters; those of other users are not named."""
-        found = await self._database.read(bmc_rows.of_others, cluster_id)
-        return [
-            Neighbour(
-                f"your cluster {tag.name}" if tag.uid == owner else "another cluster",
-                bmc,
-                tag.uid if tag.uid is not None else self._fleet.owner_of(bmc.uuid),
-            )
-            async for _, bmc, tag in paced(found)
-        ]
 
     def _holder(self, cluster_id: UUID, owner: OwnerId, mac: str) -> str:
         """Which other cluster has this MAC; that of another user is not named."""

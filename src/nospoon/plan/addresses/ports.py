@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from nospoon.model.addresses import ANY_IPV4, same_place
 from nospoon.model.host_facts import HostFacts
-from nospoon.model.principal import OwnerId
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.plan.order.steps import Step
+
+UDP, TCP = "UDP", "TCP"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A socket. Clusters may share it where all of it is the same."""
 
-    field: str
     protocol: str
     address: str
     port: int
@@ -37,11 +37,18 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A BMC of another cluster. `whose`: as a message names that. `owner`: None for unknown."""
+    """A socket that BMCs of another cluster have. `cluster`: its name, "" where that is not known,
+    or is another user's. `is_own`: of the same user.
+    """
 
-    whose: str
-    bmc: Bmc
-    owner: OwnerId | None = None
+    bound: Bound
+    cluster: str
+    is_own: bool
+
+    @property
+    def whose(self) -> str:
+        """As a message names it."""
+        return f"your cluster {self.cluster}" if self.cluster else "another cluster"
 
 
 class TakenPorts:
@@ -60,43 +67,47 @@ class TakenPorts:
         return any(same_place(each, address) for each in self._addresses.get(port, ()))
 
 
-def against_ports(desired: Iterable[Resource], others: Collection[Neighbour]) -> list[str]:
-    """Why sockets of these BMCs cannot be open beside those of other clusters."""
-    if not others:
-        return []
+def sockets_of(desired: Iterable[Resource]) -> dict[Bound, str]:
+    """Those of BMCs that are to be, each with the field of the file that says where it is."""
+    return {
+        bound: field
+        for each in desired
+        if isinstance(each.shape, Bmc)
+        for field, bound in sockets(each.shape)
+    }
+
+
+def redfish_places(desired: Iterable[Resource]) -> dict[tuple[str, int], Bmc]:
+    """Where BMCs that are to be answer Redfish."""
+    return {
+        (each.shape.address, each.shape.redfish_port): each.shape
+        for each in desired
+        if isinstance(each.shape, Bmc) and each.shape.redfish_port
+    }
+
+
+def against_ports(wanted: Mapping[Bound, str], others: Iterable[Neighbour]) -> list[str]:
+    """Why sockets of BMCs cannot be open beside those of other clusters."""
     held: dict[tuple[str, int], dict[Bound, str]] = {}
     for other in others:
-        for bound in _sockets(other.bmc):
-            held.setdefault((bound.protocol, bound.port), {})[bound] = other.whose
-    wanted = dict.fromkeys(
-        bound for each in desired if isinstance(each.shape, Bmc) for bound in _sockets(each.shape)
-    )
+        there = other.bound
+        held.setdefault((there.protocol, there.port), {})[there] = other.whose
     return [
-        f"{bound.field}: {_told(bound)} cannot be served while {whose} is served at "
+        f"{field}: {_told(bound)} cannot be served while {whose} is served at "
         f"{_told(there)}{_otherwise(bound, there)}. Choose another port{_mend(bound, there)}."
-        for bound in wanted
+        for bound, field in wanted.items()
         for there, whose in held.get((bound.protocol, bound.port), {}).items()
         if bound.clashes(there)
     ]
 
 
 def against_sharing(
-    desired: Iterable[Resource], others: Iterable[Neighbour], owner: OwnerId
+    wanted: Mapping[tuple[str, int], Bmc], foreign: Iterable[tuple[str, int]]
 ) -> list[str]:
-    """Why these BMCs of `owner` cannot answer Redfish where they should: an endpoint is one
-    service with one table of accounts, so another user's BMCs must not be there, too.
+    """Why BMCs cannot answer Redfish where they should: an endpoint is one service with one table
+    of accounts, so another user's BMCs must not be there, too. `foreign`: where those answer.
     """
-    taken = [
-        (other.bmc.address, other.bmc.redfish_port) for other in others if other.owner != owner
-    ]
-    if not taken:
-        return []
-    held = TakenPorts(taken)
-    wanted = {
-        (each.shape.address, each.shape.redfish_port): each.shape
-        for each in desired
-        if isinstance(each.shape, Bmc) and each.shape.redfish_port
-    }
+    held = TakenPorts(foreign)
     return [
         f"{'bmc.pool' if bmc.pool else 'bmc.redfish_port'}: another user's BMCs answer Redfish at "
         f"{bmc.redfish}, and users do not share an address and port. {_elsewhere(bmc)}."
@@ -111,14 +122,14 @@ def _elsewhere(bmc: Bmc) -> str:
     return "Choose another `bmc.redfish_port`, or leave it out for one that is free"
 
 
-def against_many(desired: Iterable[Resource], others: Iterable[Bmc], most: int | None) -> list[str]:
-    """Why these BMCs are too many, with the `others` of the same user: each socket costs the
-    daemon a descriptor, and members may have `most`; None: as many as one likes.
+def against_many(
+    wanted: Collection[Bound], others: Iterable[Neighbour], elsewhere: int, most: int
+) -> list[str]:
+    """Why these sockets are too many beside `elsewhere` of the same user's other clusters: each
+    costs the daemon a descriptor, and members may have `most`. `others`: that may be among them.
     """
-    if most is None:
-        return []
-    bmcs = [each.shape for each in desired if isinstance(each.shape, Bmc)]
-    needed = len({bound for bmc in (*bmcs, *others) for bound in _sockets(bmc)})
+    shared = {each.bound for each in others if each.is_own}
+    needed = elsewhere + sum(1 for each in wanted if each not in shared)
     if needed <= most:
         return []
     why = f"bmc.ports: your BMCs would need {needed} sockets, and members may have {most}."
@@ -149,20 +160,23 @@ def against_boot_servers(steps: Iterable[Step], facts: Mapping[str, HostFacts]) 
     ]
 
 
-def _sockets(bmc: Bmc) -> Iterator[Bound]:
+def sockets(bmc: Bmc) -> Iterator[tuple[str, Bound]]:
+    """Those of a BMC, each behind the field of the file that says where it is."""
     address = ANY_IPV4 if bmc.pool else bmc.address
     if bmc.ipmi_port:
-        yield Bound("bmc.pool" if bmc.pool else "bmc.ports", "UDP", address, bmc.ipmi_port)
+        yield "bmc.pool" if bmc.pool else "bmc.ports", Bound(UDP, address, bmc.ipmi_port)
     if bmc.outlet is not None:
+        field = "bmc.pool" if bmc.pool else "bmc.pdu.ports"
         place = address if bmc.pool else bmc.outlet.address
-        yield Bound("bmc.pool" if bmc.pool else "bmc.pdu.ports", "UDP", place, bmc.outlet.port)
+        yield field, Bound(UDP, place, bmc.outlet.port)
     if bmc.redfish_port:
-        yield Bound("bmc.redfish_port", "TCP", address, bmc.redfish_port, bmc.tls, bmc.certificate)
+        bound = Bound(TCP, address, bmc.redfish_port, bmc.tls, bmc.certificate)
+        yield "bmc.redfish_port", bound
 
 
 def _told(bound: Bound) -> str:
     where = f"[{bound.address}]" if ":" in bound.address else bound.address
-    how = {True: " with TLS", False: " without TLS"}[bound.tls] if bound.protocol == "TCP" else ""
+    how = {True: " with TLS", False: " without TLS"}[bound.tls] if bound.protocol == TCP else ""
     return f"{bound.protocol} {where}:{bound.port}{how}"
 
 
