@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
-from tests.control.in_process import HOST, Asking, a_control_plane, file_of
-from tests.security.asked import OTHER, OWNER, a_daemon
+from tests.control.asking import HOST, OTHER, OWNER, Asking, file_of
+from tests.control.wired import wired
+from tests.security.asked import a_daemon
 
 from nospoon.control.operations.memory import Memory
 from nospoon.control.planning.prepared import Prepared
@@ -55,8 +56,8 @@ WIDE = LAN.replace("/24", "/16")
 async def test_what_both_chose_is_the_first_ones_until_it_is_gone(
     tmp_path: Path, one: str, other: str, what: str
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
-        memory = asking.daemon.control.memory
+    async with wired(tmp_path) as asking:
+        memory = asking.memory
         first, second = await both_prepared(asking, one, other)
         await memory.remember(*first)
         with pytest.raises(Stale, match=f"another cluster took {what}"):
@@ -69,7 +70,7 @@ async def test_what_both_chose_is_the_first_ones_until_it_is_gone(
 async def test_a_plan_refuses_a_network_that_another_cluster_has_on_its_host(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(apart("c", 16200, LAN))
         for wide in (LAN, WIDE):
             with pytest.raises(PlanRefused) as refused:
@@ -86,7 +87,7 @@ async def test_a_network_that_a_cluster_has_is_not_another_ones_to_take(tmp_path
     """Whoever names it for a host of his own: the first cluster has it, and keeps it."""
     lan = "networks: {lan: {netboot: builtin}}\nnodes: [{name: a, nics: [lan]}]"
     mine = apart("c", 16200, lan)
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(mine)
         row = await asking.row()
         assert row is not None
@@ -108,7 +109,7 @@ async def test_a_plan_refuses_to_bring_a_network_to_a_host_where_another_cluster
     both = f"{{{HOST}: simulated, elsewhere: simulated}}"
     mine = apart("c", 16200, LAN).replace(f"{{{HOST}: simulated}}", both)
     theirs = apart("d", 16300, WIDE).replace(f"{{{HOST}:", "{elsewhere:")
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(mine.replace("nics: [lan]", f"nics: [lan], host: {HOST}"))
         await asking.up(theirs, uid=OTHER)
         with pytest.raises(PlanRefused, match=r"network lan: 10\.91\.0\.0/24 overlaps"):
@@ -119,7 +120,7 @@ async def test_a_cluster_whose_port_another_one_got_meanwhile_gets_the_next(tmp_
     """As one that was lost with the store, and recovered after another one had come."""
     bmc = "bmc: {ports: 16200-16209, redfish_port: 16210}\n"
     mine = file_of("a", more=bmc)
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(mine)
         await asking.up(apart("d", 16300, "nodes: [{name: a}]"))
         before, other = await asking.row(), await asking.row("d")
@@ -127,7 +128,7 @@ async def test_a_cluster_whose_port_another_one_got_meanwhile_gets_the_next(tmp_
         assert other is not None
         row = update(tables.claimed_endpoints).where(tables.claimed_endpoints.c.port == 16200)
         its = row.values(cluster_id=str(other.id))
-        await asking.daemon.parts.database.call(lambda connection: connection.execute(its).rowcount)
+        await asking.database.call(lambda connection: connection.execute(its).rowcount)
         assert (await asking.up(mine)).state is OperationState.DONE
         now = await asking.row()
         assert now is not None
@@ -142,7 +143,7 @@ async def test_a_port_of_redfish_is_chosen_beside_ones_own_socket_of_all_address
     """Clusters of a user share a socket, which these have not."""
     text = f"cluster: {{}}\nhosts: {{{{{HOST}: simulated}}}}\n"
     text += "bmc: {{address: {}, ports: {}}}\nnodes: [{{}}]\n"
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(text.format("c", first, "16200-16209"), uid=ROOT)
         await asking.up(text.format("d", second, "16300-16309"), uid=ROOT)
         await asking.up(text.format("e", second, "16400-16409"), uid=ROOT)
@@ -153,7 +154,7 @@ async def test_a_port_of_redfish_is_chosen_beside_ones_own_socket_of_all_address
 
 async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:
     two = NIC.replace("]}]", "]}, {name: b}]")
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(apart("c", 16200, two))
         with pytest.raises(PlanRefused, match="has a NIC with MAC"):
             await asking.up(apart("d", 16300, NIC), uid=OTHER)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
+from tests.control.asking import OTHER, OWNER, file_of
+from tests.control.wired import wired
 
 from nospoon.control.controller import AGAIN
 from nospoon.control.operations.memory import Memory
@@ -35,12 +36,12 @@ def request(text: str, uid: int = OWNER, **more: str) -> Request:
 
 
 async def test_nothing_is_begun_where_nothing_is_to_be_done(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         plan, operation = await asking.controller.up(request(file_of("a")))
         assert plan.empty
         assert operation is None
-        assert len(await asking.daemon.control.operations.list(OWNER)) == 1
+        assert len(await asking.operations.list(OWNER)) == 1
 
 
 async def test_a_cluster_whose_file_is_not_read_hides_the_services_of_no_other(
@@ -53,7 +54,7 @@ async def test_a_cluster_whose_file_is_not_read_hides_the_services_of_no_other(
             raise SpecError([Problem("c.yaml", 1, 1, "nodes", "it is of a later version")])
         return replace(kept(clusters, row), services=(Service("db", ("db",), unit="db"),))
 
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         await asking.up(file_of("db", cluster="d"))
         monkeypatch.setattr(Clusters, "kept", unreadable)
@@ -75,7 +76,7 @@ async def test_one_operation_of_a_cluster_at_a_time(
             await let.wait()
         await make(driver, resource, tag)
 
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         monkeypatch.setattr(SimulatedDriver, "create", slow)
         _, operation = await asking.controller.up(request(file_of("a")))
         assert operation is not None
@@ -88,10 +89,10 @@ async def test_one_operation_of_a_cluster_at_a_time(
         assert shown.operation == f"up {operation.id}"
         await asking.up(file_of("a"), uid=OTHER)  # another's cluster of that name is another one
         async with asyncio.TaskGroup() as group:
-            group.create_task(asking.daemon.control.operations.cancel(operation.id))
+            group.create_task(asking.operations.cancel(operation.id))
             await asyncio.sleep(0)
             let.set()  # a call that is under way is waited for
-        ended = await asking.daemon.control.operations.get(operation.id)
+        ended = await asking.operations.get(operation.id)
         assert ended.state is OperationState.CANCELLED
         assert (await asking.up(file_of("a"))).state is OperationState.DONE
 
@@ -110,7 +111,7 @@ async def test_plans_of_a_user_wait_for_one_another_and_for_nobody_else(
         return await prepare(planner, asked, cluster)
 
     monkeypatch.setattr(Planner, "prepare", waiting)
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         async with asyncio.TaskGroup() as group:
             first = group.create_task(asking.controller.plan(request(file_of("a"))))
             await began.wait()
@@ -139,11 +140,11 @@ def remembered_at_the(time: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_plan_on_which_nobody_agreed_is_made_again_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         tries = remembered_at_the(3, monkeypatch)
         assert (await asking.up(file_of("a"))).state is OperationState.DONE
         assert len(tries) == 3
-    async with a_control_plane(tmp_path / "other") as asking:
+    async with wired(tmp_path / "other") as asking:
         tries = remembered_at_the(100, monkeypatch)
         with pytest.raises(Stale, match="another cluster took the same"):
             await asking.up(file_of("a"))
@@ -153,7 +154,7 @@ async def test_a_plan_on_which_nobody_agreed_is_made_again_a_few_times(
 async def test_a_plan_on_which_somebody_agreed_is_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         agreed = await asking.plan(file_of("a"))
         tries = remembered_at_the(2, monkeypatch)
         with pytest.raises(Stale):
@@ -162,7 +163,7 @@ async def test_a_plan_on_which_somebody_agreed_is_not_made_again(
 
 
 async def test_what_down_would_do_is_shown_and_not_done(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         assert (await asking.controller.removal(Principal(OWNER), "c", Removal())).empty
         await asking.up(file_of("a"))
         made = asking.made()
@@ -174,7 +175,7 @@ async def test_what_down_would_do_is_shown_and_not_done(tmp_path: Path) -> None:
 
 
 async def test_status_is_looked_at_now_and_says_what_nobody_can_see(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         shown = await asking.controller.status(Principal(OWNER), "c")
         assert [(each.node, each.state) for each in shown.nodes] == [
@@ -194,7 +195,7 @@ async def test_status_is_looked_at_now_and_says_what_nobody_can_see(tmp_path: Pa
 
 
 async def test_callers_see_what_is_theirs(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         await asking.up(file_of("a", "b"), uid=OTHER)
         mine, theirs = [await asking.controller.clusters(Principal(uid)) for uid in (OWNER, OTHER)]

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import HOST, Asking, a_control_plane
+from tests.control.in_process import HOST, AskingDaemon, a_control_plane
 
 from nospoon.model.boot import BootDevice, OverrideEnabled
 from nospoon.model.machine import PowerState
@@ -36,7 +36,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def boots(asking: Asking) -> dict[str, tuple[PowerState, int]]:
+def boots(asking: AskingDaemon) -> dict[str, tuple[PowerState, int]]:
     """Whether each machine is on, and how often it was started since it was made."""
     return {
         each.node: (asking.host.state(each.uuid).power, asking.host.state(each.uuid).boots)

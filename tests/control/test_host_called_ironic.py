@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import a_control_plane
+from tests.control.wired import wired
 
 from nospoon.errors import HostUnreachable
 from nospoon.store.operations import OperationState
@@ -19,9 +19,9 @@ TEXT = (
 @pytest.mark.parametrize("away", ["x", "ironic"])
 async def test_a_host_that_is_away_is_no_ironic(tmp_path: Path, away: str) -> None:
     text, more = (TEXT.format(away=away, more=each) for each in ("", ", {name: n, host: s}"))
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(text)
-        asking.daemon.parts.simulations._connections[away].around.reachable = False
+        asking.connection(away).around.reachable = False
         with pytest.raises(HostUnreachable, match=f"host {away} is unreachable: machine: "):
             await asking.plan(more)
         plan = await asking.plan(more, targets=("n",))
@@ -30,6 +30,5 @@ async def test_a_host_that_is_away_is_no_ironic(tmp_path: Path, away: str) -> No
         assert down.state is OperationState.PARTLY
         assert f"host {away}: " in down.message
         assert not {"machine/b", "bmc/b"} & {
-            f"{each.key.kind}/{each.key.name}"
-            for each in asking.daemon.parts.simulations._connections["s"].around.world.all()
+            f"{each.key.kind}/{each.key.name}" for each in asking.connection("s").around.world.all()
         }

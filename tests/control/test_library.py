@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.control.in_process import OTHER, OWNER, Asking, a_control_plane
+from tests.control.in_process import OTHER, OWNER, AskingDaemon, a_control_plane
 
 from nospoon.control.content import library as module
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
@@ -31,13 +31,13 @@ def root(content: bytes = b"") -> bytes:
 
 
 @pytest.fixture
-async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
+async def asking(tmp_path: Path) -> AsyncIterator[AskingDaemon]:
     async with a_control_plane(tmp_path) as made:
         yield made
 
 
 async def load(
-    asking: Asking, name: str, content: bytes, kind: HypervisorType | None, uid: int = OWNER
+    asking: AskingDaemon, name: str, content: bytes, kind: HypervisorType | None, uid: int = OWNER
 ) -> Any:
     async def chunks() -> AsyncIterator[bytes]:
         yield content
@@ -55,7 +55,7 @@ def file_of(image: str, *, kind: str = "container", more: str = "") -> str:
 
 
 async def test_a_cluster_has_what_a_name_means_at_its_up_until_the_next_one(
-    asking: Asking,
+    asking: AskingDaemon,
 ) -> None:
     first = await load(asking, "web", root(b"1"), HypervisorType.LXC)
     await asking.up(file_of("store:web"))
@@ -72,7 +72,7 @@ async def test_a_cluster_has_what_a_name_means_at_its_up_until_the_next_one(
 
 
 async def test_an_image_stays_until_it_is_removed_and_is_not_while_a_cluster_uses_it(
-    asking: Asking,
+    asking: AskingDaemon,
 ) -> None:
     library, files = asking.controller.library, asking.controller.files
     image = await load(asking, "web", root(), HypervisorType.LXC)
@@ -103,7 +103,7 @@ async def test_images_are_there_after_a_restart_and_count_as_their_owners(tmp_pa
         assert files.has(image.sha256), "an eject, or a cluster's end, takes no image"
 
 
-async def test_content_with_two_names_goes_with_the_last_of_them(asking: Asking) -> None:
+async def test_content_with_two_names_goes_with_the_last_of_them(asking: AskingDaemon) -> None:
     library, files = asking.controller.library, asking.controller.files
     for name in ("one", "two"):
         image = await load(asking, name, DISK, None)
@@ -114,7 +114,7 @@ async def test_content_with_two_names_goes_with_the_last_of_them(asking: Asking)
 
 
 async def test_names_that_come_and_go_at_once_have_content_and_are_counted(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
+    asking: AskingDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library, files = asking.controller.library, asking.controller.files
     first = await load(asking, "a", root(), HypervisorType.LXC)
@@ -134,7 +134,7 @@ async def test_names_that_come_and_go_at_once_have_content_and_are_counted(
     assert len(await library.images(Principal(OWNER))) == module.MOST_IMAGES
 
 
-async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking) -> None:
+async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: AskingDaemon) -> None:
     await load(asking, "web", root(), HypervisorType.LXC, uid=OTHER)
     with pytest.raises(UsageError) as caught:
         await asking.plan(file_of("store:web"))
@@ -156,21 +156,21 @@ async def test_a_name_of_another_user_is_as_if_it_were_not_there(asking: Asking)
     ],
 )
 async def test_content_that_its_machine_type_cannot_run_is_refused(
-    asking: Asking, content: bytes, kind: HypervisorType | None, message: str
+    asking: AskingDaemon, content: bytes, kind: HypervisorType | None, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         await load(asking, "x", content, kind)
     assert await asking.controller.library.images(Principal(OWNER)) == []
 
 
-async def test_without_a_machine_type_the_first_bytes_say_what_it_is(asking: Asking) -> None:
+async def test_without_a_machine_type_the_first_bytes_say_what_it_is(asking: AskingDaemon) -> None:
     assert (await load(asking, "a", root(), None)).format == "tar"
     assert (await load(asking, "b", DISK, None)).format == "raw"
     with pytest.raises(UsageError, match="expected a name of at most 63"):
         await load(asking, "../a", DISK, None)
 
 
-async def test_a_node_of_another_kind_does_not_begin_with_it(asking: Asking) -> None:
+async def test_a_node_of_another_kind_does_not_begin_with_it(asking: AskingDaemon) -> None:
     await load(asking, "disk", DISK, HypervisorType.BAREMETAL)
     with pytest.raises(UsageError) as caught:
         await asking.plan(file_of("store:disk", kind="vm"))

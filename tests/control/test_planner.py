@@ -9,7 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.control.in_process import OTHER, OWNER, a_control_plane, file_of
+from tests.control.asking import OTHER, OWNER, file_of
+from tests.control.wired import wired
 
 from nospoon.control.fleet.usage import standing
 from nospoon.control.request import Request
@@ -36,7 +37,7 @@ PINNED = "id: 11223344-1111-4111-8111-111111111111\n"
 
 
 async def test_a_plan_makes_everything_and_changes_nothing(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         plan = await asking.plan(file_of("n1", "n2"))
         assert {step.action for step in plan.steps} == {Action.CREATE}
         kinds = [str(step.key.kind) for step in plan.steps]
@@ -49,14 +50,14 @@ async def test_a_plan_makes_everything_and_changes_nothing(tmp_path: Path) -> No
             assert set(step.desired.needs) <= set(done)
         assert asking.made() == set()
         assert await asking.row() is None
-        assert len(asking.daemon.parts.fleet) == 0
-        assert await asking.daemon.control.operations.list(None) == []
+        assert len(asking.fleet) == 0
+        assert await asking.operations.list(None) == []
 
 
 async def test_a_cluster_that_is_not_there_keeps_its_id_from_plan_to_plan_for_its_user(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         first, again = [await asking.plan(file_of("n1")) for _ in range(2)]
         assert (first.cluster_id, first.fingerprint) == (again.cluster_id, again.fingerprint)
         others = await asking.plan(file_of("n1"), uid=OTHER)
@@ -68,7 +69,7 @@ async def test_a_cluster_that_is_not_there_keeps_its_id_from_plan_to_plan_for_it
 
 
 async def test_what_changed_since_a_plan_was_agreed_on_makes_it_stale(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         agreed = await asking.plan(file_of("n1", "n2"))
         await asking.up(file_of("n1"))
         with pytest.raises(Stale, match="something has changed"):
@@ -78,7 +79,7 @@ async def test_what_changed_since_a_plan_was_agreed_on_makes_it_stale(tmp_path: 
 async def test_all_reasons_are_given_at_once_each_where_its_cause_is(tmp_path: Path) -> None:
     ports = (7101, 7102)
     nodes = "".join(f"- {{name: n{port}, bmc: {{port: {port}}}}}\n" for port in ports)
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of(cluster="d") + nodes)
         with pytest.raises(PlanRefused) as refused:
             await asking.plan(file_of("n1") + nodes)
@@ -90,7 +91,7 @@ async def test_all_reasons_are_given_at_once_each_where_its_cause_is(tmp_path: P
 async def test_a_cluster_that_is_up_differs_in_nothing_and_then_in_what_the_file_says(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1", "n2"))
         assert (await asking.plan(file_of("n1", "n2"))).empty
         more = file_of("n1").replace("[1GiB]", "[1GiB], memory: 2GiB")
@@ -105,7 +106,7 @@ async def test_a_cluster_that_is_up_differs_in_nothing_and_then_in_what_the_file
 
 
 async def test_a_plan_of_some_nodes_leaves_the_others_alone(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         plan = await asking.plan(file_of("alpha", "beta"), targets=("alpha",))
         assert {step.node for step in plan.steps} == {"", "alpha"}
         with pytest.raises(UsageError, match="no node 'alpa' in the file") as refused:
@@ -123,7 +124,7 @@ async def test_what_a_host_makes_none_of_is_refused_before_anything_is_made(
         return replace(can, kinds=can.kinds - {Kind.NETWORK, Kind.VOLUME})
 
     monkeypatch.setattr(SimulatedConnection, "capabilities", unable)
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         with pytest.raises(PlanRefused) as refused:
             await asking.up(file_of("n1", "n2"))
         (why,) = refused.value.reasons
@@ -132,7 +133,7 @@ async def test_what_a_host_makes_none_of_is_refused_before_anything_is_made(
 
 
 async def test_no_plan_without_a_host_but_for_who_only_looks(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1"))
         asking.host.reachable = False
         with pytest.raises(HostUnreachable, match=r"host s \(simulated\) does not answer"):
@@ -144,7 +145,7 @@ async def test_no_plan_without_a_host_but_for_who_only_looks(tmp_path: Path) -> 
 
 
 async def test_the_id_of_a_cluster_is_no_other_ones(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1", more=PINNED))
         with pytest.raises(PlanRefused, match="is that of your cluster c"):
             await asking.plan(file_of("n1", cluster="d", more=PINNED))
@@ -156,7 +157,7 @@ async def test_the_id_of_a_cluster_is_no_other_ones(tmp_path: Path) -> None:
 
 
 async def test_what_clusters_of_others_have_is_not_chosen_again(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1", "n2"))
         await asking.up(file_of("n1", "n2"), uid=OTHER)
         rows = [await asking.row(), await asking.row(uid=OTHER)]
@@ -180,7 +181,7 @@ async def test_plans_at_once_share_their_looks_and_agree(
         shared.append(driver.kind)
         return await observe(looks, driver, cluster)
 
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1"))
         monkeypatch.setattr(Looks, "observe", counted)
         plans = await asyncio.gather(*(asking.plan(file_of("n1", "n2")) for _ in range(5)))
@@ -189,7 +190,7 @@ async def test_plans_at_once_share_their_looks_and_agree(
 
 
 async def test_a_member_has_a_limited_number_of_nodes_in_all_clusters(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path, NOSPOON_MEMBER_NODES="3") as asking:
+    async with wired(tmp_path, member_nodes=3) as asking:
         await asking.up(file_of("n1", "n2"))
         await asking.plan(file_of("n1", cluster="d"))
         with pytest.raises(Conflict, match="2 of them in other clusters, and members may have 3"):
@@ -201,24 +202,24 @@ async def test_a_member_has_a_limited_number_of_nodes_in_all_clusters(tmp_path: 
 async def test_the_hosts_of_a_stored_cluster_are_those_it_may_have_things_on(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1"))
         row = await asking.row()
         assert row is not None
         assert [host.name for host in await asking.planner.clusters.hosts_of(row)] == ["s"]
-        await asking.daemon.parts.database.call(stored.keep_hosts, row.id, [])
+        await asking.database.call(stored.keep_hosts, row.id, [])
         asked = await asking.planner.clusters.hosts_of(row)  # as an earlier version left them
         assert [host.name for host in asked] == ["s"]
 
 
 async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("n1"))
         row = await asking.row()
         assert row is not None
         known = await asking.planner.clusters.stored(row)
         assert [node.name for node in known.nodes] == ["n1"]
-        unread = replace(row, text=asking.daemon.parts.cipher.encrypt("nodes: [7]").decode())
+        unread = replace(row, text=asking.cipher.encrypt("nodes: [7]").decode())
         assert await asking.planner.clusters.stored(unread) == known
         with pytest.raises(SpecError):  # as an earlier version left it
             await asking.planner.clusters.stored(replace(unread, desired=b""))
@@ -226,7 +227,7 @@ async def test_a_stored_cluster_is_a_value_and_its_text_is_not_read(tmp_path: Pa
 
 async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path) -> None:
     text = file_of("n1").replace("[1GiB]", "[{image: 'http://192.0.2.1/disk.img'}]")
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         request = Request(Principal(OWNER), file="c.yaml", text=text)
         cluster = await asking.planner.clusters.of(request)
         assert await asking.planner.to_fetch(request, cluster) == ["http://192.0.2.1/disk.img"]
@@ -238,11 +239,11 @@ async def test_what_is_to_be_fetched_is_what_nobody_has_a_copy_of(tmp_path: Path
 async def test_nodes_take_what_they_were_made_with_whatever_the_file_says_by_now(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         rows = list((await asking.nodes()).values())
         cluster = rows[0].cluster_id
-        observed = await asking.daemon.parts.bmc_driver.observe(cluster)
+        observed = await asking.bmcs.observe(cluster)
         made = Usage(1, rows[0].machine.memory, 1 << 30)
         assert standing(rows, observed) == {"a": made, "b": made}
         assert standing(rows, observed[:1]).keys() == {observed[0].key.name}

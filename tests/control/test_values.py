@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import OWNER, Asking, a_control_plane, file_of
+from tests.control.in_process import OWNER, AskingDaemon, a_control_plane, file_of
 
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused, SpecError
@@ -17,19 +17,19 @@ from nospoon.model.cluster import Cluster
 from nospoon.store.operations import OperationState
 
 
-async def value_of(asking: Asking, *nodes: str, uid: int = OWNER) -> Cluster:
+async def value_of(asking: AskingDaemon, *nodes: str, uid: int = OWNER) -> Cluster:
     """As a lab makes one of what the store has."""
     caller = asking.daemon.parts.admins.principal(uid)
     return await asking.planner.clusters.of(Request(caller, file="x", text=file_of(*nodes)))
 
 
-def asked(asking: Asking, cluster: Cluster, uid: int = OWNER) -> Request:
+def asked(asking: AskingDaemon, cluster: Cluster, uid: int = OWNER) -> Request:
     return Request(
         asking.daemon.parts.admins.principal(uid), file="recipe set 1.1", cluster=cluster
     )
 
 
-async def up(asking: Asking, cluster: Cluster) -> str:
+async def up(asking: AskingDaemon, cluster: Cluster) -> str:
     _, operation = await asking.controller.up(asked(asking, cluster))
     assert operation is not None
     return (await asking.ended(operation.id)).state

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.control.in_process import HOST, OTHER, OWNER, a_control_plane, file_of
+from tests.control.asking import HOST, OTHER, OWNER, file_of
+from tests.control.wired import wired
 
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, Stale
@@ -25,7 +26,7 @@ BROKEN = "the disk is broken"
 async def test_who_would_be_left_behind_is_remembered_before_anything_is_made(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         asking.host.faults["create volume/b"] = [ProviderError(BROKEN)]
         ended = await asking.up(file_of("a", "b", "c"))
@@ -38,7 +39,7 @@ async def test_who_would_be_left_behind_is_remembered_before_anything_is_made(
         assert "machine/c" in asking.made()
         assert "machine/b" not in asking.made(), "what needs the disk is not begun"
         assert (await asking.nodes()).keys() == {"a", "b", "c"}
-        assert {each.node for each in asking.daemon.parts.fleet.of(OWNER)} == {"a", "b", "c"}
+        assert {each.node for each in asking.fleet.of(OWNER)} == {"a", "b", "c"}
         again = await asking.up(file_of("a", "b", "c"))
         assert again.state is OperationState.DONE
         assert again.message == "cluster c is up: 3 nodes"
@@ -55,7 +56,7 @@ async def test_what_is_not_as_desired_afterwards_is_said(
         if made.key.name != "b-0":
             put(world, made)
 
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         with monkeypatch.context() as patch:
             patch.setattr(World, "put", lost)
@@ -71,29 +72,29 @@ async def test_a_call_is_journalled_before_it_is_made(
     seen = []
     make = SimulatedDriver.create
 
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
 
         async def create(driver: SimulatedDriver, resource: Resource, tag: OwnerTag) -> None:
             if resource.key.kind is Kind.VOLUME:
-                seen.append(await asking.daemon.parts.database.read(journal.open_intents))
+                seen.append(await asking.database.read(journal.open_intents))
             await make(driver, resource, tag)
 
         monkeypatch.setattr(SimulatedDriver, "create", create)
         await asking.up(file_of("a"))
         ((known,),) = seen
         assert str(known[1]) == "volume/a-0@s"
-        assert await asking.daemon.parts.database.read(journal.open_intents) == []
+        assert await asking.database.read(journal.open_intents) == []
 
 
 async def test_a_node_that_left_is_forgotten_and_its_port_is_free(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         row = await asking.row()
         assert row is not None
         port = row.allocations.endpoints["b"].ipmi_port
         assert (await asking.up(file_of("a"))).state is OperationState.DONE
         assert (await asking.nodes()).keys() == {"a"}
-        assert {each.node for each in asking.daemon.parts.fleet.of(OWNER)} == {"a"}
+        assert {each.node for each in asking.fleet.of(OWNER)} == {"a"}
         row = await asking.row()
         assert row is not None
         assert row.allocations.endpoints.keys() == {"a"}
@@ -104,7 +105,7 @@ async def test_a_node_that_left_is_forgotten_and_its_port_is_free(tmp_path: Path
 
 
 async def test_a_node_whose_removal_failed_is_known_and_keeps_its_port(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         before = (await asking.nodes())["b"]
         row = await asking.row()
@@ -118,12 +119,12 @@ async def test_a_node_whose_removal_failed_is_known_and_keeps_its_port(tmp_path:
         row, now = await asking.row(), (await asking.nodes())["b"]
         assert row is not None
         assert row.allocations.endpoints["b"] == place
-        opened = [asking.daemon.parts.cipher.decrypt(each.password) for each in (before, now)]
+        opened = [asking.cipher.decrypt(each.password) for each in (before, now)]
         assert opened[0] == opened[1], "its account stays as well"
 
 
 async def test_an_up_of_some_nodes_remembers_the_others_as_they_are(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         before = await asking.nodes()
         more = file_of("a", "b").replace("[1GiB]", "[1GiB], memory: 2GiB")
@@ -135,16 +136,16 @@ async def test_an_up_of_some_nodes_remembers_the_others_as_they_are(tmp_path: Pa
 
 
 async def test_down_leaves_nothing_here_or_there(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
-        (member, _) = asking.daemon.parts.fleet.of(OWNER)
-        asking.daemon.parts.records.directory.joinpath(f"{member.uuid}.log").write_text("hello")
+        (member, _) = asking.fleet.of(OWNER)
+        asking.records.directory.joinpath(f"{member.uuid}.log").write_text("hello")
         ended = await asking.down()
         assert (ended.state, ended.message) == (OperationState.DONE, "cluster c is down")
         assert asking.made() == set()
         assert await asking.row() is None
-        assert len(asking.daemon.parts.fleet) == 0
-        assert asking.daemon.parts.files.space.held(OWNER, "") == 0
+        assert len(asking.fleet) == 0
+        assert asking.files.space.held(OWNER, "") == 0
         again = await asking.down()
         assert (again.state, again.message) == (
             OperationState.DONE, "no cluster c: nothing to remove",
@@ -152,7 +153,7 @@ async def test_down_leaves_nothing_here_or_there(tmp_path: Path) -> None:
 
 
 async def test_down_of_no_cluster_says_which_one_may_be_meant(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", cluster="rack-one"))
         ended = await asking.down("rack-oen")
         assert (ended.state, ended.message) == (
@@ -163,7 +164,7 @@ async def test_down_of_no_cluster_says_which_one_may_be_meant(tmp_path: Path) ->
 
 
 async def test_a_down_that_fails_keeps_what_it_needs_to_go_on(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a", "b"))
         asking.host.faults["delete volume/a"] = [ProviderError(BROKEN)]
         ended = await asking.down()
@@ -175,7 +176,7 @@ async def test_a_down_that_fails_keeps_what_it_needs_to_go_on(tmp_path: Path) ->
 
 
 async def test_a_down_without_a_host_forgets_nothing(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         await asking.up(file_of("a"))
         asking.host.reachable = False
         ended = await asking.down()
@@ -186,31 +187,17 @@ async def test_a_down_without_a_host_forgets_nothing(tmp_path: Path) -> None:
         assert (await asking.down()).state is OperationState.DONE
 
 
-async def test_the_next_daemon_knows_all_nodes_as_they_were(tmp_path: Path) -> None:
-    async with a_control_plane(tmp_path) as asking:
-        await asking.up(file_of("a", "b"))
-        await asking.up(file_of("a"), uid=OTHER)
-        known = [await asking.nodes(), await asking.nodes(uid=OTHER)]
-        members = {(each.owner, each.path, each.uuid) for each in asking.daemon.parts.fleet.all()}
-    async with a_control_plane(tmp_path) as asking:
-        found = {(each.owner, each.path, each.uuid) for each in asking.daemon.parts.fleet.all()}
-        assert found == members
-        assert len(found) == 3
-        assert [await asking.nodes(), await asking.nodes(uid=OTHER)] == known
-        assert (await asking.plan(file_of("a", "b"))).empty
-
-
 async def test_what_another_took_meanwhile_makes_it_stale_and_nothing_is_remembered(
     tmp_path: Path,
 ) -> None:
-    async with a_control_plane(tmp_path) as asking:
+    async with wired(tmp_path) as asking:
         request = Request(Principal(OWNER), file="c.yaml", text=file_of("a"))
         prepared = await asking.planner.prepare(request, await asking.planner.clusters.of(request))
         await asking.up(file_of("a"), uid=OTHER)  # the same first free port
         with pytest.raises(Stale):
-            await asking.daemon.control.memory.remember(prepared, request)
+            await asking.memory.remember(prepared, request)
         assert await asking.row() is None
-        assert asking.daemon.parts.fleet.of(OWNER) == []
+        assert asking.fleet.of(OWNER) == []
 
 
 async def test_capacity_that_another_took_meanwhile_makes_it_stale(tmp_path: Path) -> None:
@@ -223,8 +210,8 @@ async def test_capacity_that_another_took_meanwhile_makes_it_stale(tmp_path: Pat
             "nodes: [{name: a, memory: 2GiB}]\n"
         )
 
-    async with a_control_plane(tmp_path) as asking:
-        memory = asking.daemon.control.memory
+    async with wired(tmp_path) as asking:
+        memory = asking.memory
         mine, others = (
             Request(Principal(OWNER), file="c.yaml", text=of(*each))
             for each in (("c", 16200), ("d", 16300))
