@@ -322,12 +322,15 @@ async def test_a_store_that_hangs_keeps_no_client_waiting_and_has_in_the_end_wha
 
 @dataclass
 class SlowToLearn(MemoryMachines):
-    """Takes its time for a boot order; remembers in which order it was told what."""
+    """Has a boot order when the test lets it; remembers in which order it was told what."""
 
     heard: list[str] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def set_boot(self, machine: UUID, boot: BootPlan) -> None:
-        await asyncio.sleep(0.1)
+        self.asked.set()
+        await self.go_on.wait()
         self.heard.append("boot")
         await super().set_boot(machine, boot)
 
@@ -338,14 +341,22 @@ class SlowToLearn(MemoryMachines):
 
 async def test_a_power_command_does_not_overtake_a_boot_order() -> None:
     machines = SlowToLearn()
-    async with service_with(machines, MemoryStore()) as service:
-        each = config(1, redfish_port=free_port(socket.SOCK_STREAM))
+    async with service_with(machines, MemoryStore()) as service, asyncio.TaskGroup() as group:
+        each, other = (
+            config(number, redfish_port=free_port(socket.SOCK_STREAM)) for number in (1, 2)
+        )
         machines.seen[each.bmc.uuid] = PowerState.ON
-        await service.put(each)
+        for one in (each, other):
+            await service.put(one)
         await service.set_override(each.bmc.uuid, ONCE)
-        assert await service.power(each.bmc.uuid, PowerCommand.RESET) == "done"
-        assert machines.heard == ["boot", "reset"]
-        ((_, _, plan),) = machines.told
+        reset = group.create_task(service.power(each.bmc.uuid, PowerCommand.RESET))
+        await machines.asked.wait()
+        await service.power(other.bmc.uuid, PowerCommand.ON)  # it comes later, and is first
+        assert machines.heard == ["on"]
+        machines.go_on.set()
+        assert await reset in {"done", "accepted"}
+        await until(lambda: machines.heard == ["on", "boot", "reset"])
+        (plan,) = (plan for machine, _, plan in machines.told if machine == each.bmc.uuid)
         assert plan == BootPlan(now=(BootDevice.NETWORK, BootDevice.DISK), after=ORDER)
 
 
