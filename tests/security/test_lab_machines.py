@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -131,15 +130,15 @@ async def test_few_answers_with_a_kickstart_are_held_at_a_time() -> None:
 
 
 async def test_requests_of_one_moment_are_spread_over_turns_of_the_loop() -> None:
-    turns, at = Turns(), list[tuple[int, str]]()
+    turns, at, now = Turns(), list[tuple[int, str]](), [0.0]
 
     class Authority(ToldAuthority):
         def answer(self, *, uuid: Any = None, mac: str = "") -> None:
             del uuid
-            time.sleep(SECONDS * 1.25)  # as work that takes more than its slice
+            now[0] += SECONDS * 1.25  # as work that takes more than its slice
             at.append((turns.number, mac))
 
-    app = create_app(Authority(), Peers(lambda _: None), ready=lambda: True)
+    app = create_app(Authority(), Peers(lambda _: None), ready=lambda: True, now=lambda: now[0])
     macs = [f"02:00:00:00:00:{number:02x}" for number in range(6)]
     wanted = [
         Asking(f"/boot/mac/{mac}/ipxe", client="192.0.2.9" if mac == macs[-1] else "192.0.2.7")

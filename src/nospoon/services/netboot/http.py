@@ -40,6 +40,7 @@ from nospoon.model.boot import BOOT_URL, BootDevice
 from nospoon.probe.record import decode
 from nospoon.protocols.ipxe import grub, image, script
 from nospoon.protocols.ipxe.offer import Kernel, Offer
+from nospoon.runtime.clock import Clock, monotonic
 from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.runtime.slices import Slices
 from nospoon.services.netboot.bodies import TOO_LARGE, body_of
@@ -73,9 +74,11 @@ def create_app(
     ready: Callable[[], bool],
     lab: LabMachines | None = None,
     inventories: Inventoried | None = None,
+    now: Clock = monotonic,
 ) -> ASGIApp:
     """The application; `ready` says whether the authority knows its machines yet. `lab`: where
     machines of recipes are served; `inventories`: registered ones whose inventory is taken.
+    `now`: by which slices of the loop's turns are counted.
 
     To be served by `HttpListeners`: GRUB wants header names as it knows them.
     """
@@ -93,13 +96,14 @@ def create_app(
                     *of_labs,
                 ]
             )
-        )
+        ),
+        now,
     )
 
 
-def _in_turns(app: ASGIApp) -> ASGIApp:
+def _in_turns(app: ASGIApp, now: Clock) -> ASGIApp:
     """Of requests that come at once, some begin in each turn of the loop; sources take turns."""
-    slices = Slices()
+    slices = Slices(now=now)
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
