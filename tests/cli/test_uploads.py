@@ -46,24 +46,31 @@ def test_one_that_is_read_soon_is_not(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 SENDS = """
-import io, time
+import io, sys
 from nospoon.cli.follow import sent
 with sent(io.BytesIO(bytes(100 << 10)), 100 << 10) as shown:
     while shown.read(20 << 10):
-        time.sleep(0.2)
+        sys.stdin.readline()
 """
 
 
 @pytest.mark.parametrize(("kind", "shown"), [("xterm", True), ("dumb", False)])
 def test_a_terminal_shows_how_much_was_sent(kind: str, *, shown: bool) -> None:
     terminal, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": kind}
-    with subprocess.Popen([sys.executable, "-c", SENDS], stderr=theirs, env=environment) as sending:
+    environment, wanted, said = {**os.environ, "TERM": kind}, b"60.0/100.0 KiB", b""
+    with subprocess.Popen(
+        [sys.executable, "-c", SENDS], stdin=subprocess.PIPE, stderr=theirs, env=environment
+    ) as sending:
         os.close(theirs)
-        said = b""
+        assert sending.stdin is not None
+        sending.stdin.write(b"\n\n")
+        sending.stdin.flush()
         with contextlib.suppress(OSError):  # EIO: its end (pty(7))
+            while shown and wanted not in said:  # it reads no more until it is told to
+                said += os.read(terminal, 4096)
+            sending.stdin.close()
             while piece := os.read(terminal, 4096):
                 said += piece
         os.close(terminal)
     assert sending.returncode == 0, said
-    assert (b"60.0/100.0 KiB" in said) is shown
+    assert (wanted in said) is shown
