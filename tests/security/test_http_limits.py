@@ -36,6 +36,7 @@ from nospoon.runtime.tls import self_signed
 from nospoon.services.netboot import serving as boot
 from nospoon.services.netboot.serving import BootHttp
 from nospoon.testing.bench import bench
+from nospoon.testing.due import forward
 from nospoon.testing.redfish import SYSTEMS, client
 
 SOON = HttpLimits(
@@ -44,6 +45,7 @@ SOON = HttpLimits(
 )  # fmt: skip
 """Deadlines that are over soon; sizes and numbers as they are."""
 GET = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
 
 @dataclass
@@ -113,13 +115,16 @@ class Served:
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
     """What is received until the server ends the connection, in good order or not."""
-    found = b""
     async with asyncio.timeout(20):
-        try:
-            while data := await reader.read(65536):
-                found += data
-        except ConnectionError:
-            pass
+        return await received(reader)
+
+
+async def received(reader: asyncio.StreamReader) -> bytes:
+    """The same, however far the clock is put forward meanwhile."""
+    found = b""
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            found += data
     return found
 
 
@@ -176,20 +181,22 @@ async def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for() -> None:
 
 
 async def test_a_body_below_the_least_rate_is_given_up_and_one_above_is_not() -> None:
-    limits = replace(SOON, body_rate=100, body_window=0.5, stranger_body=0.5)
+    limits = HttpLimits(body_rate=1, body_window=60.0, stranger_body=60.0, head=600.0)
     async with served(limits) as server, Tasks("test") as tasks:
         closing = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n"
         for path, size, answer in (
             (b"member", 1, 408),
-            (b"member", 20, 200),  # at ten times the least rate, in a second
-            (b"body", 20, 408),  # a stranger has 0.5 s in all
+            (b"member", 20, 200),  # at eight times the least rate, in two minutes
+            (b"body", 20, 408),  # a stranger has a minute in all
         ):
             reader, writer = await server.connect()
             writer.write(b"POST /" + path + closing)
-            ending = tasks.start(ended(reader), name="read")
+            ending = tasks.start(received(reader), name="read")
             while not ending.done():
                 writer.write(b"x" * size)
-                await asyncio.sleep(0.02)
+                assert status(await server.ask(LAST)) == 200  # what came before it was read
+                forward(2.4)
+                await asyncio.sleep(0)  # what is due by now comes before more of the body
             assert status(ending.result()) == answer
             writer.close()
         assert server.app.gone.is_set()
