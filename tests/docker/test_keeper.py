@@ -128,6 +128,10 @@ def settings_of(place: Path) -> Start:
     }  # fmt: skip
 
 
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_keeper_begins_when_its_number_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +140,10 @@ def test_a_keeper_begins_when_its_number_is_written(
     pid, seen = tmp_path / "pid", tmp_path / "seen"
 
     def late(path: Path, text: str) -> None:
-        time.sleep(0.2)
+        end = time.monotonic() + 60
+        while state_of(int(text)) not in "SZ":  # it waits, or has ended without (proc(5))
+            assert time.monotonic() < end
+            time.sleep(0.001)
         write(path, text)
 
     monkeypatch.setattr(running, "write", late)
