@@ -172,6 +172,24 @@ async def test_what_clusters_of_others_have_is_not_chosen_again(tmp_path: Path) 
         assert networks[0]["provision"] != networks[1]["provision"]
 
 
+async def test_what_cannot_be_open_beside_another_cluster_names_that_of_the_user_alone(
+    tmp_path: Path,
+) -> None:
+    place = "bmc: {redfish_port: 16230%s}\n"
+    async with wired(tmp_path) as asking:
+        await asking.up(file_of("n1", more=place % ""))
+        secured = file_of("n1", cluster="d", more=place % ", tls: true")
+        with pytest.raises(PlanRefused, match="while your cluster c is served at TCP") as refused:
+            await asking.plan(secured)
+        assert "or the same `bmc.tls`" in refused.value.reasons[0]
+        with pytest.raises(PlanRefused, match="while another cluster is served") as refused:
+            await asking.plan(secured, uid=OTHER)
+        assert "another user's BMCs answer Redfish at" in refused.value.reasons[1]
+        await asking.plan(file_of("n1", cluster="d", more=place % ""))
+        await asking.down()
+        await asking.plan(secured, uid=OTHER)
+
+
 async def test_plans_at_once_share_their_looks_and_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
