@@ -151,7 +151,7 @@ def test_what_a_recovery_left_out_keeps_its_place_and_its_addresses(
     up = spread("xYzV", "a", "b", network=network)
     before = decided(up, Allocations())
     things = seen_of(up, before).things
-    known = tuple(each for each in things if each.key.host == first)
+    known = tuple(each for each in things if each.key.place == first)
     part = found_allocations(known)
     whole = completed(part, things, part.hosts.keys())
     assert {name: whole.hosts[name] for name in before.hosts} == before.hosts
@@ -169,7 +169,7 @@ def test_what_another_node_got_meanwhile_is_not_taken_from_it() -> None:
     before = decided(up, Allocations())
     things = seen_of(up, before).things
     grown = spread("xW", "a", "b", network="apart")
-    part = found_allocations([each for each in things if each.key.host == "a"])
+    part = found_allocations([each for each in things if each.key.place == "a"])
     since = decided(grown, part)
     whole = completed(since, things, since.hosts.keys())
     assert whole.hosts["ny"] == "b"

@@ -18,13 +18,12 @@ from nospoon.engine.progress import Outcome, Phase, Progress
 from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError, Transient
 from nospoon.model.declared import CallLimits
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
-from nospoon.plan.enrollment.enrol import AWAY, PLACE
 from nospoon.plan.order.kinds import KINDS, Row
 from nospoon.plan.order.order import Half
 from nospoon.plan.order.steps import Action, Plan, Step
@@ -38,7 +37,7 @@ from nospoon.runtime.tasks import Tasks
 ID = UUID("5d0f2f0e-0000-4000-8000-000000000002")
 TAG = OwnerTag("dep", ID, 1, "token")
 AT_ONCE = CallLimits(pauses=(0.0, 0.0))
-FAST = Limits(places={"sim": AT_ONCE, PLACE: AT_ONCE})
+FAST = Limits(places={"sim": AT_ONCE})
 
 
 @dataclass
@@ -93,16 +92,16 @@ class Moody:
 class Bench:
     """A simulated host and a cluster of `count` nodes for it."""
 
-    def __init__(self, count: int = 3, *, host: str = "sim", limits: Limits = FAST) -> None:
-        self.host, self.limits = host, limits
-        text = f"cluster: c\nhosts: {{{host}: simulated}}\nnodes: [{{count: {count}}}]"
+    def __init__(self, count: int = 3, *, limits: Limits = FAST) -> None:
+        self.limits = limits
+        text = f"cluster: c\nhosts: {{sim: simulated}}\nnodes: [{{count: {count}}}]"
         self.cluster = load(text, file="x")
-        self.connection = SimulatedConnection(host, "dep", clock.unix)
+        self.connection = SimulatedConnection("sim", "dep", clock.unix)
         self.drivers: dict[tuple[str, Kind], Driver] = {
-            (host, kind): driver for kind, driver in self.connection.drivers.items()
+            ("sim", kind): driver for kind, driver in self.connection.drivers.items()
         }
         allocations, _ = allocate(self.cluster, Allocations(), Occupied())
-        resources = resolve(self.cluster, ID, allocations, Surroundings({host: "/p"}, {}, {}))
+        resources = resolve(self.cluster, ID, allocations, Surroundings({"sim": "/p"}, {}, {}))
         self.desired = {k: r for k, r in resources.items() if k.kind is not Kind.BMC}
         self.journal = Notes()
         self.told: list[Progress] = []
@@ -110,7 +109,7 @@ class Bench:
     async def plan(self) -> Plan:
         seen = await observe(self.drivers, ID)
         return diff(
-            cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={self.host: {}}
+            cluster="c", cluster_id=ID, desired=self.desired, observed=seen, rules={"sim": {}}
         )
 
     async def run(self, plan: Plan, calls: Tasks | None = None) -> Outcome:
@@ -212,7 +211,7 @@ async def test_what_is_put_off_is_tried_again_as_late_as_its_place_says(
 
 def be_in_ironic(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     """Resources of this kind stand for Ironic's."""
-    monkeypatch.setitem(cast("dict[Kind, Row]", KINDS), kind, replace(KINDS[kind], outside=True))
+    monkeypatch.setitem(cast("dict[Kind, Row]", KINDS), kind, replace(KINDS[kind], outside=IRONIC))
 
 
 @pytest.mark.parametrize("patience", [60.0, 0.0])
@@ -220,9 +219,9 @@ async def test_an_ironic_that_restarts_is_waited_for_as_long_as_the_setting_says
     patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be_in_ironic(monkeypatch, Kind.POOL)
-    bench = Bench(3, host=PLACE, limits=replace(FAST, patience=patience))
+    bench = Bench(3, limits=replace(FAST, patience=patience))
     away: list[Exception] = [HostUnreachable("Ironic does not answer") for _ in range(7)]
-    moody = bench.drivers[PLACE, Kind.POOL] = Moody(bench.drivers[PLACE, Kind.POOL], away)
+    moody = bench.drivers["sim", Kind.POOL] = Moody(bench.drivers["sim", Kind.POOL], away)
     outcome = await bench.run(await bench.plan())
     assert outcome.complete is bool(patience)
     assert moody.calls == (8 if patience else 1)
@@ -272,8 +271,8 @@ async def test_an_ironic_that_does_not_answer_is_named_once(
     be_in_ironic(monkeypatch, Kind.POOL)
     bench = Bench(1)
     silent = Silent(bench.drivers["sim", Kind.POOL], [])
-    _, away = await observe_reachable({(PLACE, Kind.POOL): silent}, ID)
-    assert away == {AWAY: f"Ironic at http://i does not answer, of {ID}"}
+    _, away = await observe_reachable({(IRONIC, Kind.POOL): silent}, ID)
+    assert away == {IRONIC: f"Ironic at http://i does not answer, of {ID}"}
 
 
 async def test_cancelling_leaves_what_the_next_run_completes() -> None:

@@ -264,7 +264,7 @@ def test_a_node_is_deployed_again_for_the_disk_on_which_it_was(
     assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
     switch_off(api, scale)
     told = rack.run("up", "--yes", file("[9GiB, 5GiB, 4500MiB]", description="with a third"))
-    assert "ironic-node/n0@ironic: change" in told.stderr
+    assert "ironic-node/n0@Ironic: change" in told.stderr
     assert of(api, scale)["extra"]["nospoon"]["roots"] == ["n0-1"]
     assert "-/+ ironic-standing" not in rack.run("plan", file("[9GiB, 5GiB]")).stdout
     without = file("[9GiB]")

@@ -55,7 +55,7 @@ def test_five_nodes_are_enrolled_changed_and_removed(
     rack: Rack, api: Api, cluster: Cluster
 ) -> None:
     file = cluster.write(FIVE, capabilities={"rack": "7"}, deploy_kernel="http://192.0.2.1/k")
-    assert "+ ironic-node i0 on ironic" in rack.run("plan", file).stdout
+    assert "+ ironic-node i0 on Ironic" in rack.run("plan", file).stdout
     rack.run("up", "--yes", file)
     nodes = api.nodes()
     names = [f"{cluster.name}-{each}" for each in ("i0", "i1", "i2", "r0", "r1")]

@@ -77,10 +77,10 @@ def texts() -> dict[str, str]:
         "changed.plan.txt": plan_text(plan(then, there)) + "\n",
     }
     for key, each in first.items():
-        file = f"{key.kind}-{key.name}-{key.host}.xml"
-        if isinstance(each.shape, Machine) and key.host != "sim":
+        file = f"{key.kind}-{key.name}-{key.place}.xml"
+        if isinstance(each.shape, Machine) and key.place != "sim":
             found[file] = domain(each.shape, key.name)
-        elif isinstance(each.shape, Link) and key.host == "here":
+        elif isinstance(each.shape, Link) and key.place == "here":
             found[file] = render_network(each.shape, Owner(TAG, key.name))
     return found
 

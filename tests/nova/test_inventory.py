@@ -15,10 +15,9 @@ import pytest
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.nova import NovaInventory
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import NOVA, Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import words_of
 from nospoon.providers.nova.api import Read
 from nospoon.providers.nova.inventory import InventoryDriver
@@ -61,7 +60,7 @@ def test_up_waits_until_placement_has_the_nodes_of_each_flavor(
     assert not nodes & providers(cloud)
     with compute():
         plan = rack.run("plan", file).stdout
-        assert f"+ nova-inventory {name}-gold on ironic  2 nodes in Placement, as {CLASS}" in plan
+        assert f"+ nova-inventory {name}-gold on Nova  2 nodes in Placement, as {CLASS}" in plan
         assert "1 to create, 0 to change" in plan
         rack.run("up", "--yes", file)
         assert nodes <= providers(cloud, f"resources={CLASS}:1&required={TRAIT}")
@@ -140,7 +139,7 @@ async def test_what_a_node_lacks_in_placement_is_told(second: Any, said: str) ->
     shape = NovaInventory(
         CLASS, ((TRAIT, "required"), ("CUSTOM_SLOW", "forbidden")), (("a", A), ("b", B))
     )
-    resource = Resource(Key(Kind.NOVA_INVENTORY, PLACE, "gold"), shape)
+    resource = Resource(Key(Kind.NOVA_INVENTORY, NOVA, "gold"), shape)
     there: dict[UUID, Any] = {A: GOOD, UUID(int=3): ({}, {"CUSTOM_SLOW"})}
     api = Canned({**there, B: second} if second else there)
     driver = InventoryDriver(api, [resource], {"gold": 0}, deployment="d")
@@ -157,7 +156,7 @@ async def test_what_a_node_lacks_in_placement_is_told(second: Any, said: str) ->
 
 async def test_a_placement_that_knows_neither_class_nor_trait_has_nothing() -> None:
     resource = Resource(
-        Key(Kind.NOVA_INVENTORY, PLACE, "gold"),
+        Key(Kind.NOVA_INVENTORY, NOVA, "gold"),
         NovaInventory(CLASS, ((TRAIT, "required"),), (("a", A),)),
     )
     driver = InventoryDriver(Canned({}), [resource], {"gold": 0}, deployment="d")

@@ -167,7 +167,7 @@ def test_networks_of_other_hosts_nodes_alone_are_not_made_in_a_cloud() -> None:
     placed = Allocations(hosts={node.name: node.host for node in cluster.nodes})
     around = Surroundings({"cloud": "", "here": "/p"}, {}, {})
     found = resolve(cluster, UUID(int=1), placed, around)
-    made = {(key.kind, key.host, key.name) for key in found}
+    made = {(key.kind, key.place, key.name) for key in found}
     assert {name for kind, host, name in made if (kind, host) == (Kind.NETWORK, "cloud")} == {
         "both", "carried", "relayed", "unused",
     }  # fmt: skip

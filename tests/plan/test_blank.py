@@ -12,7 +12,7 @@ from nospoon.clusterfile.load import load
 from nospoon.control.fleet.enrolment import RULES
 from nospoon.model.cluster import Firmware
 from nospoon.model.ironic import ORPHANED, Held, IronicNode, IronicPort, IronicStanding
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
@@ -88,8 +88,8 @@ def test_what_was_deployed_is_deployed_anew_when_its_disk_is(
     assert [step.action for step in told] == [Action.REPLACE] * steps
     if steps:
         order = moves(plan)
-        assert "-/+ ironic-standing a on ironic  (its disk goes)" in plan_text(plan)
-        blank, deployed = ((Key(KIND, "ironic", "a"), half) for half in Half)
+        assert "-/+ ironic-standing a on Ironic  (its disk goes)" in plan_text(plan)
+        blank, deployed = ((Key(KIND, IRONIC, "a"), half) for half in Half)
         parts = {Kind.VOLUME, Kind.MACHINE, Kind.BMC, Kind.IRONIC_NODE, Kind.IRONIC_PORT}
         of_it = [id_ for id_ in order if id_[0].kind in parts]
         assert all(blank in before(order, id_) for id_ in of_it)
@@ -133,7 +133,7 @@ def test_what_counts_is_the_disk_on_which_it_was_deployed(
     ]
     rules = {
         "x": {Kind.VOLUME: {"size": "live"}, Kind.MACHINE: {"disks": "live"}},
-        "ironic": {Kind.IRONIC_NODE: {"settings": "live"}},
+        IRONIC: {Kind.IRONIC_NODE: {"settings": "live"}},
     }
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     assert [step.action for step in plan.steps if step.key.kind is KIND] == [Action.REPLACE] * steps
@@ -162,7 +162,7 @@ def test_of_a_node_without_a_machine_the_disk_may_be_gone_without_a_step() -> No
     found = [
         Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in before.items()
-        if key.host == "ironic"
+        if key.place == IRONIC
     ]
     desired = resources(disks="[9GiB]")
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules={})
@@ -226,7 +226,7 @@ def test_a_disk_that_leaves_the_file_is_lost_once_it_goes(
     assert len(plan.later) == later
     root = Key(Kind.VOLUME, "x", "a-1"), Half.REMOVE
     order = moves(plan)
-    assert not steps or (Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, root)
+    assert not steps or (Key(KIND, IRONIC, "a"), Half.REMOVE) in before(order, root)
 
 
 @pytest.mark.parametrize("on", [False, True])
@@ -243,7 +243,7 @@ def test_a_disk_of_somebody_elses_instance_goes_only_if_ironic_agrees(*, on: boo
     rules = {"x": {Kind.MACHINE: {"disks": "at power-off"}, Kind.BMC: {"disk_sizes": "live"}}}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     last = (MACHINE, Half.MAKE) if on else (Key(Kind.VOLUME, "x", "a-2"), Half.REMOVE)
-    assert (Key(KIND, "ironic", "a"), Half.REMOVE) in before(moves(plan), last)
+    assert (Key(KIND, IRONIC, "a"), Half.REMOVE) in before(moves(plan), last)
 
 
 @pytest.mark.parametrize("machine", [resources(disks="[9GiB]")[MACHINE], None])
@@ -259,7 +259,7 @@ def test_disks_without_a_machine_stay_with_a_node_that_somebody_uses(
     order = moves(removal(cluster="d", cluster_id=CLUSTER, observed=found))
     disks = [id_ for id_ in order if id_[0].kind is Kind.VOLUME]
     assert len(disks) == 2
-    assert all((Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, id_) for id_ in disks)
+    assert all((Key(KIND, IRONIC, "a"), Half.REMOVE) in before(order, id_) for id_ in disks)
 
 
 @pytest.mark.parametrize(("left", "state"), [(set(), ORPHANED), ({MACHINE}, "active")])
@@ -287,12 +287,12 @@ def test_somebody_elses_instance_is_asked_for_before_its_disk_goes(state: str) -
     ]
     desired = resources(disks="[2GiB]", ironic=f"state: {state}")
     live = dict.fromkeys(("settings", "state"), "live")
-    rules = {"ironic": {Kind.IRONIC_NODE: live, KIND: live}}
+    rules = {IRONIC: {Kind.IRONIC_NODE: live, KIND: live}}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     order = moves(plan)
     volume = [id_ for id_ in order if id_[0] == DISK]
     assert volume
-    assert all((Key(KIND, "ironic", "a"), Half.REMOVE) in before(order, id_) for id_ in volume)
+    assert all((Key(KIND, IRONIC, "a"), Half.REMOVE) in before(order, id_) for id_ in volume)
 
 
 def test_who_becomes_another_image_as_well_has_one_step() -> None:
@@ -320,7 +320,7 @@ def planned(
         else Observed(key, each.shape, OwnerTag("d", CLUSTER, note=each.note))
         for key, each in before.items()
     ]
-    rules = {"ironic": dict(RULES)} | {host: {Kind.MACHINE: {"firmware": "live"}} for host in "xy"}
+    rules = {IRONIC: dict(RULES)} | {host: {Kind.MACHINE: {"firmware": "live"}} for host in "xy"}
     plan = diff(cluster="d", cluster_id=CLUSTER, desired=desired, observed=found, rules=rules)
     lines = plan_text(plan).splitlines()
     return plan, next((each for each in lines if "ironic-standing" in each), "")
@@ -328,20 +328,20 @@ def planned(
 
 def test_another_image_rewrites_the_disk_and_is_a_replacement() -> None:
     plan, line = planned(resources(ironic=IMAGE))
-    assert line.startswith("-/+ ironic-standing a on ironic  (something else is deployed")
+    assert line.startswith("-/+ ironic-standing a on Ironic  (something else is deployed")
     assert {change.rule for step in plan.steps for change in step.changes} == {"replace"}
     assert planned(NODE) == (replace(plan, steps=(), unchanged=len(NODE)), "")
 
 
 def test_a_node_that_is_only_to_be_available_is_undeployed() -> None:
     _, line = planned(resources(ironic="state: available"))
-    assert line.startswith("  ~ ironic-standing a on ironic")
+    assert line.startswith("  ~ ironic-standing a on Ironic")
     assert "it is undeployed, and what is on its disks is lost" in line
 
 
 def test_a_deployed_node_that_leaves_is_undeployed_and_has_to_be_forced() -> None:
     plan, line = planned({})
-    assert line.startswith("  - ironic-standing a on ironic")
+    assert line.startswith("  - ironic-standing a on Ironic")
     assert "it is undeployed, and what is on its disks is lost" in line
     assert undeployed(plan.steps) == ["a"]
     assert plan.notes == ("deployed, and no longer in the file: a. `up` needs --force for this",)
@@ -422,5 +422,5 @@ def test_names_and_macs_that_others_have_in_ironic_are_refused() -> None:
     assert name.startswith(f"node a: Ironic has another node named 'a' ({other}). Set `ironic")
     assert address.startswith(f"node a: Ironic has a port of node {UUID(int=8)} with the MAC {mac}")
     renamed = replace(node, uuid=other)
-    ours = [Observed(Key(Kind.IRONIC_NODE, "ironic", "z"), renamed, OwnerTag("d", CLUSTER))]
+    ours = [Observed(Key(Kind.IRONIC_NODE, IRONIC, "z"), renamed, OwnerTag("d", CLUSTER))]
     assert against_held(plan.steps, ours, Held({"a": other}, {})) == []

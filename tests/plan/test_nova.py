@@ -75,7 +75,7 @@ def test_placement_is_to_have_the_available_nodes_that_a_flavor_gives(
         for each in made
         if isinstance(each.shape, NovaInventory)
     ] == ([names] if names else [])
-    needs = [f"ironic-standing/{name}@ironic" for name in names]
+    needs = [f"ironic-standing/{name}@Ironic" for name in names]
     assert [str(key) for each in made for key in each.needs] == needs
     assert not list(inventories(load(text.replace("WAIT", "0s"), file="x"), ID))
 

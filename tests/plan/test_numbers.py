@@ -89,7 +89,7 @@ def ends(cluster: Cluster, allocations: Allocations) -> dict[str, tuple[str, str
     """The addresses of hosts that are used."""
     around = Surroundings({host.name: "/p" for host in cluster.hosts}, {}, {})
     return {
-        key.host: (each.shape.address, each.shape.address6)
+        key.place: (each.shape.address, each.shape.address6)
         for key, each in resolve(cluster, ID, allocations, around).items()
         if isinstance(each.shape, Link)
     }

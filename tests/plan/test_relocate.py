@@ -70,7 +70,7 @@ def test_a_move_is_one_step_that_tells_from_where_and_what_it_costs() -> None:
 def test_a_move_from_elsewhere_is_another_plan() -> None:
     plan = planned(ON_X, ON_Y)
     elsewhere = tuple(
-        replace(step, observed=replace(step.observed, key=replace(step.removes, host="z")))
+        replace(step, observed=replace(step.observed, key=replace(step.removes, place="z")))
         if step.observed is not None
         else step
         for step in plan.steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from nospoon.clusterfile.load import load
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.resource import Observed
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
@@ -47,7 +47,7 @@ def before(order: dict[MoveId, Move], id_: MoveId) -> set[MoveId]:
 
 def test_containers_and_the_names_of_their_network_outlast_what_is_enrolled() -> None:
     order = moves(removal(cluster="c", cluster_id=CLUSTER, observed=found()))
-    enrolled = {id_ for id_ in order if id_[0].host == "ironic"}
+    enrolled = {id_ for id_ in order if id_[0].place == IRONIC}
     assert {key.name for key, _ in enrolled} == {"metal", "metal-0"}
     box = (Key(Kind.MACHINE, "here:lxc", "box"), Half.REMOVE)
     (names,) = (id_ for id_ in order if id_[0].kind is Kind.NETBOOT)

@@ -385,14 +385,14 @@ def test_containers_are_on_the_networks_of_their_hosts_first_connection() -> Non
     (service,) = (each.shape for each in made.values() if each.key.kind is Kind.NETBOOT)
     assert isinstance(service, NetbootService)
     assert [each.hostname for each in service.reservations] == ["metal", "box"]
-    assert made[Key(Kind.VOLUME, "here:lxc", "box-0")].needs[0].host == "here:lxc"
+    assert made[Key(Kind.VOLUME, "here:lxc", "box-0")].needs[0].place == "here:lxc"
 
 
 def test_a_network_with_containers_alone_is_made_all_the_same() -> None:
     cluster = read(f"{BESIDE}nodes: [{{name: box, kind: container, image: root.tar}}]")
     found = resources(cluster, ROOT)
-    assert [key.host for key in found if key.kind is Kind.NETWORK] == ["here"]
-    assert [key.host for key in found if key.kind is Kind.POOL] == ["here:lxc"]
+    assert [key.place for key in found if key.kind is Kind.NETWORK] == ["here"]
+    assert [key.place for key in found if key.kind is Kind.POOL] == ["here:lxc"]
 
 
 def test_a_network_is_removed_after_the_containers_on_it() -> None:

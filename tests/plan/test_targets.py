@@ -103,7 +103,7 @@ def link(key: Key, local: str, *peers: str) -> Resource:
 
 
 def node(name: str, key: Key) -> Resource:
-    return Resource(Key(Kind.VOLUME, key.host, f"{name}-0"), Volume("p", 1), (key,), name)
+    return Resource(Key(Kind.VOLUME, key.place, f"{name}-0"), Volume("p", 1), (key,), name)
 
 
 def part(desired: tuple[Resource, ...], there: tuple[Resource, ...], *nodes: str) -> Plan:

@@ -26,6 +26,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources import earlier
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
+from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.identity import node_uuid
@@ -33,6 +34,7 @@ from nospoon.providers.containers.records import parse, record
 from nospoon.providers.openstack import roster
 from nospoon.providers.openstack.tags import in_pieces
 from nospoon.providers.simulated.world import Made, World
+from nospoon.services.netboot.tree import Saved, decoded
 
 CLUSTER = UUID("ece4302e-5ad4-492d-ae12-b8ecf0b22988")
 OWNER = OwnerTag("d", CLUSTER, 1, "token", "c", 0)
@@ -151,3 +153,16 @@ def test_a_server_of_an_earlier_version_has_no_drift(kind: NodeKind) -> None:
     server = roster.read(shown, lambda id_: id_)  # type: ignore[arg-type]
     assert server is not None
     assert server.shape == machine
+
+
+def test_a_network_boot_that_an_earlier_version_serves_is_known() -> None:
+    """Else its dnsmasq would go on unknown. Its key had a host where today's has a place."""
+    shape = NetbootService("ns4c737d-provis", "172.30.136.1/24", ("", ""), ())
+    saved = Saved(Key(Kind.NETBOOT, "here", "provision"), shape, OWNER, pid=7, started=9)
+    record = msgspec.to_builtins(saved)
+    assert decoded(msgspec.json.encode(record)) == saved
+    record["key"]["host"] = record["key"].pop("place")
+    assert decoded(msgspec.json.encode(record)) == saved
+    for wrong in (b"{", b"[]", b'{"key": 1}', b'{"key": {"host": 1}}'):
+        with pytest.raises(msgspec.DecodeError):
+            decoded(wrong)

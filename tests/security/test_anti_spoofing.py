@@ -142,7 +142,7 @@ nodes:
     )
     around = Surroundings({host.name: "/pools" for host in cluster.hosts}, {}, {})
     made = resolve(cluster, ID, decided(cluster), around)
-    shapes = {(key.kind, key.host, key.name): each.shape for key, each in made.items()}
+    shapes = {(key.kind, key.place, key.name): each.shape for key, each in made.items()}
     served = shapes[Kind.NETBOOT, "here", "kept"]
     assert isinstance(served, NetbootService)
     reserved = {each.hostname: each.address for each in served.reservations}

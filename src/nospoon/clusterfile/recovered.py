@@ -74,7 +74,7 @@ def cluster_file(
         "nodes": [
             {
                 "name": node,
-                "host": seen.key.host,
+                "host": seen.key.place,
                 **_machine(seen.shape, volumes, by_bridge, floating, trunks),
             }
             for node, seen in sorted(nodes.items())
@@ -145,7 +145,7 @@ def _virtual_ips(found: Sequence[Observed]) -> dict[str, set[str]]:
 def _relayed(found: Sequence[Observed], by_bridge: Mapping[str, str]) -> dict[str, str]:
     """The networks on which relays are, by their hosts, as this file calls them."""
     return {
-        each.key.host: by_bridge[each.shape.network]
+        each.key.place: by_bridge[each.shape.network]
         for each in found
         if isinstance(each.shape, Port) and each.key.name == RELAY
         if each.shape.network in by_bridge

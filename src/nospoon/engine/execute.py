@@ -92,7 +92,7 @@ class Limits:
 
     def pauses(self, key: Key) -> Iterator[float]:
         """Seconds before each further try of a call, where its place says no other."""
-        place = self.at(key.host)
+        place = self.at(key.place)
         if not KINDS[key.kind].outside:
             yield from place.pauses
             return
@@ -140,7 +140,7 @@ class _Run:
         self.outcome = Outcome(total=len(self.moves))
         self.calls = calls
         self.left = len(moves)
-        self.ironic_away = False
+        self.away = set[str]()
         self.blocked = {id_: len(move.waits) for id_, move in moves.items()}
         self.doomed: set[MoveId] = set()
         self.waiting: defaultdict[MoveId, list[Move]] = defaultdict(list)
@@ -216,16 +216,13 @@ class _Run:
             except Transient as error:
                 if (usual := next(pauses, None)) is None:
                     return error
-                pause = self.limits.at(key.host).pause(usual, error.retry_after)
-                if not (kind.outside and self.ironic_away):
-                    much = (
-                        f"for up to {self.limits.patience:.0f}"
-                        if kind.outside
-                        else f"in {pause:.0f}"
-                    )
-                    why = str(error).rstrip(".")
-                    self._tell(Phase.RETRYING, move, f"{why}. Trying again {much} s.")
-                self.ironic_away |= kind.outside
+                pause = self.limits.at(key.place).pause(usual, error.retry_after)
+                long = f"for up to {self.limits.patience:.0f}"
+                again = f"Trying again {long if kind.outside else f'in {pause:.0f}'} s."
+                if key.place not in self.away:
+                    self._tell(Phase.RETRYING, move, f"{str(error).rstrip('.')}. {again}")
+                if kind.outside:
+                    self.away.add(key.place)
                 await asyncio.sleep(pause)
             except (NospoonError, OSError) as error:
                 return error
@@ -242,9 +239,9 @@ class _Run:
 
         listen(note)
         step, key = move.step, move.key
-        driver = self.drivers.get((key.host, key.kind))
+        driver = self.drivers.get((key.place, key.kind))
         if driver is None:
-            raise MissingTool(f"nothing here makes a {key.kind} on host {key.host}")
+            raise MissingTool(f"nothing here makes a {key.kind} on host {key.place}")
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
             adopted = is_adopted(step.observed.shape)
@@ -283,7 +280,7 @@ def _why(error: Exception | None) -> str:
 
 def _lane(move: Move) -> Lane:
     if KINDS[move.key.kind].waits:
-        return move.key.host, Pace.WAITS
+        return move.key.place, Pace.WAITS
     step = move.step
     claims = (
         move.half is Half.MAKE
@@ -291,7 +288,7 @@ def _lane(move: Move) -> Lane:
         and step.desired is not None
         and is_adopted(step.desired.shape)
     )
-    return move.key.host, Pace.PAUSES if claims else Pace.WORKS
+    return move.key.place, Pace.PAUSES if claims else Pace.WORKS
 
 
 def _verb(move: Move) -> str:

@@ -8,9 +8,8 @@ from uuid import UUID
 
 from nospoon.engine.looks import Looks
 from nospoon.errors import HostUnreachable
-from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.keys import IRONIC, NOVA, Kind
 from nospoon.model.resources.resource import Observed
-from nospoon.plan.enrollment.enrol import AWAY
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.runtime.few import all_begun
@@ -28,7 +27,7 @@ async def observe(drivers: Drivers, cluster: UUID | None) -> list[Observed]:
 async def observe_reachable(
     drivers: Drivers, cluster: UUID | None, looks: Looks | None = None
 ) -> tuple[list[Observed], dict[str, str]]:
-    """As `observe`, and host -> reason for those that cannot be looked at, `AWAY` for Ironic.
+    """As `observe`, and place -> reason for those that cannot be looked at.
     `looks`: shared with others who look meanwhile.
     """
     once = _each_once(drivers)
@@ -41,12 +40,12 @@ async def observe_reachable(
     results = await all_begun(once, look)
     found: list[Observed] = []
     away: dict[str, str] = {}
-    for (driver, host), result in zip(once.items(), results, strict=True):
+    for (driver, place), result in zip(once.items(), results, strict=True):
         match result:
             case HostUnreachable() if KINDS[driver.kind].outside:
-                away[AWAY] = str(result)  # what Ironic's API says names it already
+                away[place] = str(result)  # it names the service already
             case HostUnreachable():
-                away[host] = f"{driver.kind}: {result}"
+                away[place] = f"{driver.kind}: {result}"
             case Exception():
                 raise result
             case Sequence():
@@ -54,6 +53,11 @@ async def observe_reachable(
     return found, away
 
 
+def outside_away(away: Mapping[str, str]) -> str:
+    """Why a service outside of hosts does not answer, "" where all do. `away`: as it was found."""
+    return next((away[place] for place in (IRONIC, NOVA) if place in away), "")
+
+
 def _each_once(drivers: Drivers) -> dict[Driver, str]:
-    """Driver -> a host that it serves: a driver of the daemon's own serves several."""
-    return {driver: host for (host, _), driver in drivers.items()}
+    """Driver -> a place that it serves: a driver of the daemon's own serves several."""
+    return {driver: place for (place, _), driver in drivers.items()}

@@ -26,7 +26,7 @@ def _step(step: Step) -> PlannedStep:
     return PlannedStep(
         action=step.verb,
         kind=str(step.key.kind),
-        host=step.key.host,
+        host=step.key.place,
         name=step.key.name,
         node=step.node,
         moves_from=step.moves_from,

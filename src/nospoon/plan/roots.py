@@ -79,7 +79,7 @@ def with_kept_roots(
         each.key: Resource(each.key, each.shape, (machine,), note=each.tag.note)
         for each in observed
         if isinstance(each.shape, KeptRoot)
-        if (machine := Key(Kind.MACHINE, each.key.host, each.shape.node)) in desired
+        if (machine := Key(Kind.MACHINE, each.key.place, each.shape.node)) in desired
     }
     return {**desired, **kept} if kept else desired
 
@@ -94,13 +94,13 @@ def against_lost_roots(steps: Iterable[Step], facts: Mapping[str, HostFacts]) ->
         is_made = step.action in {Action.CREATE, Action.REPLACE}
         if not (is_made and isinstance(made, Machine) and made.disks):
             continue
-        kept, host = KeptIn.of(made.disks[0].volume), facts.get(step.key.host)
+        kept, host = KeptIn.of(made.disks[0].volume), facts.get(step.key.place)
         if kept is None or host is None:
             continue
         what = f"node {kept.node}: snapshot {kept.snapshot} of cluster {kept.cluster}"
         if kept not in host.kept:
             found.append(
-                f"{what} has no root of a node of this name on host {step.key.host}. "
+                f"{what} has no root of a node of this name on host {step.key.place}. "
                 f"`nospoon snapshot list {kept.cluster}` shows its snapshots."
             )
         elif host.kept[kept] is not made.firmware:
@@ -158,7 +158,7 @@ def _settle(
     """One node's roots, in `desired`. Returns what there is to say, and whether it gets a former
     one.
     """
-    first = Key(Kind.VOLUME, machine.host, f"{node.name}-0")
+    first = Key(Kind.VOLUME, machine.place, f"{node.name}-0")
     wanted = desired.get(first)
     if wanted is None or not isinstance(wanted.shape, Volume):  # its root is a volume of others
         return [], False
@@ -172,9 +172,9 @@ def _settle(
         _rename(desired, machine, first, replace(first, name=name))
     kept = list(_kept(found, name, used)) if node.keeps_root else []
     for each in kept:
-        if each.key.host == machine.host:
+        if each.key.place == machine.place:
             _keep(desired, each, there.images, wanted)
-    staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.host, name)}
+    staying = {each.key for each in kept} | {Key(Kind.VOLUME, machine.place, name)}
     lost = [each.key.name for each in found if each.key not in staying]
     is_former = bool(chosen) and used not in ("", name)
     keeps = used != name and any(each.key.name == used for each in kept)
@@ -238,7 +238,7 @@ def _keep_images(desired: dict[Key, Resource], machines: Iterable[Key], there: _
         if not resource.shape.disks:
             continue
         root, *others = resource.shape.disks
-        wanted = Key(Kind.IMAGE, machine.host, root.volume)
+        wanted = Key(Kind.IMAGE, machine.place, root.volume)
         used = replace(wanted, name=there.used.get(machine.name, ""))
         found, image = there.images.get(used), desired.get(wanted)
         if found is None or image is None or used == wanted or not _are_alike(found, image):
@@ -265,7 +265,7 @@ def _keep(
     desired: dict[Key, Resource], root: Observed, images: Mapping[Key, Observed], like: Resource
 ) -> None:
     """A former root, and the image below it, stay as they are."""
-    image = Key(Kind.IMAGE, root.key.host, _image(root))
+    image = Key(Kind.IMAGE, root.key.place, _image(root))
     pool = tuple(need for need in like.needs if need.kind is Kind.POOL)
     if image not in desired and image in images:
         desired[image] = Resource(image, images[image].shape, pool)

@@ -62,7 +62,7 @@ def _remembered_line(each: Remembered) -> str:
 
 
 def _where(step: Step) -> str:
-    host = step.key.host
+    host = step.key.place
     return f"moves from {step.moves_from} to {host}" if step.moves_from else f"on {host}"
 
 

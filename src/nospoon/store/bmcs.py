@@ -38,7 +38,7 @@ def put(connection: Connection, key: Key, bmc: Bmc, tag: OwnerTag) -> None:
     row = {
         "uuid": str(bmc.uuid),
         "cluster_id": str(tag.cluster),
-        "host": key.host,
+        "host": key.place,
         "name": key.name,
         "record": {"bmc": msgspec.to_builtins(bmc), "tag": msgspec.to_builtins(tag)},
     }

@@ -217,7 +217,7 @@ def intend(
         "operation_id": str(operation),
         "cluster_id": str(cluster_id),
         "kind": key.kind,
-        "host": key.host,
+        "host": key.place,
         "name": key.name,
         "half": half,
         "token": token,

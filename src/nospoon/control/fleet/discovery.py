@@ -14,10 +14,9 @@ from nospoon.errors import ProviderError
 from nospoon.model.boot import BootDevice, BootOverride, OverrideEnabled
 from nospoon.model.ironic import IronicDiscovery
 from nospoon.model.machine import PowerCommand, PowerState
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.services.bmcs.service import BmcService
 
 ONCE = BootOverride(BootDevice.NETWORK, OverrideEnabled.ONCE, None)
@@ -53,7 +52,7 @@ class DiscoveryDriver:
         return last is not None and last.power is PowerState.ON
 
     def _observed(self, member: Member) -> Observed:
-        key = Key(self.kind, PLACE, member.node)
+        key = Key(self.kind, IRONIC, member.node)
         tag = OwnerTag(self._deployment, member.cluster_id)
         return Observed(key, IronicDiscovery(member.uuid), tag)
 

@@ -23,7 +23,6 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Enrolled, Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.providers.base import Driver
 from nospoon.runtime.paced import paced
@@ -127,7 +126,7 @@ class Enrolment:
         if place is None:
             return {}
         made = self._drivers(place, user, force, sought)
-        return {(PLACE, kind): each for kind, each in made.items()}
+        return {(KINDS[kind].outside, kind): each for kind, each in made.items()}
 
     async def told_of(self, row: ClusterRow) -> Sequence[Mapping[str, object]]:
         """A cluster's nodes as Ironic tells them; passwords are masked by it."""

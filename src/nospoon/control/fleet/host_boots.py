@@ -118,7 +118,7 @@ class HostBoots:
                 log.warning("not looked at after the reboot", what=f"{kind}s", why=str(error))
                 continue
             for found in seen:
-                if found.fault and found.key.host == host.name:
+                if found.fault and found.key.place == host.name:
                     await _start(drivers[kind], found)
 
 

@@ -65,7 +65,7 @@ def _by_cluster(
 
 def _reason(name: str, cluster: UUID, members: Iterable[Observed]) -> str:
     keys = sorted(each.key for each in members)
-    hosts = ", ".join(sorted({key.host for key in keys}))
+    hosts = ", ".join(sorted({key.place for key in keys}))
     return (
         f"cluster {name} has {counted(len(keys), 'machine')} on {hosts} (id {cluster}), which the "
         "daemon's database does not know. Run `nospoon recover` with the cluster's file to have "

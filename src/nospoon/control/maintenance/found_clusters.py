@@ -73,7 +73,7 @@ def found_in(
                 continue
             host = _home(each.place, some, known.get(id_))
             things.setdefault(id_, []).extend(
-                replace(one, key=replace(one.key, host=host.name)) for one in some
+                replace(one, key=replace(one.key, place=host.name)) for one in some
             )
             if id_ not in known or any(not KINDS[one.key.kind].by_daemon for one in some):
                 hosts.setdefault(id_, {})[host.name] = host

@@ -290,7 +290,7 @@ class Recovery:
             NodeRow(
                 cluster_id=found.id,
                 name=each.key.name,
-                host=named[each.key.host],
+                host=named[each.key.place],
                 machine=machine,
                 profile="",
                 username="",

@@ -85,7 +85,7 @@ class Seen:
     @property
     def drivers(self) -> Drivers:
         """The drivers that found the things, under the hosts' names in their keys."""
-        return {(observed.key.host, observed.key.kind): driver for observed, driver in self.found}
+        return {(observed.key.place, observed.key.kind): driver for observed, driver in self.found}
 
 
 class Survey:

@@ -24,18 +24,17 @@ from nospoon.control.planning.planner import Planner
 from nospoon.control.planning.prepared import Prepared
 from nospoon.control.request import Request
 from nospoon.engine.execute import Limits, execute
-from nospoon.engine.observe import Drivers, observe_reachable
+from nospoon.engine.observe import Drivers, observe_reachable, outside_away
 from nospoon.engine.progress import Outcome
 from nospoon.errors import Conflict, HostUnreachable
 from nospoon.model.cluster import Host
 from nospoon.model.ironic import IronicPlace, Leaving
 from nospoon.model.principal import Principal
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, NOVA, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
-from nospoon.plan.enrollment.enrol import AWAY, PLACE
 from nospoon.plan.order.order import MoveId
 from nospoon.plan.order.steps import Action, Plan
 from nospoon.plan.text import summary
@@ -157,8 +156,8 @@ class Work:
                 await self._records.purge(record_group(caller.uid, name))
             return Ended(OperationState.DONE, await self._nothing(caller, name))
         plan, drivers, away = await self.removal(row, how)
-        if AWAY in away:
-            why = f"nothing is removed: {away[AWAY].rstrip('.')}. {FORGET}"
+        if silent := outside_away(away):
+            why = f"nothing is removed: {silent.rstrip('.')}. {FORGET}"
             return Ended(OperationState.FAILED, why)
         running.note(summary(plan))
         outcome = await self._execute(running, plan, drivers, row)
@@ -232,7 +231,7 @@ class Work:
             moving=moves,
             moved=self.memory.moved,
         )
-        places = {**self._hosts.calls(drivers), PLACE: IronicPlace.calls}
+        places = {**self._hosts.calls(drivers), IRONIC: IronicPlace.calls, NOVA: IronicPlace.calls}
         with self._hosts.held(drivers):
             return await execute(
                 plan,
@@ -246,7 +245,7 @@ class Work:
 
     async def _add_consoles(self, outcome: Outcome, row: ClusterRow) -> None:
         """To nodes that Ironic did not bring where they are wanted: what they said last."""
-        of_ironic = str(Key(Kind.IRONIC_STANDING, PLACE, "")).partition("/")[0]
+        of_ironic = str(Key(Kind.IRONIC_STANDING, IRONIC, "")).partition("/")[0]
         failed = [each for each in outcome.failures if each.what.startswith(f"{of_ironic}/")]
         if not failed:
             return
@@ -318,8 +317,8 @@ def _refuse_used(found: Iterable[Observed], away: Mapping[str, str]) -> None:
     """Raises `Conflict` for nodes that somebody else uses in Ironic, and `HostUnreachable` where it
     does not tell.
     """
-    if AWAY in away:
-        raise HostUnreachable(f"nothing is removed: {away[AWAY].rstrip('.')}", hint=FORGET)
+    if silent := outside_away(away):
+        raise HostUnreachable(f"nothing is removed: {silent.rstrip('.')}", hint=FORGET)
     standings = (each for each in found if each.key.kind is Kind.IRONIC_STANDING)
     if used := sorted(each.key.name for each in standings if each.running):
         raise Conflict(

@@ -13,7 +13,7 @@ from nospoon.control.request import Request
 from nospoon.errors import UsageError
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.resources.bmcs import Bmc
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, NOVA, Key, Kind
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.resource import Resource
 from nospoon.model.rest.plans import Remembered
@@ -22,7 +22,6 @@ from nospoon.plan.diff.adoption import changed_by_owners
 from nospoon.plan.diff.diff import Rules
 from nospoon.plan.diff.losses import Losses
 from nospoon.plan.diff.targets import elsewhere, only
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.remembered import LIVE
 from nospoon.plan.order.steps import Plan
@@ -41,8 +40,7 @@ MAX_NAMED = 200
 
 def rules_of(capabilities: Mapping[str, Capabilities]) -> Rules:
     rules = {host: {**can.rules, **OWN_RULES} for host, can in capabilities.items()}
-    # a host may have the name that stands for Ironic: their kinds differ
-    return rules | {PLACE: {**rules.get(PLACE, {}), **ENROLMENT_RULES}}
+    return {**rules, IRONIC: ENROLMENT_RULES, NOVA: ENROLMENT_RULES}
 
 
 def against_kinds(
@@ -51,11 +49,11 @@ def against_kinds(
     """Why hosts cannot make what is to be: a sentence a host, for those that were asked."""
     lacking = defaultdict[str, dict[Kind, None]](dict)
     for each in desired:
-        kind, can = each.key.kind, capabilities.get(each.key.host)
+        kind, can = each.key.kind, capabilities.get(each.key.place)
         if kind in ENROLMENT_RULES or KINDS[kind].by_daemon or can is None:
             continue
         if kind not in can.kinds:
-            lacking[each.key.host][kind] = None
+            lacking[each.key.place][kind] = None
     for host, kinds in lacking.items():
         yield f"host {host} makes none of these: {', '.join(kinds)}"
 

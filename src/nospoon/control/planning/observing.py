@@ -37,7 +37,7 @@ from nospoon.control.planning.saved import (
 )
 from nospoon.control.request import Request
 from nospoon.engine.looks import Looks
-from nospoon.engine.observe import observe_reachable
+from nospoon.engine.observe import observe_reachable, outside_away
 from nospoon.errors import HostUnreachable, refuse
 from nospoon.model.capabilities import Capabilities
 from nospoon.model.cluster import Cluster, Host
@@ -47,7 +47,6 @@ from nospoon.model.principal import OwnerId, Principal
 from nospoon.plan import identity
 from nospoon.plan.addresses.claims import Scope
 from nospoon.plan.diff.adoption import adopt
-from nospoon.plan.enrollment.enrol import AWAY
 from nospoon.plan.enrollment.nova import inventories
 from nospoon.plan.image_types import with_image_types
 from nospoon.plan.refuse import against_twins
@@ -153,8 +152,8 @@ class Observing:
             self._ironics.joined(before, now), known.owner, sought=sought
         )
         observed, away = await observe_reachable(drivers, known.id, self._looks)
-        if AWAY in away:
-            raise HostUnreachable(away[AWAY])
+        if silent := outside_away(away):
+            raise HostUnreachable(silent)
         if known.earlier is None:
             away |= await refuse_lost(
                 self._database, drivers, name=cluster.name, cluster=known.id, owner=known.owner

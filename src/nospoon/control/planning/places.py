@@ -101,7 +101,7 @@ async def against_moves(
 
 
 def _any_on(name: str, keys: Iterable[Key]) -> bool:
-    return any(key.host == name and not KINDS[key.kind].by_daemon for key in keys)
+    return any(key.place == name and not KINDS[key.kind].by_daemon for key in keys)
 
 
 def _left_behind(host: Host, left: Iterable[Key]) -> str:

@@ -266,9 +266,9 @@ class Planner:
         here = {host.name for host in cluster.hosts if not host.ssh}
         made = [each for step in plan.steps if (each := step.desired) is not None]
         links = [
-            each.shape for each in made if isinstance(each.shape, Link) and each.key.host in here
+            each.shape for each in made if isinstance(each.shape, Link) and each.key.place in here
         ]
-        machines = {each.key.host for each in made if each.key.kind is Kind.MACHINE}
+        machines = {each.key.place for each in made if each.key.kind is Kind.MACHINE}
         coming = {
             str(ip_interface(address).ip)
             for link in links
@@ -276,7 +276,7 @@ class Planner:
             if address
         }
         found = self._check_sockets(
-            [each for each in made if each.key.kind is Kind.BMC or each.key.host in here],
+            [each for each in made if each.key.kind is Kind.BMC or each.key.place in here],
             coming,
             [host for host in cluster.hosts if host.name in machines],
         )

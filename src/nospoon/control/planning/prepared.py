@@ -61,7 +61,7 @@ class Seen:
 
     def unmade(self, hosts: Mapping[str, str]) -> frozenset[str]:
         """The nodes of which nothing is on their hosts (node -> host), by what can be seen."""
-        there = {(whose(each.key), each.key.host) for each in self.observed}
+        there = {(whose(each.key), each.key.place) for each in self.observed}
         return frozenset(
             node
             for node, host in hosts.items()

@@ -1,6 +1,6 @@
-"""Shapes of machines and links as earlier versions wrote them, read as today's.
+"""Keys, and shapes of machines and links, as earlier versions wrote them, read as today's.
 
-Shapes outlive the version that wrote them: in the store, beside containers, with servers of clouds,
+They outlive the version that wrote them: in the store, beside containers, with servers of clouds,
 and of simulated hosts in a file. Whatever is written is in today's notation, and whatever is read
 goes through here. Fields that are none any more are passed over.
 
@@ -9,6 +9,7 @@ goes through here. Fields that are none any more are passed over.
     machine: pool           (a matter of its provider)
     NIC: bridge             network
     link: bridge            name
+    key: host               place
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ def renewed(record: object, declares: Declared) -> object:
 def renewed_link(record: object) -> object:
     """The record of a link in today's notation."""
     return _with(record, "name", "bridge")
+
+
+def renewed_key(record: object) -> object:
+    """The record of a key in today's notation."""
+    return _with(record, "place", "host")
 
 
 def _with(record: object, name: str, earlier: str) -> object:

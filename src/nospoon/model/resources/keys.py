@@ -34,13 +34,19 @@ class Kind(StrEnum):
     NOVA_INVENTORY = "nova-inventory"
 
 
+IRONIC, NOVA = "Ironic", "Nova"
+"""Places outside of hosts. No host is called so: their names are lower-case."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """Names one resource within a cluster; `host` is where it lives."""
+    """Names one resource within a cluster. `place`: where it lives, a host with one of its
+    connections (`Host.name`), or a service outside of hosts, `IRONIC` or `NOVA`.
+    """
 
     kind: Kind
-    host: str
+    place: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.name}@{self.host}"
+        return f"{self.kind}/{self.name}@{self.place}"

@@ -31,7 +31,7 @@ def found_allocations(things: Sequence[Observed], *, low: int = 0) -> Allocation
             for name, link in links.items()
             if link.address
         },
-        hosts={each.key.name: each.key.host for each in _machines(things)},
+        hosts={each.key.name: each.key.place for each in _machines(things)},
         endpoints={node: told.bmc for node, told in _first_of(noted) if told.bmc is not None},
         outlets=outlets if len(set(outlets.values())) == len(outlets) else {},
         numbers=found_nics(things, ends),

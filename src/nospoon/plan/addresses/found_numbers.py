@@ -25,7 +25,7 @@ def found_hosts(things: Iterable[Observed], *, low: int = 0) -> HostNumbers:
     if not overlays:
         return HostNumbers()
     at = {
-        each.key.host: ip_interface(each.shape.address)
+        each.key.place: ip_interface(each.shape.address)
         for each in seen
         if isinstance(each.shape, Link) and each.key.name == overlays[0] and each.shape.address
     }

@@ -22,10 +22,10 @@ def against_macs(desired: Iterable[Resource], holder: Holder) -> Iterator[str]:
     for each in desired:
         node = each.node or each.key.name
         for nic in each.shape.nics if isinstance(each.shape, Machine) else ():
-            first = taken.setdefault((each.key.host, nic.network, nic.mac), node)
+            first = taken.setdefault((each.key.place, nic.network, nic.mac), node)
             if nic.mac and nic.network and first != node:
                 yield (
-                    f"nodes {first} and {node} on host {each.key.host}: both have a NIC with MAC "
+                    f"nodes {first} and {node} on host {each.key.place}: both have a NIC with MAC "
                     f"{nic.mac} on {nic.network}. Change one of them."
                 )
             other = holder(nic.mac)

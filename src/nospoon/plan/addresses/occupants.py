@@ -51,7 +51,7 @@ def occupants(
         stays = left_alone or (each.running and each.key.name in names)
         for shape in _shapes(each):
             for nic in shape.nics:
-                network = links.get((each.key.host, nic.network))
+                network = links.get((each.key.place, nic.network))
                 if network is not None:
                     key = nic_key(network.name, each.key.name, nic_name(each, nic.mac))
                     where = given.get((network, shape.uuid, nic.mac.lower()), ("", ""))

@@ -145,7 +145,7 @@ def against_boot_servers(steps: Iterable[Step], facts: Mapping[str, HostFacts]) 
     served there already has them, and keeps them.
     """
     starting = dict.fromkeys(
-        step.key.host
+        step.key.place
         for step in steps
         if step.key.kind is Kind.NETBOOT
         and step.desired is not None

@@ -80,11 +80,11 @@ def _lost(
     result: defaultdict[str, set[str]] = defaultdict(set)
     for step in disks:
         node, name = whose(step.key), step.key.name
-        home = machines[node].key.host if node in machines else step.removes.host
+        home = machines[node].key.place if node in machines else step.removes.place
         if step.action is Action.CREATE:
             lost = name in had.get(node, ()) and _is_made_anew(step, found, looked_at)
         else:
-            lost = step.action is not Action.CHANGE and home == step.removes.host
+            lost = step.action is not Action.CHANGE and home == step.removes.place
         if lost:
             result[node].add(name)
     return result
@@ -103,15 +103,15 @@ def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:
 
 def _is_made_anew(step: Step, found: Found, looked_at: AbstractSet[str]) -> bool:
     """Whether a disk that is to be made is there no more."""
-    machine = Key(Kind.MACHINE, step.key.host, step.node)
-    return machine not in found or step.key.host in looked_at
+    machine = Key(Kind.MACHINE, step.key.place, step.node)
+    return machine not in found or step.key.place in looked_at
 
 
 def _looked_at(found: Found) -> AbstractSet[str]:
     """Hosts on which disks that are not seen are gone. While the cluster's pool there is stopped or
     unknown, they are there still when that is repaired.
     """
-    pools = [(key.host, each.fault) for key, each in found.items() if key.kind is Kind.POOL]
+    pools = [(key.place, each.fault) for key, each in found.items() if key.kind is Kind.POOL]
     return {host for host, _ in pools} - {host for host, fault in pools if fault}
 
 
@@ -145,9 +145,9 @@ def _loses(
 
 def _is_gone(name: str, machine: Observed, found: Found, looked_at: AbstractSet[str]) -> bool:
     """Whether a disk that a node had is there no more. Those of others are not looked at."""
-    key = Key(Kind.VOLUME, machine.key.host, name)
+    key = Key(Kind.VOLUME, machine.key.place, name)
     is_own = whose(key) == machine.key.name
-    return is_own and key not in found and key.host in looked_at
+    return is_own and key not in found and key.place in looked_at
 
 
 def _nothing_on(observed: Observed) -> Observed:

@@ -100,7 +100,7 @@ def _steps(
     for key, resource in desired.items():
         there = found.get(key)
         if there is None or there.shape != resource.shape or there.deviations:
-            by = rules.get(key.host, {}).get(key.kind, NO_RULES)
+            by = rules.get(key.place, {}).get(key.kind, NO_RULES)
             steps.append(_step(resource, there, by))
         elif (step := _alike(resource, there)) is not None:
             steps.append(step)
@@ -119,7 +119,7 @@ def _waiting(
     """Notes on machines that run on with what they had, in the order of the file."""
     late = {key for key, each in found.items() if each.waits} - ends
     told = (
-        waiting(found[key], desired[key].shape, rules.get(key.host, {}).get(key.kind, {}))
+        waiting(found[key], desired[key].shape, rules.get(key.place, {}).get(key.kind, {}))
         for key in desired
         if late and key in late
     )

@@ -60,7 +60,7 @@ def _served(
     for step in deletions:
         match step.observed:
             case Observed(shape=NetbootService(bridge=bridge)):
-                network = networks.get((step.key.host, bridge))
+                network = networks.get((step.key.place, bridge))
                 if network is not None and network in why:
                     result[step.key] = why[network]
             case _:
@@ -83,12 +83,12 @@ def with_addresses(
         has = each.live or each.shape
         if each.running and key in desired and key not in ends and isinstance(has, Machine):
             for nic in has.nics:
-                used[key.host, nic.network].add(nic.mac.lower())
+                used[key.place, nic.network].add(nic.mac.lower())
     result = {}
     for key, there in services.items():
         match desired[key].shape if key in desired else None, there.shape:
             case NetbootService() as wanted, NetbootService() as served:
-                shape = _serving(wanted, served, used[key.host, wanted.bridge])
+                shape = _serving(wanted, served, used[key.place, wanted.bridge])
                 if shape != wanted:
                     result[key] = replace(desired[key], shape=shape)
             case _:

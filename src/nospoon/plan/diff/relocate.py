@@ -43,7 +43,7 @@ def _move(step: Step, observed: Observed, reason: str) -> Step:
 def deletions(gone: Iterable[Observed], desired: Iterable[Key]) -> list[Step]:
     """Steps for what nobody desires any more where it is."""
     listed = sorted(gone, key=lambda each: reading_order(each.key))
-    now = {(key.kind, key.name): key.host for key in desired} if listed else {}
+    now = {(key.kind, key.name): key.place for key in desired} if listed else {}
     return [
         Step(Action.DELETE, each.key, _why_gone(each.key, now), observed=each) for each in listed
     ]
@@ -51,7 +51,7 @@ def deletions(gone: Iterable[Observed], desired: Iterable[Key]) -> list[Step]:
 
 def reading_order(key: Key) -> tuple[Kind, tuple[str | int, ...], tuple[str | int, ...]]:
     """A key for `sorted`: by kind, host and name, node-2 before node-10."""
-    return key.kind, natural(key.host), natural(key.name)
+    return key.kind, natural(key.place), natural(key.name)
 
 
 def _why_gone(key: Key, now: Mapping[tuple[Kind, str], str]) -> str:
@@ -60,4 +60,4 @@ def _why_gone(key: Key, now: Mapping[tuple[Kind, str], str]) -> str:
         return "not in the file any more"
     if KINDS[key.kind].moves:
         return f"is on {host} now"
-    return f"nothing on {key.host} needs it any more"
+    return f"nothing on {key.place} needs it any more"

@@ -73,7 +73,7 @@ def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
         return tuple(
             step
             for step in steps
-            if (KINDS[step.key.kind].outside or step.key.host not in hosts)
+            if (KINDS[step.key.kind].outside or step.key.place not in hosts)
             and step.node not in nodes
         )
 

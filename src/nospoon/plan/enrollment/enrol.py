@@ -25,18 +25,12 @@ from nospoon.model.ironic import (
     Way,
 )
 from nospoon.model.resources.bmcs import Bmc, Secrets
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity
 from nospoon.plan.enrollment.root_device import GIB, known_disks, root_disk
 
-PLACE = "ironic"
-"""What stands for a host in the keys of everything in Ironic. Where a host is called so, too, the
-kinds differ (`Row.outside`).
-"""
-AWAY = "ironic:"
-"""The same among hosts that are away, of which none is called so."""
 HINTS = {"root_device", "skip_block_devices"}
 """What says on which disk to deploy, as properties of a node or for an instance."""
 PDU_USER = "nospoon"
@@ -76,14 +70,14 @@ def in_ironic(
     if node.enrolment.way is Way.ENROL:
         yield from enrolled(cluster, node, machine, bmc)
         return
-    key = Key(Kind.IRONIC_DISCOVERY, PLACE, node.name)
+    key = Key(Kind.IRONIC_DISCOVERY, IRONIC, node.name)
     yield Resource(key, IronicDiscovery(machine.uuid), (bmc.key, *boots), node.name)
 
 
 def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> Iterator[Resource]:
     """All that is made in Ironic for a node, in the order in which one would."""
     assert isinstance(bmc.shape, Bmc), "BMC keys have BMC shapes"
-    key = Key(Kind.IRONIC_NODE, PLACE, node.name)
+    key = Key(Kind.IRONIC_NODE, IRONIC, node.name)
     shape = IronicNode(
         uuid=machine.uuid,
         settings=settings(_node(cluster, node, machine, bmc.shape)),
@@ -92,7 +86,7 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
     )
     yield Resource(key, shape, (bmc.key,), node.name)
     groups = list(_portgroups(node, machine.uuid, key))
-    ports = list(_ports(cluster, node, machine, host=bmc.key.host))
+    ports = list(_ports(cluster, node, machine, host=bmc.key.place))
     volumes = list(_volumes(cluster, node, machine.uuid, key))
     yield from groups
     yield from ports
@@ -102,7 +96,7 @@ def enrolled(cluster: Cluster, node: Node, machine: Machine, bmc: Resource) -> I
     instance = said.instance if said.state is Standing.ACTIVE else ()
     roots = _roots(node, machine, bmc.shape.disk_sizes)
     standing = IronicStanding(machine.uuid, str(said.state), instance, roots)
-    yield Resource(Key(Kind.IRONIC_STANDING, PLACE, node.name), standing, needs, node.name)
+    yield Resource(Key(Kind.IRONIC_STANDING, IRONIC, node.name), standing, needs, node.name)
 
 
 def _roots(node: Node, machine: Machine, sizes: Sequence[int]) -> tuple[str, ...]:
@@ -252,7 +246,7 @@ def _portgroups(node: Node, uuid: UUID, needs: Key) -> Iterator[Resource]:
             "standalone_ports_supported": each.standalone_ports,
         }
         shape = IronicPortgroup(_group_uuid(uuid, each.name), uuid, settings(told))
-        key = Key(Kind.IRONIC_PORTGROUP, PLACE, f"{node.name}-{each.name}")
+        key = Key(Kind.IRONIC_PORTGROUP, IRONIC, f"{node.name}-{each.name}")
         yield Resource(key, shape, (needs,), node.name)
 
 
@@ -261,12 +255,12 @@ def _volumes(cluster: Cluster, node: Node, uuid: UUID, needs: Key) -> Iterator[R
     for index, each in enumerate(said.connectors):
         made = identity.part_uuid(uuid, f"connector-{index}")
         shape = IronicConnector(made, uuid, _said_of(each, cluster, node))
-        key = Key(Kind.IRONIC_CONNECTOR, PLACE, f"{node.name}-{index}")
+        key = Key(Kind.IRONIC_CONNECTOR, IRONIC, f"{node.name}-{index}")
         yield Resource(key, shape, (needs,), node.name)
     for index, each in enumerate(said.targets):
         made = identity.part_uuid(uuid, f"target-{index}")
         target = IronicTarget(made, uuid, _said_of(each, cluster, node))
-        key = Key(Kind.IRONIC_TARGET, PLACE, f"{node.name}-{index}")
+        key = Key(Kind.IRONIC_TARGET, IRONIC, f"{node.name}-{index}")
         yield Resource(key, target, (needs,), node.name)
 
 
@@ -290,7 +284,7 @@ def _group_uuid(node: UUID, name: str) -> UUID:
 
 def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iterator[Resource]:
     networks = {each.name: each for each in cluster.networks}
-    owner = Key(Kind.IRONIC_NODE, PLACE, node.name)
+    owner = Key(Kind.IRONIC_NODE, IRONIC, node.name)
     # of a machine of others the file says nothing: each NIC is on what its owner chose
     nics = node.nics or tuple(Nic(nic.network) for nic in machine.nics)
     for index, (nic, made) in enumerate(zip(nics, machine.nics, strict=True)):
@@ -309,12 +303,12 @@ def _ports(cluster: Cluster, node: Node, machine: Machine, *, host: str) -> Iter
             else {},
         }
         group = _group_uuid(machine.uuid, nic.portgroup) if nic.portgroup else None
-        group_key = Key(Kind.IRONIC_PORTGROUP, PLACE, f"{node.name}-{nic.portgroup}")
+        group_key = Key(Kind.IRONIC_PORTGROUP, IRONIC, f"{node.name}-{nic.portgroup}")
         shape = IronicPort(
             identity.part_uuid(machine.uuid, f"port-{index}"), machine.uuid, settings(told), group
         )
         yield Resource(
-            Key(Kind.IRONIC_PORT, PLACE, f"{node.name}-{index}"),
+            Key(Kind.IRONIC_PORT, IRONIC, f"{node.name}-{index}"),
             shape,
             (owner, group_key) if group else (owner,),
             node.name,

@@ -13,10 +13,10 @@ from uuid import UUID, uuid5
 from nospoon.model.cluster import Cluster, Node
 from nospoon.model.ironic import Standing, Way
 from nospoon.model.nova import NovaFlavor, NovaInventory, WantedFlavor
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, NOVA, Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.plan import identity
-from nospoon.plan.enrollment.enrol import PLACE, settings, values
+from nospoon.plan.enrollment.enrol import settings, values
 
 STANDARD = ("VCPU", "MEMORY_MB", "DISK_GB")
 """Resources of virtual machines, of which a node of Ironic has none."""
@@ -39,7 +39,7 @@ def in_nova(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
     """The flavors that there are to be in Nova, and what is to be in Placement for each."""
     for wanted in cluster.nova:
         yield Resource(
-            Key(Kind.NOVA_FLAVOR, PLACE, wanted.name), _shape(cluster, cluster_id, wanted)
+            Key(Kind.NOVA_FLAVOR, NOVA, wanted.name), _shape(cluster, cluster_id, wanted)
         )
     yield from inventories(cluster, cluster_id)
 
@@ -52,7 +52,7 @@ def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
     of_class = defaultdict[str, list[tuple[Node, tuple[str, UUID], Key]]](list)
     for node in cluster.baremetal if cluster.nova else ():
         named = node.name, identity.uuid_of(cluster_id, node)  # once for all flavors
-        key = Key(Kind.IRONIC_STANDING, PLACE, node.name)
+        key = Key(Kind.IRONIC_STANDING, IRONIC, node.name)
         of_class[class_of(node)].append((node, named, key))
     for wanted in cluster.nova:
         nodes = [each for each in of_class[wanted.resource_class] if _gives(wanted, each[0])]
@@ -63,7 +63,7 @@ def inventories(cluster: Cluster, cluster_id: UUID) -> Iterator[Resource]:
                 nodes=tuple(named for _, named, _ in nodes),
             )
             needs = tuple(key for *_, key in nodes)
-            yield Resource(Key(Kind.NOVA_INVENTORY, PLACE, wanted.name), shape, needs)
+            yield Resource(Key(Kind.NOVA_INVENTORY, NOVA, wanted.name), shape, needs)
 
 
 def _gives(wanted: WantedFlavor, node: Node) -> bool:

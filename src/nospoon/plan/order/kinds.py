@@ -17,7 +17,7 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources.bmcs import Bmc
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, NOVA, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
@@ -39,7 +39,7 @@ class Row:
     """`shape`: of its resources.
 
     Who has it. `named`. `by_daemon`: a driver of the daemon's own handles it, for several hosts.
-    `outside`: it is in Ironic, or the Nova of its cloud, and on no host.
+    `outside`: its place, which is no host: Ironic, or the Nova of its cloud; "" for a host.
     `moves`: a node has its own on its host, and takes it along to another.
 
     Its faults. `repaired`: `up` mends one; else it is runtime, and its user decides. `of_node`: it
@@ -56,7 +56,7 @@ class Row:
     shape: type[Shape]
     named: Named = Named.BY_ITSELF
     by_daemon: bool = False
-    outside: bool = False
+    outside: str = ""
     moves: bool = False
     repaired: bool = False
     of_node: bool = False
@@ -106,20 +106,20 @@ KINDS: Mapping[Kind, Row] = {
         after_release=True,
     ),
     Kind.IRONIC_NODE: Row(
-        shape=IronicNode, outside=True, named=Named.AS_ITS_NODE, after_ironic=True, unique=True
+        shape=IronicNode, outside=IRONIC, named=Named.AS_ITS_NODE, after_ironic=True, unique=True
     ),
-    Kind.IRONIC_PORTGROUP: Row(shape=IronicPortgroup, outside=True, after_users=True),
+    Kind.IRONIC_PORTGROUP: Row(shape=IronicPortgroup, outside=IRONIC, after_users=True),
     Kind.IRONIC_PORT: Row(
-        shape=IronicPort, outside=True, named=Named.NUMBERED, after_ironic=True, unique=True
+        shape=IronicPort, outside=IRONIC, named=Named.NUMBERED, after_ironic=True, unique=True
     ),
-    Kind.IRONIC_CONNECTOR: Row(shape=IronicConnector, outside=True, named=Named.NUMBERED),
-    Kind.IRONIC_TARGET: Row(shape=IronicTarget, outside=True, named=Named.NUMBERED),
+    Kind.IRONIC_CONNECTOR: Row(shape=IronicConnector, outside=IRONIC, named=Named.NUMBERED),
+    Kind.IRONIC_TARGET: Row(shape=IronicTarget, outside=IRONIC, named=Named.NUMBERED),
     Kind.IRONIC_STANDING: Row(
-        shape=IronicStanding, outside=True, named=Named.AS_ITS_NODE, of_node=True, waits=True
+        shape=IronicStanding, outside=IRONIC, named=Named.AS_ITS_NODE, of_node=True, waits=True
     ),
-    Kind.IRONIC_DISCOVERY: Row(shape=IronicDiscovery, outside=True, named=Named.AS_ITS_NODE),
-    Kind.NOVA_FLAVOR: Row(shape=NovaFlavor, outside=True),
-    Kind.NOVA_INVENTORY: Row(shape=NovaInventory, outside=True, waits=True),
+    Kind.IRONIC_DISCOVERY: Row(shape=IronicDiscovery, outside=IRONIC, named=Named.AS_ITS_NODE),
+    Kind.NOVA_FLAVOR: Row(shape=NovaFlavor, outside=NOVA),
+    Kind.NOVA_INVENTORY: Row(shape=NovaInventory, outside=NOVA, waits=True),
 }
 
 

@@ -35,14 +35,13 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.bmcs import Bmc
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
 from nospoon.model.resources.relays import Relay, relay_of
 from nospoon.model.resources.resource import InCloud, Observed, Shape
 from nospoon.model.resources.storage import BootImage, Image, KeptRoot, Volume, boot_image
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.plan.order.kinds import KINDS, whose
 from nospoon.plan.order.steps import Action, Plan, Step
 
@@ -132,7 +131,7 @@ def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
     if move.half is Half.REMOVE:
         yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))
         if move.step.action is Action.DELETE and KINDS[move.key.kind].after_release:
-            yield Key(Kind.IRONIC_STANDING, PLACE, whose(move.key)), Half.REMOVE
+            yield Key(Kind.IRONIC_STANDING, IRONIC, whose(move.key)), Half.REMOVE
         return
     yield move.key, Half.REMOVE
     assert move.step.desired is not None, "a making move has a desired resource"
@@ -216,7 +215,7 @@ class _Moving:
         key, step = move.key, move.step
         if key.kind is Kind.VOLUME and move.half is Half.REMOVE:
             users = self._users[key.name]
-            yield from ((user, Half.MAKE) for user in users if user.host != key.host)
+            yield from ((user, Half.MAKE) for user in users if user.place != key.place)
         elif step.moves_from and key.kind is not Kind.VOLUME:
             if move.half is Half.MAKE:
                 yield step.removes, Half.REMOVE
@@ -236,7 +235,7 @@ class _Moving:
 def named_links(observed: Iterable[Observed]) -> dict[tuple[str, str], Key]:
     """Host, and name there -> the network that it is."""
     return {
-        (each.key.host, each.shape.name): each.key
+        (each.key.place, each.shape.name): each.key
         for each in observed
         if isinstance(each.shape, Link)
     }
@@ -256,12 +255,12 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     plugs = [each for each in observed if isinstance(each.shape, Port)]
     ports, on, tagged = _ports(plugs)
     trunks = {
-        (each.key.host, each.shape.mac): each.key
+        (each.key.place, each.shape.mac): each.key
         for each in observed
         if isinstance(each.shape, Trunk)
     }
     routers = {
-        (each.key.host, led.network): each.key
+        (each.key.place, led.network): each.key
         for each in observed
         if isinstance(each.shape, Router)
         for led in each.shape.networks
@@ -272,7 +271,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
     for each in observed:
-        host = each.key.host
+        host = each.key.place
         match each.shape:
             case Machine(disks=disks, nics=nics):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
@@ -308,7 +307,7 @@ def _pools(observed: Iterable[Observed]) -> dict[str, list[Key]]:
     found: dict[str, list[Key]] = defaultdict(list)
     for each in observed:
         if each.key.kind is Kind.POOL:
-            found[each.key.host].append(each.key)
+            found[each.key.place].append(each.key)
     return found
 
 
@@ -322,10 +321,10 @@ def _ports(
     for each in observed:
         match each.shape:
             case Port(mac=mac, network=network, vlan=None):
-                ports[each.key.host, mac] = each.key
-                on[each.key.host, mac] = network
+                ports[each.key.place, mac] = each.key
+                on[each.key.place, mac] = network
             case Port(mac=mac, vlan=int(vlan)):
-                tagged[each.key.host, mac, vlan] = each.key
+                tagged[each.key.place, mac, vlan] = each.key
     return ports, on, tagged
 
 

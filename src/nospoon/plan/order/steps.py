@@ -67,8 +67,8 @@ class Step:
 
     @property
     def moves_from(self) -> str:
-        """The host that it leaves, "" when it stays where it is."""
-        return self.removes.host if self.removes != self.key else ""
+        """The place that it leaves, "" when it stays where it is."""
+        return self.removes.place if self.removes != self.key else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Bmcs:
             restore=node.restore,
             redfish_login=addressing.redfish_login or not redfish,
         )
-        return Resource(Key(Kind.BMC, machine.host, node.name), shape, (machine,), node.name)
+        return Resource(Key(Kind.BMC, machine.place, node.name), shape, (machine,), node.name)
 
     def _outlet(self, node: Node) -> Outlet | None:
         context = self._context

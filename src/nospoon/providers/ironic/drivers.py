@@ -19,10 +19,10 @@ from nospoon.model.ironic import (
     Settings,
 )
 from nospoon.model.resources.bmcs import Secrets
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.resource import Enrolled, InIronic, Observed, Resource, Shape
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE, login, values
+from nospoon.plan.enrollment.enrol import login, values
 from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
@@ -99,7 +99,7 @@ class _Records:
         return self._observed(record, tag) if cluster in (None, tag.cluster) else None
 
     def _observed(self, record: Record, tag: OwnerTag) -> Observed:
-        key = Key(self.kind, PLACE, text_of(records.noted(record, "key")))
+        key = Key(self.kind, IRONIC, text_of(records.noted(record, "key")))
         shape = self.collection.shape(record)
         return Observed(key, shape, tag)
 

@@ -14,10 +14,9 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
 from nospoon.model.ironic import BLANK, ORPHANED, IronicStanding, Settings, Standing
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.resource import Observed, Resource, Shape
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE
 from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.drivers import FAILED, GOES, Around, fault_of, left_in_maintenance
@@ -117,7 +116,7 @@ class StandingDriver:
         return {**record, **said}
 
     def _observed(self, record: Record, tag: OwnerTag, wanted: str) -> Observed:
-        key = Key(self.kind, PLACE, text_of(records.noted(record, "key")))
+        key = Key(self.kind, IRONIC, text_of(records.noted(record, "key")))
         state = wanted if reached(record, wanted) else text_of(record["provision_state"])
         if left_in_maintenance(record):
             state = f"{state}, left in maintenance"

@@ -13,10 +13,10 @@ from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, NotOurs, ProviderError
 from nospoon.model.nova import NovaFlavor
-from nospoon.model.resources.keys import Key, Kind
+from nospoon.model.resources.keys import NOVA, Key, Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.plan.enrollment.enrol import PLACE, settings, values
+from nospoon.plan.enrollment.enrol import settings, values
 from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.nova.api import Api
 from nospoon.providers.understood import understood
@@ -118,7 +118,7 @@ class FlavorDriver:
         if cluster not in (None, tag.cluster):
             return None
         shape = shape_of(record)
-        return Observed(Key(self.kind, PLACE, shape.name), shape, tag)
+        return Observed(Key(self.kind, NOVA, shape.name), shape, tag)
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
         shape = _flavor(resource)

@@ -99,8 +99,8 @@ class World:
         running = {uuid: _running(state) for uuid, state in raw.running}
         world = cls(running=running, boot=raw.boot)
         for each in raw.made:
-            shape = _shape(each.key.kind, each.shape)
-            world.put(Made(each.key, shape, words.one(each.tag)))
+            key = msgspec.convert(earlier.renewed_key(each.key), Key)
+            world.put(Made(key, _shape(key.kind, each.shape), words.one(each.tag)))
         return world
 
     def begin(self, boot: str) -> bool:
@@ -190,7 +190,7 @@ _JSON = msgspec.json.Encoder()
 
 
 class _DumpedThing(msgspec.Struct):
-    key: Key
+    key: dict[str, str]
     shape: dict[str, object]
     tag: OwnerTag | None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from nospoon.services.netboot.tree import SAVED_IN, Saved
+from nospoon.services.netboot.tree import Saved, decoded
 
 MANIFEST = "manifest"
 LONGEST_RECORD, MOST_OBJECTS = 8 << 20, 25_000
@@ -96,6 +96,6 @@ def record_in(packed: str) -> Saved | None:
         data = b64decode(packed)
         if data.count(b"{") > MOST_OBJECTS:
             return None
-        return SAVED_IN.decode(data)
+        return decoded(data)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None

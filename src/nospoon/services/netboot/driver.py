@@ -246,7 +246,7 @@ class NetbootDriver:
         instructions.write(tree, wanted, self._authority, address=saved.shape.host)
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        directory = self._state / str(cluster) / f"{quote(key.host)}@{quote(key.name)}"
+        directory = self._state / str(cluster) / f"{quote(key.place)}@{quote(key.name)}"
         return Tree(directory, group=self._group)
 
     def _earlier(self, tree: Tree) -> Saved | None:

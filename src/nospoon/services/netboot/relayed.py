@@ -127,7 +127,7 @@ class RelayNetbootDriver:
                 await asyncio.to_thread(shutil.rmtree, tree.directory)
             with suppress(OSError):  # others are there
                 tree.directory.parent.rmdir()
-        relay = RelayId(observed.tag.cluster, observed.key.host)
+        relay = RelayId(observed.tag.cluster, observed.key.place)
         self._lost.discard(relay)
         self._notify(relay)
         self._next = {each: when for each, when in self._next.items() if when > clock.monotonic()}
@@ -286,7 +286,7 @@ class RelayNetbootDriver:
         return max(found)[2] if found else None
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        name = f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # of one directory
+        name = f"{quote(key.place, safe='')}@{quote(key.name, safe='')}"  # of one directory
         return Tree(self._state / str(cluster) / name, there=THERE)
 
     def _kept(self, clusters: str = "*") -> Iterator[tuple[Tree, Saved]]:
@@ -297,7 +297,7 @@ class RelayNetbootDriver:
 
 
 def _relay_of(saved: Saved) -> RelayId:
-    return RelayId(saved.tag.cluster, saved.key.host)
+    return RelayId(saved.tag.cluster, saved.key.place)
 
 
 def _files(tree: Tree | None) -> dict[str, str]:

@@ -248,7 +248,7 @@ class RemoteNetbootDriver:
         earlier = await asyncio.to_thread(record_in, packed)
         if earlier is not None and earlier.tag.deployment != self._deployment:
             raise NotOurs(
-                f"{tree.there} on host {earlier.key.host} belongs to the deployment "
+                f"{tree.there} on host {earlier.key.place} belongs to the deployment "
                 f"{earlier.tag.deployment}",
                 hint="Take its cluster down with that deployment, or remove the directory.",
             )
@@ -337,7 +337,7 @@ class RemoteNetbootDriver:
             what, hint = REFUSALS.get(done.status, ("{said}", ""))
             said = said_by(done) or f"status {done.status}"
             why = what.format(bridge=saved.shape.bridge, said=said)
-            raise ProviderError(f"host {saved.key.host}: no network boot: {why}", hint=hint)
+            raise ProviderError(f"host {saved.key.place}: no network boot: {why}", hint=hint)
 
     async def _copy(self, tree: Tree) -> None:
         """Make the directory there what the one here is, by what has changed since."""
@@ -372,7 +372,7 @@ class RemoteNetbootDriver:
         return done.stdout
 
     def _tree(self, cluster: UUID, key: Key) -> Tree:
-        name = f"{quote(key.host, safe='')}@{quote(key.name, safe='')}"  # of one directory
+        name = f"{quote(key.place, safe='')}@{quote(key.name, safe='')}"  # of one directory
         here = self._place.here / str(cluster) / name
         there = self._place.there / str(cluster) / name
         return Tree(here, there=there, group=self._group)

@@ -24,6 +24,7 @@ from uuid import UUID
 import msgspec
 
 from nospoon.errors import MissingTool, ProviderError
+from nospoon.model.resources import earlier
 from nospoon.model.resources.keys import Key
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.tags import OwnerTag
@@ -61,7 +62,18 @@ class Saved(msgspec.Struct, frozen=True):
     bridge_index: int = 0
 
 
-SAVED_IN = msgspec.json.Decoder(Saved)
+_SAVED = msgspec.json.Decoder(Saved)
+
+
+def decoded(data: bytes) -> Saved:
+    """What a service.json says, of whichever version. Raises `msgspec.DecodeError`."""
+    try:
+        return _SAVED.decode(data)
+    except msgspec.ValidationError:
+        record = msgspec.json.decode(data)
+        if isinstance(record, dict):
+            record["key"] = earlier.renewed_key(record.get("key"))
+        return msgspec.convert(record, Saved)
 
 
 class Tree:
@@ -96,7 +108,7 @@ class Tree:
             few = len(naming) <= MOST_SOUGHT and naming
             if few and all(str(each).encode() not in text for each in few):
                 return None
-            return SAVED_IN.decode(text)
+            return decoded(text)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
