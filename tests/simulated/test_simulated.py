@@ -294,3 +294,20 @@ async def test_a_machine_has_the_volumes_of_its_own_cluster(
     assert world.volume_of(theirs.uuid, "m0-0") == larger.shape
     assert world.volume_of(theirs.uuid, "m0-1") is None
     assert world.volume_of(uuid4(), "m0-0") is None
+
+
+async def test_a_machine_that_another_removes_meanwhile_fails_no_look(bench: Bench) -> None:
+    """All clusters of a host may be looked at together, in slices: a plan of one user failed where
+    another took machines down at that moment.
+    """
+    racks = [rack_for(bench), rack_for(bench)]
+    for each in racks:
+        await make(bench, *each.all)
+    connection = bench.connection
+    assert isinstance(connection, SimulatedConnection)
+    machines = connection.machine_driver
+    del machines.around.world.running[racks[0].uuid]  # as its removal does, between two slices
+    found = await machines.observe(None)
+    shapes = [each.shape for each in found if isinstance(each.shape, Machine)]
+    assert {each.uuid for each in shapes} == {each.uuid for each in racks}
+    assert not any(each.running for each in found)

@@ -257,12 +257,14 @@ class SimulatedMachines(SimulatedDriver):
     def _is_running(self, made: Made) -> bool:
         if not isinstance(made.shape, Machine):
             return False
-        return self.around.state(made.shape.uuid).power is PowerState.ON
+        state = self.around.world.running.get(made.shape.uuid)  # None: removed meanwhile
+        return state is not None and state.power is PowerState.ON
 
     def _live(self, made: Made) -> Shape | None:
         if not isinstance(made.shape, Machine):
             return None
-        return _differing(self.around.state(made.shape.uuid).live, made.shape)
+        state = self.around.world.running.get(made.shape.uuid)
+        return _differing(state.live, made.shape) if state is not None else None
 
     async def _start(self, machine: UUID, boot: BootPlan) -> None:
         await asyncio.sleep(self.around.simulation.power_on)
