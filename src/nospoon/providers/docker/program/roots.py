@@ -24,6 +24,8 @@ from nospoon.providers.docker.program.wire import PIECE, EngineError
 LABEL = "nospoon.root"
 """Of a container and an image: the directory of pools in which their records are."""
 DOCKER, LIBPOD = "/v1.40", "/v4.0.0/libpod"
+KEPT_FREE = 10
+"""The part of a disk that images leave free is one of so many."""
 THERE = 17
 """Status where a name is another's (EEXIST)."""
 BUSY = (0.0, 0.5, 2.0)
@@ -72,8 +74,7 @@ def import_image(engine: Engine, name: str, root: str, path: str, place: str, re
     engine keeps images, for which Podman needs half a second to say.
     """
     remove_image(engine, name)
-    space = os.statvfs(place)
-    most = str(space.f_bavail * space.f_frsize // 2)
+    most = str(most_of_image(os.statvfs(place)))
     reader = subprocess.Popen(
         ["python3", "-I", "-S", "-c", reading, most],
         stdin=sys.stdin.buffer,
@@ -112,6 +113,14 @@ def import_image(engine: Engine, name: str, root: str, path: str, place: str, re
             raise EngineError(str(json.loads(line).get("error")))
     if not Path(root, path).parent.exists():  # its daemon was killed, and the next one took it down
         remove_image(engine, name)
+
+
+def most_of_image(space: os.statvfs_result) -> int:
+    """Bytes that an unpacked image may have, of which the engine may keep a second copy meanwhile:
+    half of what is free, but for a tenth of the disk. Some kilobytes that are packed well become
+    as much, and several such images would take ever more halves.
+    """
+    return max(0, space.f_bavail - space.f_blocks // KEPT_FREE) * space.f_frsize // 2
 
 
 def remove_image(engine: Engine, name: str) -> None:
