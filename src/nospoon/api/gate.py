@@ -18,6 +18,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nospoon.api.errors import encode, status_of
+from nospoon.api.membership import AGAIN, Watch
 from nospoon.api.peer import Members
 from nospoon.errors import Busy, NospoonError, TooLarge, UsageError
 from nospoon.model.principal import Principal
@@ -110,6 +111,8 @@ class Gate:
     log: RateLimitedLog
     held: Held = field(default_factory=Held)
     slices: Slices = field(default_factory=Slices)
+    again: float = AGAIN
+    """Seconds after which it is looked whether who is being answered is still a member."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -133,7 +136,18 @@ class Gate:
             work = self.slices.begin(caller.uid)
             if not work.share():  # of many at a time, some begin in each turn of the loop
                 await work.rest()
-            await self.inner(scope, receive, send)
+            watch = stack.enter_context(Watch(self.members, caller, send, again=self.again))
+            try:
+                await self.inner(scope, receive, watch.send)
+            except asyncio.CancelledError:
+                if not watch.take_over():
+                    raise
+                why = self.members.refusal(caller)
+                self._log(scope, why)
+                if scope["type"] == "http":
+                    raise  # the connection ends: half of an answer has been sent
+                if not watch.has_ended:
+                    await _close(why, send)
 
     def _log(self, scope: Scope, error: NospoonError) -> None:
         of = str((scope.get("client") or ("",))[0])

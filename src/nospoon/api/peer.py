@@ -103,7 +103,7 @@ class Members:
         peer = _credentials(connection)[0]
         caller = self._admins.principal(_uid(peer))
         if not caller.admin and self._recent(caller.uid, self._clock()) is False:
-            raise RefusedPeer(peer, _answer(self._refusal(caller)))
+            raise RefusedPeer(peer, _answer(self.refusal(caller)))
         return peer
 
     async def authorize(self, peer: str) -> None:
@@ -119,10 +119,10 @@ class Members:
         """Who sent a request. Raises `Forbidden` when they may not use this daemon."""
         caller = self.caller_of(scope)
         if not caller.admin and not await self._has(caller.uid):
-            raise self._refusal(caller)
+            raise self.refusal(caller)
         return caller
 
-    def _refusal(self, caller: Principal) -> Forbidden:
+    def refusal(self, caller: Principal) -> Forbidden:
         return Forbidden(
             f"user {caller.uid} may not use this daemon",
             hint=f"Join group {self._group!r}, or stop using root's daemon: "
@@ -135,7 +135,10 @@ class Members:
         is_known = answer is not None and answer.done() and now - asked <= KEPT
         return answer.result() if is_known and answer is not None else None
 
-    async def _has(self, uid: OwnerId) -> bool:
+    def asked(self, uid: OwnerId) -> asyncio.Future[bool]:
+        """Whether a user is in the group, as it was found of late, or will be; not to be cancelled:
+        others wait for it, too.
+        """
         now = self._clock()
         _, answer = self._known.get(uid, (0.0, None))
         if answer is None or (answer.done() and self._recent(uid, now) is None):
@@ -143,6 +146,10 @@ class Members:
             self._forget(now)
             answer = asyncio.wrap_future(self._threads.submit(self._is_member, uid, self._group))
             self._known[uid] = now, answer
+        return answer
+
+    async def _has(self, uid: OwnerId) -> bool:
+        answer = self.asked(uid)
         await asyncio.wait([answer], timeout=self._patience)  # it goes on for those who ask next
         if not answer.done():
             log.warning("the group of a user is not known yet", uid=uid)
