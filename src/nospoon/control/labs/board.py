@@ -104,6 +104,8 @@ class Board:
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._followers: dict[str, set[asyncio.Event]] = {}
+        self.sending = Slices()
+        """Of what is sent to them."""
 
     def _labs_changed(self) -> None:
         """Sets that it leaves are ended by the loop."""
@@ -398,7 +400,10 @@ class Board:
                 if known is None:
                     return
                 found, _, history = known
+                work = self.sending.begin(found.submitter)
                 for number, event in enumerate(history[after:], after + 1):
+                    if not work.share():
+                        await work.rest()
                     yield number, event
                 after = max(after, len(history))
                 if found.state is SetState.ENDED:

@@ -21,6 +21,7 @@ from nospoon.model.principal import OwnerId
 from nospoon.runtime import storage
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.freeing import free
+from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.telling import listen
 from nospoon.store import operations as stored
@@ -118,6 +119,8 @@ class Operations:
         """`after`: called whenever one has ended."""
         self._database, self._tasks, self._clock = database, tasks, clock
         self._after = after
+        self.slices = Slices()
+        """Of what is sent to followers: hundreds may follow tens of thousands of events."""
         self._running: dict[UUID, Running] = {}
         self._busy: dict[UUID, OperationRow] = {}
         self._forgetting = set[OwnerId]()
@@ -272,10 +275,13 @@ class Operations:
             return
         waker = asyncio.Event()
         running.wakers.add(waker)
+        work = self.slices.begin(running.row.owner)
         try:
             while True:
                 waker.clear()
                 while fresh := running.events[after : after + AT_ONCE]:
+                    if not work.share():
+                        await work.rest()
                     yield fresh
                     after += len(fresh)
                 if running.ended is not None:
@@ -289,7 +295,10 @@ class Operations:
     async def _replay(self, id: UUID, after: int) -> AsyncIterator[list[Event]]:  # noqa: A002
         row = await self.brief(id)
         read = partial(stored.events_since, most=AT_ONCE)
+        work = self.slices.begin(row.owner)
         while kept := await self._database.read(read, id, after):
+            if not work.share():
+                await work.rest()
             yield [data for _, _, data in kept]
             after = kept[-1][0]
         yield [_final(Ended(row.state, row.message))]

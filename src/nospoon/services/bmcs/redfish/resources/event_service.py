@@ -281,8 +281,8 @@ async def _sse(exchange: Exchange) -> Response:
         wants,
         client=_destination_of(client.host, client.port) if client is not None else "",
     )
-    known = exchange.service.events.streams
-    return StreamingResponse(sent(stream, known), headers=headers, media_type=kind)
+    content = sent(stream, exchange.service.events.streams, exchange.service.slices)
+    return StreamingResponse(content, headers=headers, media_type=kind)
 
 
 def _check_enabled(exchange: Exchange) -> None:
