@@ -352,8 +352,9 @@ async def stream(
 ) -> AsyncIterator[asyncio.StreamReader]:
     bmc = b.first.bmc
     reader, writer = await asyncio.open_connection(bmc.address, bmc.redfish_port)
-    login = (line or client(b.first)).headers["Authorization"]
-    head = f"GET {SERVICE}/SSE{query} HTTP/1.1\r\nHost: x\r\nAuthorization: {login}\r\n\r\n"
+    headers = {"Host": "x", **(line or client(b.first)).headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"GET {SERVICE}/SSE{query} HTTP/1.1\r\n{lines}\r\n"
     writer.write(head.encode())
     answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     assert "200 ok" in answer

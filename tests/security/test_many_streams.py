@@ -9,17 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from tests.redfish.test_events import said, stream
 from tests.security.asked import OWNER, a_daemon
 from tests.security.test_received import turns
 
 from nospoon.control.operations.operations import AT_ONCE, Ended, Running
 from nospoon.lab.work import SetState
+from nospoon.model.machine import PowerCommand
 from nospoon.runtime.slices import Slices
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.redfish.events.events import Stream
 from nospoon.services.bmcs.redfish.events.streaming import sent
 from nospoon.store.operations import OperationState
+from nospoon.testing.bench import bench
+from nospoon.testing.redfish import Client, client
 
+SESSIONS = "/redfish/v1/SessionService/Sessions"
 READERS, EVENTS = 10, 5
 
 
@@ -89,3 +94,17 @@ async def test_an_event_is_sent_to_many_streams_of_redfish_in_turn() -> None:
         for number in range(EVENTS):
             each.put({"Id": str(number)})
     assert await most_in_a_turn(list(followed), EVENTS) == 1
+
+
+async def test_a_stream_ends_with_the_session_that_opened_it() -> None:
+    """Who was logged out, because another had the token, say, went on to be told of everything."""
+    async with bench(1) as b:
+        given = {"UserName": b.first.bmc.username, "Password": b.first.password}
+        made = await client(b.first).ask("POST", SESSIONS, given)
+        token = Client(b.first, {"X-Auth-Token": made.headers["x-auth-token"]})
+        async with stream(b, line=token) as of_session, stream(b) as of_password:
+            assert (await client(b.first).ask("DELETE", made.headers["location"])).status == 204
+            async with asyncio.timeout(20):
+                assert (await of_session.readuntil(b"\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
+            await b.service.power(b.first.bmc.uuid, PowerCommand.ON)
+            assert (await said(of_password))["Events"]

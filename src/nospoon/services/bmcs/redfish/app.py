@@ -281,7 +281,7 @@ async def _log_in(exchange: Exchange) -> None:
         session = exchange.accounts.session(token, place=exchange.place, now=clock.monotonic())
         if session is None or not exchange.log_in(session.account):
             raise errors.unauthorized(exchange.path)
-        exchange.username = session.username
+        exchange.username, exchange.session = session.username, session.id
         return
     credentials = _basic(headers.get("authorization", ""))
     if credentials is None:

@@ -44,12 +44,15 @@ Wants = Callable[[Happening], bool]
 
 @dataclass(slots=True)
 class Stream:
-    """One who reads server-sent events; `queue` ends with None. `client`: where from, as a URI."""
+    """One who reads server-sent events; `queue` ends with None. `client`: where from, as a URI.
+    `session`: by which it was opened, "" for none.
+    """
 
     place: tuple[str, int]
     account: bytes
     wants: Wants
     client: str = ""
+    session: str = ""
     id: str = field(default_factory=lambda: uuid4().hex)
     queue: asyncio.Queue[dict[str, object] | None] = field(
         default_factory=lambda: asyncio.Queue(BEHIND)
@@ -174,6 +177,12 @@ class Events:
                     await self._follow(here, account, after.get(number), to)
         for stream in [each for each in self.streams.values() if here(each.place)]:
             if not self._may_use(stream.account, stream.place):
+                stream.end()
+
+    def logged_out(self, session: str) -> None:
+        """Who opened streams by it may use it no more, and neither may who took it from them."""
+        for stream in self.streams.values():
+            if stream.session == session:
                 stream.end()
 
     async def followed(self) -> None:

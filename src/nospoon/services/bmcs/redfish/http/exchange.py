@@ -45,6 +45,8 @@ class Exchange:
     accounts: Accounts
     account: bytes = b""
     username: str = ""
+    session: str = ""
+    """The id of the session by whose token the caller logged in."""
     late: tuple[Served, float] | None = None
     """The BMC whose fault on demand delays the answer, and by how many seconds."""
     listed: Listed | None = None

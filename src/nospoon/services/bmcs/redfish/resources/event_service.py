@@ -280,6 +280,7 @@ async def _sse(exchange: Exchange) -> Response:
         exchange.account,
         wants,
         client=_destination_of(client.host, client.port) if client is not None else "",
+        session=exchange.session,
     )
     content = sent(stream, exchange.service.events.streams, exchange.service.slices)
     return StreamingResponse(content, headers=headers, media_type=kind)

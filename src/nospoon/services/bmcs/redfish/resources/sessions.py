@@ -75,6 +75,7 @@ async def _delete_session(exchange: Exchange) -> Response:
     gone = _session_of(exchange)
     check_match(exchange, partial(shown.session, gone))
     exchange.accounts.log_out(gone)
+    exchange.service.events.logged_out(gone.id)
     return Response(status_code=204, headers=ODATA)
 
 
