@@ -57,6 +57,10 @@ CLUSTER = UUID(int=7)
 TAG = OwnerTag("kit", CLUSTER, token="t", name="rack")
 MAC = "02:00:00:00:00:99"
 SOCKETS = ("boot", "bmcs", "netboot")
+AT_THE_DOOR = 1000
+"""Connections of who has no key. OpenSSH takes 100 by default, and refuses some of those beyond 10
+by chance (sshd_config(5), MaxStartups).
+"""
 
 
 @pytest.fixture
@@ -250,6 +254,37 @@ async def test_the_key_of_the_daemon_opens_nothing_but_the_port_of_its_relay(
     refused = await asyncio.to_thread(run, "-W", "127.0.0.1:22")
     assert b"administratively prohibited" in refused.stderr
     assert await asked(relay) == "answered", "its own tunnel goes on"
+
+
+async def test_who_has_no_key_keeps_the_daemon_out_of_no_relay(
+    connection: OpenStackConnection, resources: tuple[Resource, Resource], tmp_path: Path
+) -> None:
+    """A guest beside it could open as many connections as its ssh server takes before a login, so
+    that a tunnel that broke was never opened again.
+    """
+    port, relay = resources
+    await make(connection, port, relay)
+    shape = relay.shape
+    assert isinstance(shape, Relay)
+    (key,) = tmp_path.glob("relays/*/key")
+    held = []
+    async with asyncio.timeout(60):
+        for _ in range(AT_THE_DOOR):
+            guest = await asyncio.open_connection(
+                shape.address, shape.ssh, local_addr=("127.66.66.66", 0)
+            )
+            held.append(guest)
+            with contextlib.suppress(ConnectionError):
+                await guest[0].readline()  # it has said who it is, or hung up
+        argv = ["ssh", "-F", "none", "-i", str(key), "-o", "StrictHostKeyChecking=no", "-o",
+                "UserKnownHostsFile=/dev/null", "-p", str(shape.ssh), "-l", "nospoon",
+                shape.address]  # fmt: skip
+        found = await asyncio.to_thread(
+            subprocess.run, argv, check=False, capture_output=True, stdin=subprocess.DEVNULL
+        )
+    for _, writer in held:
+        writer.transport.abort()
+    assert found.stdout == b"nospoon: ready\n", found.stderr
 
 
 async def test_a_daemon_that_starts_opens_the_tunnels_of_its_own_clusters_alone(

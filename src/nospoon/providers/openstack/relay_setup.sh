@@ -32,8 +32,15 @@ PermitUserRC no
 ForceCommand echo '{ready}'; exec cat
 ClientAliveInterval 10
 ClientAliveCountMax 3
+LoginGraceTime 20
+MaxStartups 60:30:100
 UsePAM yes
 END
+# Who has no key keeps the daemon out of it by no connections from one address (OpenSSH 8.5).
+if /usr/sbin/sshd -t -f /etc/nospoon/sshd_config -o PerSourceMaxStartups=8 2>/dev/null; then
+    echo 'PerSourceMaxStartups 8' >>/etc/nospoon/sshd_config
+    echo 'PerSourceNetBlockSize 32:64' >>/etc/nospoon/sshd_config
+fi
 {bmcs}{netboot}
 if [ -d /run/systemd/system ]; then
     cat >/etc/systemd/system/nospoon-relay.service <<'END'
