@@ -318,6 +318,30 @@ async def test_files_are_looked_at_in_threads_and_now_and_then_however_often_a_r
     assert threading.get_ident() not in looked
 
 
+async def test_a_relay_that_talks_without_end_is_heard_a_line_at_a_time(tmp_path: Path) -> None:
+    """128 of them, as many as a member has, took a processor, and up to 16 ms of a turn of the
+    loop.
+    """
+    heard, next_ = asyncio.Semaphore(0), asyncio.Event()
+
+    async def pace() -> None:
+        heard.release()
+        await next_.wait()
+
+    async with serving(tmp_path) as served, asyncio.timeout(60):
+        served.driver._pace = pace
+        helper = await served.helper()
+        for number in range(2 * relayed.UNPACED):
+            helper.say(f"FAILS {number}")
+        await heard.acquire()
+        before = served.driver._connected[RELAY]
+        await served.helper()
+        while served.driver._connected[RELAY] is before:  # noqa: ASYNC110
+            await asyncio.sleep(0)  # until another one is served, which came later
+        assert heard.locked(), "the next line waits"
+        next_.set()
+
+
 async def test_one_that_says_garbage_later_is_lost_until_it_asks_again(served: Served) -> None:
     helper = await made(served)
     helper.say("garbage")

@@ -11,9 +11,10 @@ import asyncio
 import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 from uuid import UUID
@@ -54,6 +55,11 @@ STOPPED = 10.0
 """Seconds until a relay that is connected has stopped."""
 OPENING, BETWEEN = 10.0, 1.0
 """Seconds for the first line, and from one look at a relay's files to the next, at least."""
+PACE = 0.05
+"""Seconds from one line of a relay to the next, beyond those that its helper says at first."""
+UNPACED = 16
+AT_ONCE = 4096
+"""Bytes that are received of a relay at a time."""
 RESTS = 3
 """Times as long as a look took there is none at the files of that relay, however often it begins
 again: of 10,000 nodes one takes a second of a processor.
@@ -62,6 +68,10 @@ MOST_OPEN = 4
 """Connections of one relay at a time: the one whose helper it is, and the next."""
 MOST_SHOWN = 500
 """Characters of what a relay says."""
+
+
+async def _paced() -> None:
+    await asyncio.sleep(PACE)
 
 
 @dataclass(slots=True)
@@ -77,11 +87,19 @@ class _Connected:
 
 class RelayNetbootDriver:
     """The `Driver` of `Kind.NETBOOT` of all relays. `state`: a directory of its own; `patience`:
-    seconds until a relay serves.
+    seconds until a relay serves; `pace`: from one line of a relay to the next.
     """
 
-    def __init__(self, *, state: Path, deployment: str, patience: float = SERVED) -> None:
+    def __init__(
+        self,
+        *,
+        state: Path,
+        deployment: str,
+        patience: float = SERVED,
+        pace: Callable[[], Awaitable[None]] = _paced,
+    ) -> None:
         self._state, self._deployment, self._patience = state, deployment, patience
+        self._pace = pace
         self._connected: dict[RelayId, _Connected] = {}
         self._lost: set[RelayId] = set()
         self._next: dict[RelayId, float] = {}
@@ -157,6 +175,7 @@ class RelayNetbootDriver:
         self, relay: RelayId, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         mine = _Connected(writer)
+        writer.transport.max_size = AT_ONCE  # type: ignore[attr-defined]  # asyncio's, for recv(2)
         try:
             async with asyncio.timeout(OPENING):
                 first = report(await reader.readuntil(b"\n"))
@@ -183,7 +202,7 @@ class RelayNetbootDriver:
                     self._said.notify_all()
 
     async def _listen(self, relay: RelayId, mine: _Connected, reader: asyncio.StreamReader) -> None:
-        while True:
+        for number in count():  # it may send them without end
             line = await reader.readuntil(b"\n")
             if len(line) > LONGEST_REPORT:
                 raise Malformed
@@ -191,7 +210,8 @@ class RelayNetbootDriver:
             self._lost.discard(relay)
             async with self._said:
                 self._said.notify_all()
-            await asyncio.sleep(0)  # it may send them without end
+            if number >= UNPACED:
+                await self._pace()
 
     async def _send(self, relay: RelayId, mine: _Connected) -> None:
         """The files, each time that they change."""
