@@ -98,7 +98,9 @@ class NoCapacity(str):
 
 class PlanRefused(NospoonError):
     """These hosts cannot provide what the file asks for. The first 200 reasons are kept, and how
-    many more there are. `passes`: all of them are want of capacity, which can pass.
+    many more there are.
+
+    `passes`: all of them are want of capacity, which can pass.
     """
 
     def __init__(self, reasons: Sequence[str]) -> None:
@@ -157,8 +159,9 @@ class ProviderError(NospoonError):
 
 
 class Transient(ProviderError):
-    """The host takes no more calls now; the same request may work later. `retry_after`: in so many
-    seconds, as the host says itself; None where it says nothing.
+    """The host takes no more calls now; the same request may work later.
+
+    `retry_after`: in so many seconds, as the host says itself; None where it says nothing.
     """
 
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
