@@ -14,7 +14,7 @@ from nospoon.model.boot import BootPlan
 from nospoon.model.machine import PowerCommand, PowerPolicy
 from nospoon.runtime import clock
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
-from nospoon.services.bmcs.redfish.resources.actions import refuse_others
+from nospoon.services.bmcs.redfish.resources.changes import refuse_others
 from nospoon.testing.bench import ORDER, Bench, bench
 from nospoon.testing.redfish import SYSTEMS, Answer, client, system_of
 

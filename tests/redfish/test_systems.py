@@ -15,8 +15,7 @@ from nospoon.bmc.software import Component, Software
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerPolicy, PowerState
 from nospoon.services.bmcs.redfish.messages.encoding import JSON, tag_of
-from nospoon.services.bmcs.redfish.resources.resources import system
-from nospoon.services.bmcs.redfish.resources.systems import as_json
+from nospoon.services.bmcs.redfish.resources.systems import as_json, system
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client, system_of

@@ -13,11 +13,9 @@ from nospoon.bmc.runtime import OutletSettings, Runtime
 from nospoon.bmc.users import User
 from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import PowerPolicy
-from nospoon.services.bmcs.redfish.resources.actions import (
-    patch_chassis,
-    patch_manager,
-    patch_system,
-)
+from nospoon.services.bmcs.redfish.resources.chassis import patch_chassis
+from nospoon.services.bmcs.redfish.resources.managers import patch_manager
+from nospoon.services.bmcs.redfish.resources.systems import patch_system
 from nospoon.services.bmcs.served import Served
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client, system_of

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import NAMESPACE_DNS, UUID, uuid5
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -29,43 +28,33 @@ from nospoon.runtime.log_rate import RateLimitedLog
 from nospoon.services.bmcs.accounts import Accounts
 from nospoon.services.bmcs.redfish.http import query
 from nospoon.services.bmcs.redfish.http.answers import (
-    ODATA,
-    check_match,
-    listed,
     represented,
     respond,
-    tagged,
 )
 from nospoon.services.bmcs.redfish.http.exchange import SAFE, Exchange
 from nospoon.services.bmcs.redfish.http.logins import account_of, needs_no_login
-from nospoon.services.bmcs.redfish.http.routes import Handler, Resource, read
-from nospoon.services.bmcs.redfish.messages import errors, metadata
-from nospoon.services.bmcs.redfish.messages.bodies import collection
+from nospoon.services.bmcs.redfish.http.routes import Resource
+from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.errors import RedfishError
 from nospoon.services.bmcs.redfish.messages.listed import links_of
-from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import accounts as account_service
 from nospoon.services.bmcs.redfish.resources import (
     bios,
     certificate_service,
+    chassis,
     event_service,
     key_databases,
     managers,
     registries,
+    root,
     secure_boot,
     sessions,
+    systems,
     tasks,
     update,
     volumes,
 )
-from nospoon.services.bmcs.redfish.resources import resources as shown
-from nospoon.services.bmcs.redfish.resources.actions import (
-    patch_chassis,
-    patch_manager,
-    reset_system,
-)
 from nospoon.services.bmcs.redfish.resources.parts import PARTS
-from nospoon.services.bmcs.redfish.resources.systems import change_system, get_system
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.redfish.http.service import Service
@@ -304,95 +293,11 @@ def _basic(header: str) -> tuple[str, str] | None:
     return (username, password) if colon else None
 
 
-def _listing(kind: str, path: str) -> Handler:
-    async def handler(exchange: Exchange) -> Response:
-        return await listed(exchange, kind, path, lambda system: (system,))
-
-    return handler
-
-
-async def _versions(exchange: Exchange) -> Response:
-    del exchange
-    return respond({"v1": f"{ROOT}/"})
-
-
-async def _root(exchange: Exchange) -> Response:
-    """By address the root is the BMC's own; shared ones have one of their listener."""
-    return tagged(exchange, {**shown.service_root(_install(exchange)), **registries.LINKS})
-
-
-def _install(exchange: Exchange) -> UUID:
-    """Of the service at this address and port."""
-    address, port = exchange.request.scope["server"]
-    return uuid5(NAMESPACE_DNS, f"nospoon.{address}:{port}")
-
-
-async def _manager(exchange: Exchange) -> Response:
-    return tagged(exchange, shown.manager(exchange.served(), _install(exchange)))
-
-
-async def _metadata(exchange: Exchange) -> Response:
-    del exchange
-    return Response(metadata.document(), headers=ODATA, media_type="application/xml;charset=utf-8")
-
-
-async def _odata(exchange: Exchange) -> Response:
-    del exchange
-    return respond(shown.odata())
-
-
-async def _interfaces(exchange: Exchange) -> Response:
-    served = exchange.served()
-    path = f"Systems/{served.bmc.uuid}/EthernetInterfaces"
-    members = [str(index) for index in range(len(served.config.machine.nics))]
-    return tagged(exchange, collection("EthernetInterface", path, members))
-
-
-async def _interface(exchange: Exchange) -> Response:
-    served, wanted = exchange.served(), exchange.request.path_params["nic"]
-    for index in range(len(served.config.machine.nics)):
-        if str(index) == wanted:
-            return tagged(exchange, shown.interface(served, index))
-    raise errors.not_found(exchange.path)
-
-
-async def _patch_chassis(exchange: Exchange) -> Response:
-    served = exchange.served()
-    check_match(exchange, partial(shown.chassis, served))
-    await patch_chassis(exchange.service, served, await exchange.body())
-    return tagged(exchange, shown.chassis(served))
-
-
-async def _patch_manager(exchange: Exchange) -> Response:
-    served = exchange.administered()
-    before = shown.manager(served, _install(exchange))
-    check_match(exchange, lambda: before)
-    await patch_manager(exchange.service, served, await exchange.body(), before)
-    return tagged(exchange, shown.manager(served, _install(exchange)))
-
-
-async def _reset(exchange: Exchange) -> Response:
-    served = exchange.served()
-    await reset_system(exchange.service, served, await exchange.body())
-    return Response(status_code=204, headers=ODATA)
-
-
-_OPEN = frozenset({"GET"})
-_V1 = ROOT
-
 RESOURCES: tuple[Resource, ...] = (
     # paths are tried in this order: what clients ask for most comes first
-    Resource(f"{_V1}/Systems/{{id}}", {"GET": get_system, "PATCH": change_system}),
-    Resource("/redfish", {"GET": _versions}, _OPEN),
-    Resource(_V1, {"GET": _root}, _OPEN),
-    Resource(f"{_V1}/", {"GET": _root}, _OPEN),
-    Resource(f"{_V1}/$metadata", {"GET": _metadata}, _OPEN),
-    Resource(f"{_V1}/odata", {"GET": _odata}, _OPEN),
+    *systems.RESOURCES,
+    *root.RESOURCES,
     *sessions.RESOURCES,
-    Resource(f"{_V1}/Systems", {"GET": _listing("ComputerSystem", "Systems")}),
-    Resource(f"{_V1}/Systems/{{id}}/Actions/ComputerSystem.Reset", {"POST": _reset}),
-    Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces", {"GET": _interfaces}),
-    Resource(f"{_V1}/Systems/{{id}}/EthernetInterfaces/{{nic}}", {"GET": _interface}),
     *PARTS,
     *tasks.RESOURCES,
     *account_service.RESOURCES,
@@ -400,15 +305,12 @@ RESOURCES: tuple[Resource, ...] = (
     *bios.RESOURCES,
     *volumes.RESOURCES,
     *managers.RESOURCES,
+    *chassis.RESOURCES,
     *secure_boot.RESOURCES,
     *key_databases.RESOURCES,
     *registries.RESOURCES,
     *event_service.RESOURCES,
     *certificate_service.RESOURCES,
-    Resource(f"{_V1}/Managers", {"GET": _listing("Manager", "Managers")}),
-    Resource(f"{_V1}/Managers/{{id}}", {"GET": _manager, "PATCH": _patch_manager}),
-    Resource(f"{_V1}/Chassis", {"GET": _listing("Chassis", "Chassis")}),
-    Resource(f"{_V1}/Chassis/{{id}}", {"GET": read(shown.chassis), "PATCH": _patch_chassis}),
 )
 
 

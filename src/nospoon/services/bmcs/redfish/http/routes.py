@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from nospoon.services.bmcs.redfish.http.answers import tagged
+from nospoon.services.bmcs.redfish.http.answers import listed, tagged
 from nospoon.services.bmcs.redfish.http.exchange import MAX_BODY, Exchange
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import collection
@@ -46,6 +46,15 @@ def read(make: Callable[[Served], dict[str, object] | None]) -> Handler:
         if found is None:
             raise errors.not_found(exchange.path)
         return tagged(exchange, found)
+
+    return handler
+
+
+def of_each_system(kind: str, path: str) -> Handler:
+    """A collection with one for each system of the caller, called as that is."""
+
+    async def handler(exchange: Exchange) -> Response:
+        return await listed(exchange, kind, path, lambda system: (system,))
 
     return handler
 

@@ -39,7 +39,7 @@ from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.listings import BATCH, in_order
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import done
+from nospoon.services.bmcs.redfish.resources.changes import done
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.directory import Account

@@ -33,7 +33,7 @@ from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import secure_boot
-from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
+from nospoon.services.bmcs.redfish.resources.changes import done, refuse_others
 
 if TYPE_CHECKING:
     from nospoon.bmc.bios import Bios

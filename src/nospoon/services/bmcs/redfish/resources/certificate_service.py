@@ -29,7 +29,7 @@ from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import RETRY_AFTER
+from nospoon.services.bmcs.redfish.resources.changes import RETRY_AFTER
 from nospoon.services.bmcs.served import bind_address
 
 if TYPE_CHECKING:

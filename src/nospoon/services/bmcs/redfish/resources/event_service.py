@@ -33,7 +33,7 @@ from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import refuse_others
+from nospoon.services.bmcs.redfish.resources.changes import refuse_others
 
 SERVICE = "EventService"
 SUBSCRIPTIONS = f"{SERVICE}/Subscriptions"

@@ -15,7 +15,7 @@ from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import done
+from nospoon.services.bmcs.redfish.resources.changes import done
 from nospoon.services.bmcs.redfish.resources.sel import decoded
 
 if TYPE_CHECKING:

@@ -1,24 +1,91 @@
-"""A manager's parts, the protocols that it speaks and its serial port; and its own restart."""
+"""A manager, the protocols that it speaks and its serial port; its clock, and its own restart."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid5
 
 from starlette.responses import Response
 
 from nospoon.bmc.ipmi import Lan
+from nospoon.bmc.messages import Defaults, RestartRequested, SettingsRequested
+from nospoon.bmc.software import Component
 from nospoon.model.cluster import BmcProtocol
 from nospoon.services.bmcs.lan import lan
-from nospoon.services.bmcs.redfish.http.answers import ODATA
+from nospoon.services.bmcs.redfish.http.answers import CLOCK, ODATA, check_match, tagged
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
-from nospoon.services.bmcs.redfish.http.routes import Resource
+from nospoon.services.bmcs.redfish.http.parameters import Action, Parameter
+from nospoon.services.bmcs.redfish.http.routes import Resource, of_each_system
+from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
+from nospoon.services.bmcs.redfish.messages.jobs import when
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import reset_manager, reset_to_defaults
+from nospoon.services.bmcs.redfish.resources.changes import change, done, refuse_others
+from nospoon.services.bmcs.redfish.resources.root import install_of, service_uuid
+from nospoon.services.bmcs.redfish.resources.update import software_version
 
 if TYPE_CHECKING:
+    from nospoon.services.bmcs.redfish.http.service import Service
     from nospoon.services.bmcs.served import Served
+
+RESETS = ("GracefulRestart", "ForceRestart")
+"""There is no difference: nothing of a BMC takes its time to end."""
+DEFAULTS: Mapping[str, Defaults] = {
+    "ResetAll": Defaults.ALL,
+    "PreserveNetwork": Defaults.ALL,
+    "PreserveNetworkAndUsers": Defaults.BUT_USERS,
+}
+"""Of the network nothing is a client's to set, so that it is preserved anyway."""
+EPOCH, LATEST = datetime.fromtimestamp(0, UTC), 0xFFFFFFFE
+RESET = Action("Manager.Reset", (Parameter("ResetType", allowed=RESETS),))
+TO_DEFAULTS = Action(
+    "Manager.ResetToDefaults",
+    (Parameter("ResetType", required=True, allowed=tuple(DEFAULTS)),),
+)
+
+
+def manager(served: Served, install: UUID) -> dict[str, object]:
+    """Manager: the BMC itself. `install`: of the service through which it is seen."""
+    uuid = served.bmc.uuid
+    return {
+        "@odata.type": odata_type("Manager"),
+        "@odata.id": f"{ROOT}/Managers/{uuid}",
+        "Id": str(uuid),
+        "Name": f"BMC of {served.config.node}",
+        "ManagerType": "BMC",
+        "Model": "nospoon",
+        "UUID": str(uuid5(uuid, "manager")),
+        "ServiceEntryPointUUID": service_uuid(install),
+        "FirmwareVersion": software_version(served, Component.BMC),
+        CLOCK: when(served.aggregate.state.clock(served.now())),
+        "DateTimeLocalOffset": "+00:00",
+        "PowerState": "On",
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "NetworkProtocol": ref(f"Managers/{uuid}/NetworkProtocol"),
+        "EthernetInterfaces": ref(f"Managers/{uuid}/EthernetInterfaces"),
+        "SerialInterfaces": ref(f"Managers/{uuid}/SerialInterfaces"),
+        "LogServices": ref(f"Managers/{uuid}/LogServices"),
+        "VirtualMedia": ref(f"Managers/{uuid}/VirtualMedia"),
+        "Links": {
+            "ManagerForServers": [ref(f"Systems/{uuid}")],
+            "ManagerForChassis": [ref(f"Chassis/{uuid}")],
+        },
+        "Actions": {
+            "#Manager.Reset": {
+                "target": f"{ROOT}/Managers/{uuid}/Actions/Manager.Reset",
+                "ResetType@Redfish.AllowableValues": list(RESETS),
+            },
+            "#Manager.ResetToDefaults": {
+                "target": f"{ROOT}/Managers/{uuid}/Actions/Manager.ResetToDefaults",
+                "ResetType@Redfish.AllowableValues": list(DEFAULTS),
+            },
+        },
+    }
 
 
 def network_protocol(served: Served) -> dict[str, object]:
@@ -105,18 +172,76 @@ def _address(address: IPv4Address | IPv6Address, network: Lan) -> dict[str, obje
     return {"IPv4Addresses": [told], "IPv6Addresses": []}
 
 
+async def patch_manager(
+    service: Service, served: Served, body: dict[str, object], known: Mapping[str, object]
+) -> None:
+    """`known`: how it looks. Its clock is that of the SEL (IPMI 2.0 §31.11), which has room for a
+    time until 2106.
+    """
+    refuse_others(body, (CLOCK,), lambda: known)
+    if CLOCK not in body:
+        return
+    settings = served.aggregate.runtime.settings
+    ahead = _time(body[CLOCK]) - served.aggregate.state.clock(served.now())
+    after = replace(settings, clock_offset=settings.clock_offset + ahead)
+    await change(service, served, [SettingsRequested(after)])
+
+
+def _time(value: object) -> float:
+    """Unix seconds of a date and time with its offset (RFC 3339)."""
+    if not isinstance(value, str):
+        raise errors.wrong_type(CLOCK, value)
+    wrong = errors.wrong_format(CLOCK, value, "a date and time with its offset (RFC 3339)")
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise wrong from None
+    if found.tzinfo is None:
+        raise wrong
+    unix = (found - EPOCH).total_seconds()
+    if not 0 <= unix <= LATEST:
+        raise errors.out_of_range(CLOCK, value)
+    return unix
+
+
+async def _restart(service: Service, served: Served, body: dict[str, object]) -> None:
+    """Manager.Reset: the BMC restarts, its machine goes on."""
+    RESET.read(body)
+    done(await service.ask(served, RestartRequested))
+
+
+async def _restore(service: Service, served: Served, body: dict[str, object]) -> None:
+    """Manager.ResetToDefaults: settings are as they were made, and the BMC restarts."""
+    defaults = DEFAULTS[TO_DEFAULTS.read(body).text("ResetType")]
+    done(await service.ask(served, lambda ticket: RestartRequested(ticket, defaults)))
+
+
+async def _get(exchange: Exchange) -> Response:
+    return tagged(exchange, manager(exchange.served(), install_of(exchange)))
+
+
+async def _patch(exchange: Exchange) -> Response:
+    served = exchange.administered()
+    before = manager(served, install_of(exchange))
+    check_match(exchange, lambda: before)
+    await patch_manager(exchange.service, served, await exchange.body(), before)
+    return tagged(exchange, manager(served, install_of(exchange)))
+
+
 async def _reset(exchange: Exchange) -> Response:
-    await reset_manager(exchange.service, exchange.administered(), await exchange.body())
+    await _restart(exchange.service, exchange.administered(), await exchange.body())
     return Response(status_code=204, headers=ODATA)
 
 
 async def _to_defaults(exchange: Exchange) -> Response:
-    await reset_to_defaults(exchange.service, exchange.administered(), await exchange.body())
+    await _restore(exchange.service, exchange.administered(), await exchange.body())
     return Response(status_code=204, headers=ODATA)
 
 
 _ACTIONS = f"{ROOT}/Managers/{{id}}/Actions"
 RESOURCES = (
+    Resource(f"{ROOT}/Managers", {"GET": of_each_system("Manager", "Managers")}),
+    Resource(f"{ROOT}/Managers/{{id}}", {"GET": _get, "PATCH": _patch}),
     Resource(f"{_ACTIONS}/Manager.Reset", {"POST": _reset}),
     Resource(f"{_ACTIONS}/Manager.ResetToDefaults", {"POST": _to_defaults}),
 )

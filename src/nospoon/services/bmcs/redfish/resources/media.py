@@ -21,7 +21,7 @@ from nospoon.services.bmcs.redfish.messages import errors, uris
 from nospoon.services.bmcs.redfish.messages.bodies import OK, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
-from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
+from nospoon.services.bmcs.redfish.resources.changes import done, refuse_others
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.ports import Media

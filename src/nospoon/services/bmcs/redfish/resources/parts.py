@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nospoon.services.bmcs.redfish.http.routes import Handler, Resource, listing, member, read
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import environment, hardware, logs, managers, media
-from nospoon.services.bmcs.redfish.resources.resources import boot_option, boot_order
+from nospoon.services.bmcs.redfish.resources.boot import boot_option, boot_order
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served

@@ -22,8 +22,7 @@ from nospoon.services.bmcs.redfish.http.routes import Resource, read
 from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
-from nospoon.services.bmcs.redfish.resources.resources import has_secure_boot
+from nospoon.services.bmcs.redfish.resources.changes import done, refuse_others
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
@@ -33,6 +32,11 @@ ACTION = "SecureBoot.ResetKeys"
 RESETS = ("ResetAllKeysToDefault",)
 """Guests may add to them, as updates of dbx do; nobody deletes them here."""
 RESET_KEYS = Action(ACTION, (Parameter("ResetKeysType", required=True, allowed=RESETS),))
+
+
+def has_secure_boot(served: Served) -> bool:
+    """Whether its BMC manages secure boot."""
+    return served.config.machine.firmware is not Firmware.BIOS
 
 
 def _has_keys(served: Served) -> bool:

@@ -8,24 +8,49 @@ from functools import partial
 from starlette.responses import Response
 
 from nospoon.runtime import clock
-from nospoon.services.bmcs.accounts import RedfishSession
+from nospoon.services.bmcs.accounts import SESSION_TIMEOUT, RedfishSession
 from nospoon.services.bmcs.redfish.http.answers import ODATA, check_match, long, respond, tagged
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
 from nospoon.services.bmcs.redfish.http.logins import account_of
 from nospoon.services.bmcs.redfish.http.routes import Resource
 from nospoon.services.bmcs.redfish.messages import errors
-from nospoon.services.bmcs.redfish.messages.bodies import collection
+from nospoon.services.bmcs.redfish.messages.bodies import collection, ref
 from nospoon.services.bmcs.redfish.messages.listings import ordered
+from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources import resources as shown
 
 SESSIONS = "SessionService/Sessions"
 LARGEST = 16 << 10
 """Bytes of a body that comes from who has not logged in."""
 
 
+def _shown_service() -> dict[str, object]:
+    """SessionService."""
+    return {
+        "@odata.type": odata_type("SessionService"),
+        "@odata.id": f"{ROOT}/SessionService",
+        "Id": "SessionService",
+        "Name": "Session Service",
+        "ServiceEnabled": True,
+        "SessionTimeout": int(SESSION_TIMEOUT),
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "Sessions": ref("SessionService/Sessions"),
+    }
+
+
+def _shown(each: RedfishSession) -> dict[str, object]:
+    """Session; the token is told once, in a header."""
+    return {
+        "@odata.type": odata_type("Session"),
+        "@odata.id": f"{ROOT}/SessionService/Sessions/{each.id}",
+        "Id": each.id,
+        "Name": f"Session of {each.username}",
+        "UserName": each.username,
+    }
+
+
 async def _session_service(exchange: Exchange) -> Response:
-    return tagged(exchange, shown.session_service())
+    return tagged(exchange, _shown_service())
 
 
 async def _sessions(exchange: Exchange) -> Response:
@@ -56,7 +81,7 @@ async def _create_session(exchange: Exchange) -> Response:
     made = exchange.accounts.log_in(account, name, place=exchange.place, now=clock.monotonic())
     location = f"{ROOT}/{SESSIONS}/{made.id}"
     headers = {"X-Auth-Token": made.token, "Location": location}
-    return respond(shown.session(made), status=201, headers=headers)
+    return respond(_shown(made), status=201, headers=headers)
 
 
 def _session_of(exchange: Exchange) -> RedfishSession:
@@ -68,12 +93,12 @@ def _session_of(exchange: Exchange) -> RedfishSession:
 
 
 async def _session(exchange: Exchange) -> Response:
-    return tagged(exchange, shown.session(_session_of(exchange)))
+    return tagged(exchange, _shown(_session_of(exchange)))
 
 
 async def _delete_session(exchange: Exchange) -> Response:
     gone = _session_of(exchange)
-    check_match(exchange, partial(shown.session, gone))
+    check_match(exchange, partial(_shown, gone))
     exchange.accounts.log_out(gone)
     exchange.service.events.logged_out(gone.id)
     return Response(status_code=204, headers=ODATA)

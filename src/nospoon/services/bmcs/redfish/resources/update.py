@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from nospoon.bmc.faults import MEDIA
 from nospoon.bmc.messages import SoftwareRequested
-from nospoon.bmc.software import Component, Software, installed, staged
+from nospoon.bmc.software import Component, Software, installed, staged, told
 from nospoon.runtime.http import without_account
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.redfish.http.answers import listed, tagged
@@ -28,9 +28,8 @@ from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources import tasks
-from nospoon.services.bmcs.redfish.resources.actions import done
+from nospoon.services.bmcs.redfish.resources.changes import done
 from nospoon.services.bmcs.redfish.resources.media import on_demand
-from nospoon.services.bmcs.redfish.resources.resources import software_version
 
 if TYPE_CHECKING:
     from nospoon.services.bmcs.ports import Media
@@ -66,6 +65,12 @@ _VERSION = re.compile(r"(?<!\d)\d++(?:[._-]\d+)+(?:-?[A-Za-z]\w*)?")
 LONGEST_VERSION = 64
 """Characters: each machine keeps up to four, in its record, too."""
 _FOR_BIOS = re.compile(r"bios|uefi|ovmf", re.IGNORECASE)
+
+
+def software_version(served: Served, component: Component) -> str:
+    """As it is shown wherever that component is."""
+    state = served.aggregate.state
+    return told(state.runtime.software, component, state.inventory)
 
 
 async def _service(exchange: Exchange) -> Response:

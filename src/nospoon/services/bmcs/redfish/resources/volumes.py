@@ -23,7 +23,7 @@ from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import OK, collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
-from nospoon.services.bmcs.redfish.resources.actions import done, refuse_others
+from nospoon.services.bmcs.redfish.resources.changes import done, refuse_others
 from nospoon.services.bmcs.redfish.resources.hardware import (
     CONTROLLER,
     RAID_TYPES,
