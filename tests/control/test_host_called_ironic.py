@@ -1,4 +1,4 @@
-"""A host may be called as the place of everything in Ironic is, and is away without Ironic."""
+"""A host may be called `ironic`, and is away without Ironic."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def against_kinds(
     lacking = defaultdict[str, dict[Kind, None]](dict)
     for each in desired:
         kind, can = each.key.kind, capabilities.get(each.key.place)
-        if kind in ENROLMENT_RULES or KINDS[kind].by_daemon or can is None:
+        if KINDS[kind].by_daemon or can is None:
             continue
         if kind not in can.kinds:
             lacking[each.key.place][kind] = None

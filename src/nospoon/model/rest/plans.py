@@ -33,7 +33,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """`action`: create, change, replace, delete, or what that is for a machine of others."""
+    """`action`: create, change, replace, delete, or what that is for a machine of others. `host`:
+    its place, a host, or `Ironic` or `Nova`.
+    """
 
     action: str
     kind: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.plan.diff.sharing import serves, shared, without_others
-from nospoon.plan.order.kinds import KINDS, whose
+from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Plan, Step
 
 
@@ -71,10 +71,7 @@ def elsewhere(plan: Plan, hosts: Container[str], nodes: Container[str]) -> Plan:
 
     def kept(steps: Iterable[Step]) -> tuple[Step, ...]:
         return tuple(
-            step
-            for step in steps
-            if (KINDS[step.key.kind].outside or step.key.place not in hosts)
-            and step.node not in nodes
+            step for step in steps if step.key.place not in hosts and step.node not in nodes
         )
 
     return replace(plan, steps=kept(plan.steps), later=kept(plan.later))
