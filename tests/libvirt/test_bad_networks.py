@@ -65,7 +65,7 @@ async def left_behind(bridge: str, runner: Runner, virsh: Sequence[str], address
     await runner.run(["ip", "link", "add", bridge, "address", address, "type", "bridge"])
 
 
-async def test_a_bridge_that_a_killed_libvirtd_left_is_made_anew_and_removed(
+async def test_a_bridge_that_a_killed_libvirtd_left_is_recreated_and_removed(
     bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
 ) -> None:
     assert rack.link is not None

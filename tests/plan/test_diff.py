@@ -257,7 +257,7 @@ def test_a_tag_that_notes_something_else_is_written_anew_and_one_without_a_note_
     assert steps("then") == [Action.CHANGE]
 
 
-def test_a_network_that_is_made_anew_takes_its_network_boot_along() -> None:
+def test_a_network_that_is_recreated_takes_its_network_boot_along() -> None:
     rules = {"h": {Kind.NETWORK: {"mtu": "live"}}}
     observed = seen(network=Link("br0", mtu=9000))
     plan = diff(cluster="c", cluster_id=CLUSTER, desired=DESIRED, observed=observed, rules=rules)

@@ -98,7 +98,7 @@ def test_a_machine_that_is_off_or_goes_away_holds_nothing() -> None:
     assert {*MORE, IMAGE, (Kind.MACHINE, "a")} <= deleted(plan)
 
 
-def test_a_machine_that_is_made_anew_holds_nothing() -> None:
+def test_a_machine_that_is_recreated_holds_nothing() -> None:
     observed = seen(BEFORE, live={}, running={"a"})
     other = [
         replace(each, shape=replace(each.shape, uuid=UUID(int=1)))

@@ -254,7 +254,7 @@ def test_a_target_that_runs_keeps_its_address_too() -> None:
     }  # fmt: skip
 
 
-def test_a_machine_that_is_made_anew_lets_go() -> None:
+def test_a_machine_that_is_recreated_lets_go() -> None:
     world = running({"m0": "net, stor"})
     key = Key(Kind.MACHINE, "h", "m0")
     made = world.there[key]

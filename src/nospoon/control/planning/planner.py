@@ -337,7 +337,7 @@ class Planner:
             plan,
             notes=(*plan.notes, *lost),
             remembers=leaves or again or bool(owners),
-            remembered=(*owners, *(await self._said_anew(seen) if again else ())),
+            remembered=(*owners, *(await self._said_again(seen) if again else ())),
             generation=seen.earlier.generation if seen.earlier else 0,
             returns=among(wanted.returns, request.targets),
             starts=tuple(
@@ -370,7 +370,7 @@ class Planner:
         text = await self.clusters.text_of(seen.earlier)
         return text != request.text or dict(seen.uploads) != dict(seen.earlier.uploads)
 
-    async def _said_anew(self, seen: Seen) -> tuple[Remembered, ...]:
+    async def _said_again(self, seen: Seen) -> tuple[Remembered, ...]:
         before = await self.clusters.said_before(seen.earlier) if seen.earlier is not None else None
         if seen.earlier is None or before is None:
             return ()

@@ -22,7 +22,7 @@ Found = Mapping[Key, Observed]
 Desired = Mapping[Key, Resource]
 
 
-def deployed_anew(
+def redeployed(
     steps: list[Step], later: Iterable[Step], desired: Desired, found: Found
 ) -> list[Step]:
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
@@ -82,7 +82,7 @@ def _lost(
         node, name = whose(step.key), step.key.name
         home = machines[node].key.place if node in machines else step.removes.place
         if step.action is Action.CREATE:
-            lost = name in had.get(node, ()) and _is_made_anew(step, found, looked_at)
+            lost = name in had.get(node, ()) and _is_recreated(step, found, looked_at)
         else:
             lost = step.action is not Action.CHANGE and home == step.removes.place
         if lost:
@@ -101,7 +101,7 @@ def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:
     return result
 
 
-def _is_made_anew(step: Step, found: Found, looked_at: AbstractSet[str]) -> bool:
+def _is_recreated(step: Step, found: Found, looked_at: AbstractSet[str]) -> bool:
     """Whether a disk that is to be made is there no more."""
     machine = Key(Kind.MACHINE, step.key.place, step.node)
     return machine not in found or step.key.place in looked_at

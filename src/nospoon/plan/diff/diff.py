@@ -21,7 +21,7 @@ from nospoon.model.resources.resource import Deviation, Observed, Resource, Shap
 from nospoon.model.resources.storage import Volume
 from nospoon.model.rest.plans import FieldChange
 from nospoon.plan.addresses.notes import described, read
-from nospoon.plan.diff.blank import deployed_anew, orphaned
+from nospoon.plan.diff.blank import orphaned, redeployed
 from nospoon.plan.diff.held import held, with_addresses
 from nospoon.plan.diff.in_ironic import KEPT, firmware_changes, told, undeployed
 from nospoon.plan.diff.relocate import deletions, moved, reading_order
@@ -66,7 +66,7 @@ def diff(
     steps, gone = moved(steps, gone, reasons)
     ends = {step.removes for step in steps if step.action is Action.REPLACE}
     now, later = held(deletions(gone, desired), found.values(), ends)
-    steps = told(deployed_anew([*steps, *now], later, desired, found))
+    steps = told(redeployed([*steps, *now], later, desired, found))
     return Plan(
         cluster=cluster,
         cluster_id=cluster_id,
@@ -165,7 +165,7 @@ def _alike(resource: Resource, found: Observed) -> Step | None:
     """For what has the shape that it is to have."""
     if found.fault and KINDS[resource.key.kind].repaired:
         return Step(Action.CHANGE, resource.key, found.fault, resource, found)
-    return _noted_anew(resource, found)
+    return _noted_again(resource, found)
 
 
 def _step(resource: Resource, found: Observed | None, rules: Mapping[str, str]) -> Step:
@@ -189,7 +189,7 @@ def _is_one(name: str) -> bool:
     return not name.endswith("s") or name.endswith("ss")
 
 
-def _noted_anew(resource: Resource, found: Observed) -> Step | None:
+def _noted_again(resource: Resource, found: Observed) -> Step | None:
     """A tag that notes something else is written again; those of earlier versions noted nothing."""
     if found.tag.note in ("", resource.note):
         return None

@@ -2,7 +2,7 @@
 what is lost with them, and what `up` will refuse.
 
 A deployed node whose image differs is deployed again, which rewrites its disk: a replacement
-(`blank.deployed_anew`). Here the other steps are described.
+(`blank.redeployed`). Here the other steps are described.
 """
 
 from __future__ import annotations
