@@ -131,7 +131,7 @@ class Snapshots:
             )
         await self._refuse_lost(snapshot)
         await self._refuse_part(row, snapshot)
-        await self._refuse_hindered(snapshot)
+        await self._refuse_blocked(snapshot)
         return await self._start("restore", row, lambda run: self._restore(run, snapshot))
 
     async def _refuse_part(self, row: Outline, snapshot: SnapshotRow) -> None:
@@ -186,7 +186,7 @@ class Snapshots:
                 hint="Bring the file of that time up first.",
             )
 
-    async def _refuse_hindered(self, snapshot: SnapshotRow) -> None:
+    async def _refuse_blocked(self, snapshot: SnapshotRow) -> None:
         """Before any machine is switched off, too."""
         asked = await few_at_once(
             snapshot.members,

@@ -3,7 +3,7 @@
 What is there stays, and grows where it is when there is room. The others, as demands of one node
 or of those that go together (`demands`), go in the order of the file (those to be packed
 largest first, after those that may go to few hosts) to the host that the strategy of their first
-node likes best (`ranking`) among those that have room (`room`). Before them, what was
+node likes best (`scoring`) among those that have room (`room`). Before them, what was
 planned and never made goes where it was to go, if it still can.
 
 Where that leaves demands homeless that would fit alone, all are placed again: those that are
@@ -26,8 +26,8 @@ from nospoon.model.cluster import Cluster, Strategy
 from nospoon.model.host_facts import HostFacts
 from nospoon.plan.placement.demands import MOVE, PINNED, alike_in, demands_of, together
 from nospoon.plan.placement.hosts import against_host, against_images, against_node
-from nospoon.plan.placement.ranking import Ranking, explained, score
 from nospoon.plan.placement.room import Demand, Rooms, Usage
+from nospoon.plan.placement.scoring import Scoring, explained, score
 from nospoon.plan.words import listed
 
 ROUNDS = 6
@@ -214,12 +214,12 @@ def _as_planned(
 
 def _greedy(found: _Found, order: Iterable[Demand]) -> _Found:
     """What is found, and the demands put where their strategies like it best."""
-    ranking = Ranking(found.rooms)
+    scoring = Scoring(found.rooms)
     for demand in order:
-        host, fit = ranking.best(demand)
+        host, fit = scoring.best(demand)
         if host:
             found.put(demand, host, demand.bound or explained(found.rooms, demand, host, fit))
-            ranking.changed(host)
+            scoring.changed(host)
         else:
             found.left.append(demand)
     return found

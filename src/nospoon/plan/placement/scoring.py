@@ -15,19 +15,19 @@ from nospoon.model.cluster import Strategy
 from nospoon.plan.placement.room import Demand, Rooms
 from nospoon.plan.words import counted
 
-Ranked = tuple[float, int, str]
+Scored = tuple[float, int, str]
 """How a strategy likes a host (least is best), its number, its name."""
 
 
-class Ranking:
+class Scoring:
     """All hosts as each strategy orders them. One that has no room for a demand has none for those
     of its kind that come later.
     """
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._ranked: dict[Strategy, list[Ranked]] = {}
-        self._at: dict[Strategy, dict[str, Ranked]] = {}
+        self._scored: dict[Strategy, list[Scored]] = {}
+        self._at: dict[Strategy, dict[str, Scored]] = {}
         self._fit: dict[object, set[str]] = {}
 
     def best(self, demand: Demand) -> tuple[str, int]:
@@ -46,20 +46,20 @@ class Ranking:
 
     def changed(self, host: str) -> None:
         """Something was put on a host, or on another of the same machine."""
-        for strategy, ranked in self._ranked.items():
+        for strategy, ranked in self._scored.items():
             at = self._at[strategy]
             for name in self._rooms.machine(host).places:
                 del ranked[bisect_left(ranked, at[name])]
                 at[name] = self._rank(strategy, name)
                 insort(ranked, at[name])
 
-    def _of(self, strategy: Strategy) -> list[Ranked]:
-        if strategy not in self._ranked:
+    def _of(self, strategy: Strategy) -> list[Scored]:
+        if strategy not in self._scored:
             at = {name: self._rank(strategy, name) for name in self._rooms.places}
-            self._at[strategy], self._ranked[strategy] = at, sorted(at.values())
-        return self._ranked[strategy]
+            self._at[strategy], self._scored[strategy] = at, sorted(at.values())
+        return self._scored[strategy]
 
-    def _rank(self, strategy: Strategy, name: str) -> Ranked:
+    def _rank(self, strategy: Strategy, name: str) -> Scored:
         place = self._rooms.places[name]
         return score(strategy, self._rooms, name), place.order, name
 
