@@ -121,8 +121,8 @@ class StartRun:
     async def _healthy(self, name: str) -> str:
         """Why a service is not healthy, once that is known. All who ask wait for one answer."""
         if name not in self._health:
-            looking = self._look(self._services[name])
-            self._health[name] = self._tasks.start(looking, name=f"look at {name}")
+            look = self._look(self._services[name])
+            self._health[name] = self._tasks.start(look, name=f"look at {name}")
         return await asyncio.shield(self._health[name])
 
     async def _look(self, service: Service) -> str:

@@ -113,8 +113,8 @@ class Work:
         if not outcome.complete:
             await self._add_consoles(outcome, row)
             return _fallen_short(outcome, f"up {row.name}")
-        looking = replace(request, fingerprint="", rebalance=False)
-        again = await self._planner.prepare(looking, seen.cluster, surveyed=seen.surveyed)
+        as_before = replace(request, fingerprint="", rebalance=False)
+        again = await self._planner.prepare(as_before, seen.cluster, surveyed=seen.surveyed)
         await self._database.call(journal.close_intents, row.id)
         if left := prepared.plan.undone(again.plan):
             names = ", ".join(str(step.key) for step in left[:5])

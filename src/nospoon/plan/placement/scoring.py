@@ -46,20 +46,20 @@ class Scoring:
 
     def changed(self, host: str) -> None:
         """Something was put on a host, or on another of the same machine."""
-        for strategy, ranked in self._scored.items():
+        for strategy, scored in self._scored.items():
             at = self._at[strategy]
             for name in self._rooms.machine(host).places:
-                del ranked[bisect_left(ranked, at[name])]
-                at[name] = self._rank(strategy, name)
-                insort(ranked, at[name])
+                del scored[bisect_left(scored, at[name])]
+                at[name] = self._score(strategy, name)
+                insort(scored, at[name])
 
     def _of(self, strategy: Strategy) -> list[Scored]:
         if strategy not in self._scored:
-            at = {name: self._rank(strategy, name) for name in self._rooms.places}
+            at = {name: self._score(strategy, name) for name in self._rooms.places}
             self._at[strategy], self._scored[strategy] = at, sorted(at.values())
         return self._scored[strategy]
 
-    def _rank(self, strategy: Strategy, name: str) -> Scored:
+    def _score(self, strategy: Strategy, name: str) -> Scored:
         place = self._rooms.places[name]
         return score(strategy, self._rooms, name), place.order, name
 

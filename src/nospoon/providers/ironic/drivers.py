@@ -27,7 +27,7 @@ from nospoon.providers.answers import text_of
 from nospoon.providers.ironic import records
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.records import TAG, Record
-from nospoon.providers.looking import LEAST
+from nospoon.providers.polling import LEAST
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock
 

@@ -11,7 +11,7 @@ from nospoon.providers.answers import text_of
 from nospoon.providers.ironic.api import Api
 from nospoon.providers.ironic.progress import FIELDS, said_of
 from nospoon.providers.ironic.records import Record
-from nospoon.providers.looking import LEAST, rest_after
+from nospoon.providers.polling import LEAST, rest_after
 from nospoon.providers.understood import ODD, odd
 from nospoon.runtime import clock
 from nospoon.runtime.paced import paced

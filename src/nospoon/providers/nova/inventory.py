@@ -19,8 +19,8 @@ from nospoon.model.nova import NovaInventory
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
-from nospoon.providers.looking import rest_after
 from nospoon.providers.nova.api import Read
+from nospoon.providers.polling import rest_after
 from nospoon.providers.understood import understood
 from nospoon.runtime import clock as clocks
 from nospoon.runtime.telling import tell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nospoon.providers.looking import rest_after
+from nospoon.providers.polling import rest_after
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""How often somebody is asked who tells nobody what changes."""
+"""How often a service is asked that does not say what changes."""
 
 from __future__ import annotations
 
 LEAST, MOST = 1.0, 15.0
 """Seconds between two looks."""
 RESTS = 10
-"""After a look as many times as long as it took: who is busy has better to do."""
+"""After a look as many times as long as it took: a service that is busy has better to do."""
 
 
 def rest_after(look: float) -> float:
