@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nospoon.cli.checks import Finding, kvm, mending
+from nospoon.cli.checks import Finding, fix_command, kvm
 from nospoon.control.maintenance import host_check
 from nospoon.model.capabilities import Capabilities
 
@@ -80,6 +80,6 @@ def test_host_check_says_how_machines_run(can: Capabilities, verdict: str, detai
 
 def test_doctor_names_no_command_of_debian_where_there_is_none() -> None:
     missing = Finding("qemu-img", present=False, detail="", packages=("qemu-utils",))
-    command = mending([missing], privileged=True, apt=True)
+    command = fix_command([missing], privileged=True, apt=True)
     assert command == "apt-get install -y qemu-utils"
-    assert mending([missing], privileged=True, apt=False) == ""
+    assert fix_command([missing], privileged=True, apt=False) == ""

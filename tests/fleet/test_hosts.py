@@ -41,7 +41,7 @@ def test_nodes_on_three_hosts_boot_the_probe_and_leave_nothing(farm: Farm) -> No
         assert host.run("ip", "-o", "link").count("\n") == 1
 
 
-def test_hosts_are_checked_and_what_is_missing_is_told_with_its_mend(farm: Farm) -> None:
+def test_hosts_are_checked_and_what_is_missing_is_told_with_its_fix(farm: Farm) -> None:
     name = farm.rack.name()
     rows = farm.rack.json("host", "check", farm.file(name, NODES))
     assert {(row["host"], row["verdict"]) for row in rows if row["what"] == "dnsmasq"} == {

@@ -1,4 +1,4 @@
-"""What nospoon needs of a machine, as a table; `doctor` looks, and says what mends it."""
+"""What nospoon needs of a machine, as a table; `doctor` looks, and says what fixes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's report, and what mends it: packages, a command of root's, or one of
+    """One line of the doctor's report, and what fixes it: packages, a command of root's, or one of
     the user's own.
     """
 
@@ -106,7 +106,7 @@ def has_apt() -> bool:
     return shutil.which("apt-get") is not None
 
 
-def mending(found: Iterable[Finding], *, privileged: bool, apt: bool) -> str:
+def fix_command(found: Iterable[Finding], *, privileged: bool, apt: bool) -> str:
     """The one command that fixes what is missing, "" when nothing is, or when no command is known
     that does: where there is no `apt`, packages have other names.
     """

@@ -132,7 +132,7 @@ def _routers(sections: Sections) -> Iterator[Complaint]:
 
 
 def _unfiltered(network: NetworkSection, tagged: Container[int]) -> Iterator[tuple[str, str]]:
-    """(What libvirt's filter `clean-traffic` cannot let through, how to mend it): it knows IPv4 and
+    """(What libvirt's filter `clean-traffic` cannot let through, how to fix it): it knows IPv4 and
     ARP without tags, on Linux bridges (https://libvirt.org/formatnwfilter.html).
     """
     drop = "or drop `anti_spoofing`"
@@ -147,7 +147,7 @@ def _unfiltered(network: NetworkSection, tagged: Container[int]) -> Iterator[tup
 
 
 def _mtu(network: NetworkSection, *, existing: bool) -> Iterator[tuple[str, str]]:
-    """(What is wrong with it, how to mend it)."""
+    """(What is wrong with it, how to fix it)."""
     if existing and "mtu" in network.model_fields_set:
         message = "expected no mtu on an existing bridge: machines have that of the bridge"
         yield message, "Leave it out, and set it where the bridge is made"
@@ -157,7 +157,7 @@ def _mtu(network: NetworkSection, *, existing: bool) -> Iterator[tuple[str, str]
 
 
 def _unusable(cidr: Network, network: NetworkSection) -> Iterator[tuple[str, str]]:
-    """(What is wrong with it, how to mend it)."""
+    """(What is wrong with it, how to fix it)."""
     example = "172.30.0.0/24" if cidr.version == 4 else "fd00:30::/64"
     if cidr.prefixlen > cidr.max_prefixlen - 2 and network.nat:
         yield f"{cidr} has no address for the host beside one for a guest", "Take a larger network"

@@ -100,7 +100,7 @@ class Daemon:
         parts.consoles.start()
         self._end.push_async_callback(parts.consoles.close)
         half_made = await control.snapshots.half_made()
-        parts.tasks.start(control.snapshots.mend(half_made), name="repair snapshots")
+        parts.tasks.start(control.snapshots.repair(half_made), name="repair snapshots")
         parts.host_boots.begin()
         parts.ready = True
         await control.board.start()

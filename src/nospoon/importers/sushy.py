@@ -286,13 +286,13 @@ def _bmc(source: Source, settings: Mapping[str, object], left_out: list[str]) ->
 
 def _account(source: Source, path: str, left_out: list[str]) -> dict[str, object]:
     """The first user of an htpasswd file; a hash is enough for Redfish, which is all there was."""
-    what, mend = f"{PREFIX}AUTH_FILE", "write `username` and `password` under `bmc`"
+    what, advice = f"{PREFIX}AUTH_FILE", "write `username` and `password` under `bmc`"
     try:
         usable, others = _users(source, path)
     except UsageError as error:
         if source.in_its_place:  # no one would know the password that is made up instead
             raise UsageError(f"{source.file}: {what}: {error.message}") from error
-        left_out.append(f"{what}: {error.message}: {mend}")
+        left_out.append(f"{what}: {error.message}: {advice}")
         return {}
     name = next(iter(usable))
     left_out += [

@@ -399,15 +399,15 @@ def against_pool(
     """Why BMCs may not have these addresses on a machine with these routes: it would answer to all
     of them itself. A part of a network of its own is fine, when its gateway is not in it.
     """
-    mend, own = "traffic would be lost. Choose another `bmc.pool`.", {*allocations.cidrs.values()}
+    advice, own = "traffic would be lost. Choose another `bmc.pool`.", {*allocations.cidrs.values()}
     for route in routes:
         if route.network.version != pool.version:
             continue
         ours = str(route.network) in own
         if route.network.prefixlen and route.network.subnet_of(pool) and not ours:
-            yield (f"bmc.pool: {pool} holds {route.shown} of this machine: {mend}")
+            yield (f"bmc.pool: {pool} holds {route.shown} of this machine: {advice}")
         elif route.gateway and IPv4Address(route.gateway) in pool:
             yield (
                 f"bmc.pool: {pool} holds {route.gateway}, the gateway of this machine's route "
-                f"{route.network} dev {route.device}: {mend}"
+                f"{route.network} dev {route.device}: {advice}"
             )

@@ -15,7 +15,7 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
 6. Machines that nospoon did not make are `claimed` and `released` in place of that, also by a
    `delete`: only what nospoon made is ever removed.
-7. Errors are `ProviderError`s whose message says what, where and how to mend. What may pass by
+7. Errors are `ProviderError`s whose message says what, where and how to fix it. What may pass by
    itself is a `Transient`, with how long that takes where the host says it: the engine makes the
    whole call again, as `Declared.calls` says.
 """

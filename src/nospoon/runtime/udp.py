@@ -209,7 +209,7 @@ def _written(address: str) -> str:
 
 
 def _way_out(address: str, error: OSError, holder: str, fields: str) -> str:
-    """What to do about it; to end ourselves would mend nothing."""
+    """What to do about it; to end ourselves would repair nothing."""
     other = f"{fields} in the cluster file."
     if error.errno == errno.EADDRNOTAVAIL:
         return (

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from nospoon.cli.checks import Level, findings, has_apt, mending
+from nospoon.cli.checks import Level, findings, fix_command, has_apt
 from nospoon.cli.echo import echo
 from nospoon.cli.output import output_options, print_rows
 
@@ -28,8 +28,7 @@ def command(format_: str, columns: tuple[str, ...]) -> None:
     if not any(not each.present and each.level is Level.NEEDED for each in found):
         echo("\nNothing needed is missing.", err=True)
         return
-    mend = mending(found, privileged=privileged, apt=has_apt())
+    fix = fix_command(found, privileged=privileged, apt=has_apt())
     unknown = f"No command is known that fixes it here. {ELSEWHERE}"
-    mended = f"To fix it:\n  {mend}" if mend else unknown
-    echo(f"\n{mended}", err=True)
+    echo(f"\nTo fix it:\n  {fix}" if fix else f"\n{unknown}", err=True)
     raise click.exceptions.Exit(1)

@@ -214,15 +214,15 @@ class Snapshots:
         """What a daemon that ended left half taken, or half deleted."""
         return await self._database.read(stored.in_states, HALF_MADE)
 
-    async def mend(self, rows: Sequence[SnapshotRow]) -> None:
+    async def repair(self, rows: Sequence[SnapshotRow]) -> None:
         """Let those nodes go on, and drop what was taken; until their hosts answer."""
         left = list(rows)
         while left:
-            left = [row for row in left if not await self._mended(row)]
+            left = [row for row in left if not await self._repaired(row)]
             if left:
                 await asyncio.sleep(AGAIN)
 
-    async def _mended(self, row: SnapshotRow) -> bool:
+    async def _repaired(self, row: SnapshotRow) -> bool:
         try:
             await self._each(None, [m for m in row.members if m.on], self._resumed, "go on")
             await self._forget(None, row)

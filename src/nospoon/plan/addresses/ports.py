@@ -94,7 +94,7 @@ def against_ports(wanted: Mapping[Bound, str], others: Iterable[Neighbour]) -> l
         held.setdefault((there.protocol, there.port), {})[there] = other.whose
     return [
         f"{field}: {_told(bound)} cannot be served while {whose} is served at "
-        f"{_told(there)}{_otherwise(bound, there)}. Choose another port{_mend(bound, there)}."
+        f"{_told(there)}{_otherwise(bound, there)}. Choose another port{_advice(bound, there)}."
         for bound, field in wanted.items()
         for there, whose in held.get((bound.protocol, bound.port), {}).items()
         if bound.clashes(there)
@@ -189,5 +189,5 @@ def _certificates_differ(bound: Bound, there: Bound) -> bool:
     return there.tls and bound.certificate != there.certificate
 
 
-def _mend(bound: Bound, there: Bound) -> str:
+def _advice(bound: Bound, there: Bound) -> str:
     return ", or the same `bmc.tls`" if bound.address == there.address else ""

@@ -42,8 +42,8 @@ class Row:
     `outside`: its place, which is no host: Ironic, or the Nova of its cloud; "" for a host.
     `moves`: a node has its own on its host, and takes it along to another.
 
-    Its faults. `repaired`: `up` mends one; else it is runtime, and its user decides. `of_node`: it
-    counts as its node's.
+    Its faults. `repaired`: by `up`; else one is runtime, and its user decides. `of_node`: it counts
+    as its node's.
 
     Its order. `after_ironic`: of a node that is to be blank, it waits until Ironic was told so.
     `after_release`: of a node that goes, it waits until Ironic lets go of it. `after_users`: it

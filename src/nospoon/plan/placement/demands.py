@@ -100,8 +100,8 @@ def _impossible(group: _Group, comers: tuple[Node, ...], staying: Mapping[str, s
     pins = {node.host: f"{node.name} is pinned to" for node in comers if node.host}
     if len(pins) > 1 or (places and pins and not places.keys() & pins.keys()):
         told = [f"{what} {host}" for host, what in {**places, **pins}.items()]
-        mend = f" {MOVE}" if places and len(pins) == 1 else ""
-        return f"nodes that go together by {asked} cannot: {' and '.join(told)}.{mend}"
+        advice = f" {MOVE}" if places and len(pins) == 1 else ""
+        return f"nodes that go together by {asked} cannot: {' and '.join(told)}.{advice}"
     twice = _twice(comers)
     if twice:
         return (

@@ -135,8 +135,8 @@ def _stay(
     for (host, why, pinned), names in short.items():
         many = len(names) > 1
         what = f"nodes {listed(names)}" if many else f"node {names[0]}"
-        mend = "" if pinned else f" {MOVE}"
-        yield f"{what} cannot grow where {'they are' if many else 'it is'}. {host}: {why}.{mend}"
+        advice = "" if pinned else f" {MOVE}"
+        yield f"{what} cannot grow where {'they are' if many else 'it is'}. {host}: {why}.{advice}"
 
 
 def _placed(rooms: Rooms, demands: list[Demand], planned: Mapping[str, str]) -> _Found:

@@ -151,7 +151,7 @@ class StandingDriver:
             shape = replace(shape, roots=roots(record))
         await self._api.patch(f"/nodes/{shape.node}", notes(record, shape, stale=stale))
         if stale:
-            await self._mend(record)
+            await self._repair(record)
             await self._put(shape.node, "rebuild")
         await self._bring(shape.node, target, name=name)
         if stale:
@@ -203,7 +203,7 @@ class StandingDriver:
             refuse_maintained(record, name)
             await self._api.patch(f"/nodes/{node}", [{"op": "add", "path": STALE, "value": True}])
 
-    async def _mend(self, record: Record) -> None:
+    async def _repair(self, record: Record) -> None:
         """Take a node out of the maintenance in which Ironic itself has put it."""
         if record.get("maintenance") and record.get("fault") in MENDABLE:
             await self._api.delete(f"/nodes/{text_of(record['uuid'])}/maintenance")
@@ -285,7 +285,7 @@ class StandingDriver:
             if verb is None or (state, verb) in tried:
                 raise ProviderError(f"node {name} is {state}, not {target}: {why_of(record)}")
             tried.add((state, verb))
-            await self._mend(record)
+            await self._repair(record)
             await self._put(node, verb)
 
     async def _settled(

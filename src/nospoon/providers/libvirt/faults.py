@@ -1,7 +1,7 @@
 """libvirt's errors in our words: one table from its codes to our classes.
 
 https://libvirt.org/html/libvirt-virterror.html#virErrorNumber. Messages say what was asked of which
-host; hints say how to mend. The numbers are spelt out so that this reads without libvirt.
+host; hints say how to fix it. The numbers are spelt out so that this reads without libvirt.
 """
 
 from __future__ import annotations

@@ -34,19 +34,19 @@ from nospoon.providers.libvirt.console import LibvirtConsole, attached
 from nospoon.providers.libvirt.definitions import definition, leave_out
 from nospoon.providers.libvirt.domain_parse import medium_of, parse_domain
 from nospoon.providers.libvirt.domain_xml import Stage, render_domain
+from nospoon.providers.libvirt.drift_repair import (
+    autostarted,
+    deviations_of,
+    late_in,
+    repair,
+    with_autostart,
+)
 from nospoon.providers.libvirt.elements import parsed, text_of
 from nospoon.providers.libvirt.faults import NO_DOMAIN, NO_STORAGE_POOL, OPERATION_INVALID
 from nospoon.providers.libvirt.flash import Flash
 from nospoon.providers.libvirt.hypervisor import Hypervisor, ignoring
 from nospoon.providers.libvirt.images import send_file
 from nospoon.providers.libvirt.media import DomainDrives
-from nospoon.providers.libvirt.mending import (
-    autostarted,
-    deviations_of,
-    late_in,
-    mend,
-    with_autostart,
-)
 from nospoon.providers.libvirt.nvram import Nvram, directory_of, kept_place, make_directory
 from nospoon.providers.libvirt.owner import Owner, domain_name, owner_in
 from nospoon.providers.libvirt.plugs import Plugs
@@ -280,7 +280,7 @@ class MachineDriver:
             nvram=kept_place(connect, machine, path, owner.name),
         )
         domain = connect.defineXMLFlags(render_domain(machine, owner, stage), 0)
-        mend(domain)
+        repair(domain)
         remove_seeds(pool, owner.name, besides=machine.seed)
         self._roster.forget(machine.uuid)
         return before is None
@@ -313,7 +313,7 @@ class MachineDriver:
             return
         await self.create(desired, tag)
         if observed.running:
-            await self._plugs.mend(desired.shape)
+            await self._plugs.repair(desired.shape)
 
     async def delete(self, observed: Observed) -> None:
         assert isinstance(observed.shape, Machine)

@@ -91,7 +91,7 @@ class Plugs:
         switch = await openvswitch.look(self._runner) if ovs else openvswitch.NONE
         return _Ports(await self._taps(), switch)
 
-    async def mend(self, machine: Machine) -> None:
+    async def repair(self, machine: Machine) -> None:
         """Plug its NICs in where it has them now."""
         ports = await self._ports(machine.nics)
         astray = ports.astray(machine.nics, UNKNOWN)

@@ -30,7 +30,7 @@ class BmcDriver:
         """Why those are not served that could not be at start-up."""
 
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
-        """Those on record; one that is not served has a fault, which `up` mends."""
+        """Those on record; one that is not served has a fault, which `up` repairs."""
         return [
             Observed(
                 key=key,

@@ -53,7 +53,7 @@ def late_in(defined: ET.Element, now: ET.Element) -> Iterator[Deviation]:
         yield Deviation("ends", str(ends), str(WANTED))
 
 
-def mend(domain: Domain) -> None:
+def repair(domain: Domain) -> None:
     """Put back what its new definition leaves as it is."""
     if domain.autostart():
         domain.setAutostart(0)
