@@ -151,7 +151,7 @@ class Paced(Response):
         for at in range(0, len(view), PIECE):
             piece, more = bytes(view[at : at + PIECE]), at + PIECE < len(view)
             await send({"type": "http.response.body", "body": piece, "more_body": more})
-            await asyncio.sleep(0)  # it is written at the end of this turn (`Joined`)
+            await asyncio.sleep(0)  # it is written at the end of this turn (`CoalescingTransport`)
 
 
 def is_known(exchange: Exchange, tag: str) -> bool:

@@ -10,7 +10,7 @@ from http import HTTPMethod, HTTPStatus
 
 import msgspec
 
-from nospoon.runtime.joined import Joined
+from nospoon.runtime.coalescing_transport import CoalescingTransport
 from nospoon.runtime.limited_http import INVALID, LimitedHttp
 from nospoon.runtime.received import PIECE
 from nospoon.services.bmcs.redfish.messages import errors
@@ -46,7 +46,7 @@ class RedfishHttp(LimitedHttp):
     _received_now = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(Joined(transport))
+        super().connection_made(CoalescingTransport(transport))
 
     def _feed(self, data: bytes) -> None:
         self._received_now = data + self._unread[:PIECE]

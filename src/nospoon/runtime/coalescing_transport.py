@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Joined(asyncio.Transport):
+class CoalescingTransport(asyncio.Transport):
     """`transport`, but for writing."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nospoon.runtime.joined import Joined
+from nospoon.runtime.coalescing_transport import CoalescingTransport
 
 
 class Remembering(asyncio.Transport):
@@ -26,7 +26,7 @@ class Remembering(asyncio.Transport):
 
 async def test_parts_of_one_turn_are_one_write_and_turns_are_not_mixed() -> None:
     under = Remembering()
-    joined = Joined(under)
+    joined = CoalescingTransport(under)
     joined.write(b"head ")
     joined.write(b"body")
     assert under.sent == []
@@ -39,7 +39,7 @@ async def test_parts_of_one_turn_are_one_write_and_turns_are_not_mixed() -> None
 
 async def test_closing_sends_what_waits_and_aborting_does_not() -> None:
     under = Remembering()
-    joined = Joined(under)
+    joined = CoalescingTransport(under)
     joined.write(b"last words")
     joined.close()
     await asyncio.sleep(0)
