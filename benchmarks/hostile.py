@@ -32,7 +32,7 @@ from uuid import UUID
 
 from bmc_requests import CLOSE_SESSION, POWER_STATUS, Line, log_in, server
 from measure import NOSPOON, private_daemon, timed
-from nospoon.runtime.heap import starting
+from nospoon.runtime.gc_freeze import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
 from nospoon.runtime.tasks import Tasks
 from nospoon.services.bmcs.certificates import Certificates

@@ -1,7 +1,7 @@
 """Connections and downloads that end leave nothing behind that only the garbage collector finds.
 
-The daemon looks through everything once a minute at most (`nospoon.runtime.heap`); strangers open
-thousands of connections meanwhile.
+The daemon looks through everything once a minute at most (`nospoon.runtime.gc_freeze`); strangers
+open thousands of connections meanwhile.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from nospoon import __version__
 from nospoon.daemon.instance import listening, locked
 from nospoon.errors import NospoonError, Superseded, UsageError
 from nospoon.runtime import logs, loop, systemd
+from nospoon.runtime.gc_freeze import starting
 from nospoon.runtime.hardening import protect_memory, restrict
-from nospoon.runtime.heap import starting
 from nospoon.runtime.http_limits import raise_descriptor_limit
 from nospoon.runtime.tasks import Tasks
 from nospoon.runtime.users import is_group

@@ -55,7 +55,7 @@ from nospoon.providers.libvirt_rights import may_manage
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.recorder import RecordSpace
 from nospoon.runtime import clock
-from nospoon.runtime.heap import Heap
+from nospoon.runtime.gc_freeze import Heap
 from nospoon.runtime.lookups import Lookups
 from nospoon.runtime.reach import Reach
 from nospoon.runtime.tasks import Tasks

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nospoon.runtime.heap import GROWTH, LEAST, Heap, resident, starting
+from nospoon.runtime.gc_freeze import GROWTH, LEAST, Heap, resident, starting
 
 
 class Node:
