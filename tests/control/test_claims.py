@@ -43,6 +43,8 @@ def apart(cluster: str, port: int, more: str) -> str:
 NIC = f"networks: {{lan: {{}}}}\nnodes: [{{name: a, nics: [{{network: lan, mac: '{MAC}'}}]}}]"
 LAN = "networks: {lan: {cidr: 10.91.0.0/24}}\nnodes: [{name: a, nics: [lan]}]"
 WIDE = LAN.replace("/24", "/16")
+SIX = LAN.replace("10.91.0.0/24", "'fd00:91::/64'")
+WIDE_SIX = SIX.replace("/64", "/48")
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,7 @@ WIDE = LAN.replace("/24", "/16")
         (file_of("a"), file_of("b"), "the same address and port"),
         (apart("c", 16200, NIC), apart("d", 16300, NIC), f"the same MAC, {MAC}"),
         (apart("c", 16200, LAN), apart("d", 16300, WIDE), "the same network, 10.91.0.0/16"),
+        (apart("c", 16200, SIX), apart("d", 16300, WIDE_SIX), "the same network, fd00:91::/48"),
     ],
 )
 async def test_what_both_chose_is_the_first_ones_until_it_is_gone(
@@ -161,6 +164,19 @@ async def test_nodes_that_leave_free_their_macs(tmp_path: Path) -> None:
         await asking.up(apart("c", 16200, "networks: {lan: {}}\nnodes: [{name: b}]"))
         await asking.up(apart("d", 16300, NIC), uid=OTHER)
         assert (await asking.nodes("d", uid=OTHER)).keys() == {"a"}
+
+
+async def test_a_network_in_ipv6_of_another_cluster_is_refused_and_ones_own_stays(
+    tmp_path: Path,
+) -> None:
+    async with wired(tmp_path) as asking:
+        await asking.up(apart("c", 16200, SIX))
+        assert not (await asking.plan(apart("c", 16200, SIX))).steps
+        wrong = r"network lan: fd00:91::/48 overlaps a network of another cluster"
+        with pytest.raises(PlanRefused, match=wrong):
+            await asking.up(apart("d", 16300, WIDE_SIX), uid=OTHER)
+        await asking.up(apart("c", 16200, LAN))
+        await asking.up(apart("d", 16300, WIDE_SIX), uid=OTHER)
 
 
 async def test_of_two_users_who_agreed_at_once_one_is_told_what_was_taken(

@@ -89,8 +89,8 @@ def put(connection: Connection, cidrs: Collection[str], host: Host) -> None:
 
 
 def against(connection: Connection, cidrs: Collection[str], *hosts: Host) -> list[str]:
-    wanted = {cidr: cidr for cidr in cidrs}
-    return claims.beside(connection, wanted, hosts=hosts, but=uuid4())
+    wanted = [(cidr, cidr) for cidr in cidrs]
+    return [cidr for cidr, _ in claims.beside(connection, wanted, hosts=hosts, but=uuid4())]
 
 
 async def test_hosts_that_only_have_one_name_have_networks_of_their_own(tmp_path: Path) -> None:

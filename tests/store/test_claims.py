@@ -187,6 +187,30 @@ async def test_networks_of_one_host_do_not_overlap(
             await keep(database, moves)
 
 
+@pytest.mark.parametrize(
+    ("cidr", "refused"),
+    [
+        ("fd00:0:0:7::/64", True),
+        ("fd00::/16", True),
+        ("::/0", True),
+        ("fd00:0:0:8::/64", False),
+        ("fd00:0:0:6::/64", False),
+        ("172.30.0.0/16", False),
+    ],
+)
+async def test_nor_do_those_of_ipv6(database: Database, cidr: str, *, refused: bool) -> None:
+    one, other = on(a_cluster("a"), "172.16.0.0/24"), on(a_cluster("b"), "172.17.0.0/24")
+    both = frozenset({("lan", "172.16.0.0/24"), ("lan", "fd00:0:0:7::/64")})
+    await keep(database, one, a_node(one), claimed=Claims(networks=both))
+    assert (await database.read(claims.of, one.id)).networks == both
+    wanted = Claims(networks=frozenset({("lan", cidr)}))
+    if refused:
+        with pytest.raises(Stale, match=f"another cluster took the same network, {cidr}"):
+            await keep(database, other, a_node(other), claimed=wanted)
+        await keep(database, replace(one, generation=2), claimed=Claims())
+    await keep(database, other, a_node(other), claimed=wanted)
+
+
 HERE, BOX = Host("here"), Host("box")
 
 
@@ -449,7 +473,7 @@ def test_a_store_of_an_earlier_version_gets_its_rows(url: str) -> None:
         assert noted["what"] == ["127.0.0.1:1161", "127.0.0.1:6230"]
         had = claims.of(connection, first.id)
         assert had.udp == {("127.0.0.1", 6230), ("127.0.0.1", 1161)}
-        assert had.networks == {"lan": "172.30.0.0/24"}
+        assert had.networks == {("lan", "172.30.0.0/24")}
         bridges = {value for scope, value in had.names if scope is Scope.BRIDGE}
         assert bridges == {"ns012345-lan", "nsfedcba-wan"}
         assert {value for scope, value in had.names if scope is Scope.MAC} == {mac.lower()}

@@ -9,9 +9,9 @@ user alone share Redfish. Only what is new of a cluster is compared; what it has
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, inet_pton
 from uuid import UUID
 
@@ -32,7 +32,7 @@ from nospoon.errors import Stale
 from nospoon.model.addresses import ANY, ANY_IPV4
 from nospoon.model.cluster import Host
 from nospoon.model.principal import OwnerId
-from nospoon.plan.addresses.claims import Claims, Place, Scope
+from nospoon.plan.addresses.claims import Claims, NamedNetwork, Place, Scope
 from nospoon.plan.addresses.ports import TakenPorts
 from nospoon.plan.addresses.scopes import LAST, Ports
 from nospoon.store import tables
@@ -42,6 +42,8 @@ from nospoon.store.chunks import chunks
 names, endpoints = tables.claims, tables.claimed_endpoints
 networks, capacity = tables.claimed_networks, tables.claimed_capacity
 UDP, TCP = "udp", "tcp"
+MAPPED = bytes(10) + b"\xff\xff"
+"""Before an IPv4 address, in IPv6."""
 CALLED = {
     Scope.BRIDGE: "bridge",
     Scope.MAC: "MAC",
@@ -63,7 +65,7 @@ def of(connection: Connection, cluster: UUID) -> Claims:
     return Claims(
         udp=frozenset(by_transport[UDP]),
         redfish=frozenset(by_transport[TCP]),
-        networks={row.name: row.cidr for row in connection.execute(ranges)},
+        networks=frozenset((row.name, row.cidr) for row in connection.execute(ranges)),
         names=frozenset((_SCOPES[scope], value) for scope, value in connection.execute(named)),
     )
 
@@ -84,7 +86,7 @@ def put(
     fresh = _without(wanted, known)
     what = next(_in_the_way(connection, cluster, owner, fresh), "")
     beside = overlapping(connection, cluster, wanted.networks, hosts=hosts)
-    what = what or next((f"the same network, {wanted.networks[each]}" for each in beside), "")
+    what = what or next((f"the same network, {cidr}" for _, cidr in beside), "")
     if what:
         raise stale(what)
     write(connection, cluster, owner, wanted, known=known)
@@ -177,34 +179,42 @@ def cidrs_in(
 
 
 def overlapping(
-    connection: Connection, cluster: UUID, cidrs: Mapping[str, str], *, hosts: Collection[Host]
-) -> Iterator[str]:
-    """Which networks of a cluster, by name, overlap one of another cluster that has nodes where
-    these hosts are: of networks that it has not yet, and, on hosts that it comes to, of all.
+    connection: Connection,
+    cluster: UUID,
+    wanted: Collection[NamedNetwork],
+    *,
+    hosts: Collection[Host],
+) -> Iterator[NamedNetwork]:
+    """Which networks of a cluster overlap one of another cluster that has nodes where these hosts
+    are: of networks that it has not yet, and, on hosts that it comes to, of all.
     """
     ranges = select(networks.c.name, networks.c.cidr).where(networks.c.cluster_id == str(cluster))
     there = select(capacity.c.host).where(capacity.c.cluster_id == str(cluster)).distinct()
-    known = {row.name: row.cidr for row in connection.execute(ranges)} if cidrs else {}
-    old = set(connection.scalars(there)) if cidrs else set()
+    known = {(name, cidr) for name, cidr in connection.execute(ranges)} if wanted else set()
+    old = set(connection.scalars(there)) if wanted else set()
     come = [host for host in hosts if host.name not in old]
-    new = {name: cidr for name, cidr in cidrs.items() if known.get(name) != cidr}
-    others = {name: cidr for name, cidr in cidrs.items() if name not in new}
+    new = [each for each in wanted if each not in known]
+    others = [each for each in wanted if each in known]
     for some, on in ((new, hosts), (others, come)):
         yield from beside(connection, some, hosts=on, but=cluster)
 
 
 def beside(
-    connection: Connection, cidrs: Mapping[str, str], *, hosts: Collection[Host], but: UUID
-) -> list[str]:
-    """Which networks, by name, overlap one of another cluster that has nodes where these hosts are.
+    connection: Connection,
+    wanted: Collection[NamedNetwork],
+    *,
+    hosts: Collection[Host],
+    but: UUID,
+) -> list[NamedNetwork]:
+    """Which networks overlap one of another cluster that has nodes where these hosts are.
 
     All are compared at once: members have a hundred thousand, and a look for each of a thousand
     that are new went through all of them.
     """
-    there = on_networks_of(connection, hosts, but=but) if cidrs and hosts else ()
-    ranges = sorted((*_ends(IPv4Network(cidr)), name) for name, cidr in cidrs.items())
+    there = on_networks_of(connection, hosts, but=but) if wanted and hosts else ()
+    ranges = sorted((*_ends(ip_network(each[1])), each) for each in wanted)
     firsts, lasts = [each[0] for each in ranges], [each[1] for each in ranges]
-    found = set[str]()
+    found = set[NamedNetwork]()
     for some in chunks(sorted(there)):
         query = select(networks.c.first, networks.c.last).where(
             networks.c.cluster_id.in_(some),
@@ -216,7 +226,7 @@ def beside(
             while at < len(ranges) and firsts[at] <= last:
                 found.add(ranges[at][2])
                 at += 1
-    return [name for name in cidrs if name in found]
+    return [each for each in wanted if each in found]
 
 
 def names_among(
@@ -235,7 +245,7 @@ def _without(these: Claims, those: Claims) -> Claims:
         these,
         udp=these.udp - those.udp,
         redfish=these.redfish - those.redfish,
-        networks={n: cidr for n, cidr in these.networks.items() if those.networks.get(n) != cidr},
+        networks=these.networks - those.networks,
         names=these.names - those.names,
     )
 
@@ -329,7 +339,7 @@ def _insert(connection: Connection, cluster: UUID, owner: OwnerId, fresh: Claims
             {"transport": t, "address": a, "port": p, "number": _number(a)} | of_owner
             for t, (a, p) in sockets
         ],
-        networks: [{"name": n} | _range(cidr) | of_it for n, cidr in fresh.networks.items()],
+        networks: [{"name": n} | _range(cidr) | of_it for n, cidr in fresh.networks],
         names: [{"scope": scope.value, "value": value} | of_it for scope, value in fresh.names],
     }
     for table, of_table in rows.items():
@@ -341,7 +351,7 @@ def _drop(connection: Connection, cluster: UUID, gone: Claims) -> None:
     sockets = (*((UDP, each) for each in gone.udp), *((TCP, each) for each in gone.redfish))
     for table, rows in (
         (endpoints, [{"transport": t, "address": a, "port": p} for t, (a, p) in sockets]),
-        (networks, [{"name": name} for name in gone.networks]),
+        (networks, [{"name": name, "cidr": cidr} for name, cidr in gone.networks]),
         (names, [{"scope": scope.value, "value": value} for scope, value in gone.names]),
     ):
         if rows:
@@ -361,12 +371,15 @@ def _number(address: str) -> int | None:
 
 
 def _range(cidr: str) -> dict[str, object]:
-    first, last = _ends(IPv4Network(cidr))
+    first, last = _ends(ip_network(cidr))
     return {"cidr": cidr, "first": first, "last": last}
 
 
-def _ends(network: IPv4Network) -> tuple[int, int]:
-    return int(network.network_address), int(network.broadcast_address)
+def _ends(network: IPv4Network | IPv6Network) -> tuple[bytes, bytes]:
+    """The first and last address, as IPv6 has them (of IPv4, RFC 4291 section 2.5.5.2)."""
+    before = b"" if network.version == 6 else MAPPED
+    first, last = network.network_address, network.broadcast_address
+    return before + first.packed, before + last.packed
 
 
 def _box(ports: Ports) -> Iterator[ColumnElement[bool]]:

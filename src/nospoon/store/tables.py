@@ -114,9 +114,9 @@ claimed_networks = Table(
     metadata,
     Column("cluster_id", ForeignKey("clusters.id", ondelete="CASCADE"), primary_key=True),
     Column("name", String, primary_key=True),
-    Column("cidr", String(18), nullable=False),
-    Column("first", BigInteger, nullable=False),
-    Column("last", BigInteger, nullable=False),
+    Column("cidr", String(43), primary_key=True),
+    Column("first", LargeBinary(16), nullable=False),
+    Column("last", LargeBinary(16), nullable=False),
     Index("claimed_networks_by_range", "first", "last"),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,15 +19,21 @@ from nospoon.control.planning.access import Access
 from nospoon.control.planning.prepared import Seen
 from nospoon.control.request import Request
 from nospoon.errors import PlanRefused
-from nospoon.model.cluster import Host
+from nospoon.model.cluster import Cluster, Host
 from nospoon.model.host_facts import Route
 from nospoon.model.lab import Lab
 from nospoon.model.principal import OwnerId
 from nospoon.plan import identity
 from nospoon.plan.access import over_bmcs, overlapping_routes
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.addresses.claims import (
+    NamedNetwork,
+    Scope,
+    hosts_of_nodes,
+    identifiers,
+    network_claims,
+)
 from nospoon.plan.addresses.claims import Place as ClaimedPlace
-from nospoon.plan.addresses.claims import Scope, hosts_of_nodes, identifiers
 from nospoon.plan.addresses.networks import chosen_among
 from nospoon.plan.addresses.occupants import occupants
 from nospoon.plan.addresses.scopes import Scopes, scopes_of
@@ -83,8 +89,9 @@ class Allocating:
             )  # fmt: skip
 
         allocations, reasons = await decide(occupied)
-        disputed = await self._database.read(_disputed, seen.id, cluster.hosts, allocations)
-        chosen = disputed.intersection(each.name for each in cluster.networks if each.chosen)
+        disputed = await self._database.read(_disputed, seen.id, cluster, allocations)
+        choosing = {each.name for each in cluster.networks if each.chosen}
+        chosen = choosing.intersection(name for name, _ in disputed)
         if chosen:  # nodes come to a host where another cluster has the same
             allocations, reasons = await decide(replace(occupied, disputed=chosen))
         answering = {name: each for name, each in facts.items() if not each.away}
@@ -102,7 +109,7 @@ class Allocating:
         reasons += await self._workers.run(
             seen.owner, lambda: list(against_identifiers(cluster, seen.id, occupied.identifiers))
         )
-        reasons += _against_networks(allocations, disputed - chosen)
+        reasons += _against_networks(each for each in disputed if each[0] not in chosen)
         reasons += await self._workers.run(
             seen.owner,
             lambda labs: list(
@@ -274,19 +281,19 @@ def _against_pool(
 
 
 def _disputed(
-    connection: Connection, cluster_id: UUID, hosts: Sequence[Host], allocations: Allocations
-) -> set[str]:
-    """Names of networks that cannot be beside those of other clusters."""
-    on = hosts_of_nodes(hosts, allocations)
-    return {*claim_rows.overlapping(connection, cluster_id, allocations.cidrs, hosts=on)}
+    connection: Connection, cluster_id: UUID, cluster: Cluster, allocations: Allocations
+) -> set[NamedNetwork]:
+    """Networks that cannot be beside those of other clusters."""
+    on, wanted = hosts_of_nodes(cluster.hosts, allocations), network_claims(cluster, allocations)
+    return {*claim_rows.overlapping(connection, cluster_id, wanted, hosts=on)}
 
 
-def _against_networks(allocations: Allocations, disputed: Collection[str]) -> list[str]:
+def _against_networks(disputed: Iterable[NamedNetwork]) -> list[str]:
     """`disputed`: of those that the file gives."""
     return [
-        f"network {name}: {allocations.cidrs[name]} overlaps a network of another cluster on the "
-        "same host. Choose another `cidr`, or leave it out for one that is free."
-        for name in sorted(disputed)
+        f"network {name}: {cidr} overlaps a network of another cluster on the same host. "
+        "Choose another `cidr`, or leave it out for one that is free."
+        for name, cidr in sorted(disputed)
     ]
 
 

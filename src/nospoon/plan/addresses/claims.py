@@ -4,8 +4,8 @@ answer, its networks, its MACs, and the names that are made of its id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -16,6 +16,8 @@ from nospoon.plan.addresses.allocate import Allocations, redfish_of
 
 Place = tuple[str, int]
 """An address and a port."""
+NamedNetwork = tuple[str, str]
+"""A network of a cluster, and a CIDR of it."""
 
 
 class Scope(StrEnum):
@@ -29,23 +31,26 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """`udp`: of IPMI and of PDUs; `redfish`: clusters of one user may share these; `networks`: CIDR
-    by name; `pooled`: BMCs share the socket of all addresses, which no other's takes from them.
+    """`udp`: of IPMI and of PDUs; `redfish`: clusters of one user may share these; `networks`: in
+    IPv4, IPv6 or both; `pooled`: BMCs share the socket of all addresses, which no other's takes
+    from them.
     """
 
     udp: frozenset[Place] = frozenset()
     redfish: frozenset[Place] = frozenset()
-    networks: Mapping[str, str] = field(default_factory=dict)
+    networks: frozenset[NamedNetwork] = frozenset()
     names: frozenset[tuple[Scope, str]] = frozenset()
     pooled: bool = False
 
     def beside(self, known: Claims) -> Claims:
         """These, and what is known."""
+        here = {(name, ":" in cidr) for name, cidr in self.networks}
         return replace(
             self,
             udp=self.udp | known.udp,
             redfish=self.redfish | known.redfish,
-            networks={**known.networks, **self.networks},
+            networks=self.networks
+            | {each for each in known.networks if (each[0], ":" in each[1]) not in here},
             names=self.names | known.names,
         )
 
@@ -58,8 +63,14 @@ def given_claims(given: Allocations) -> Claims:
     return Claims(
         udp=frozenset(ipmi | pdus),
         redfish=frozenset(redfish_of(given)),
-        networks=dict(given.cidrs),
+        networks=frozenset(given.cidrs.items()),
     )
+
+
+def network_claims(cluster: Cluster, given: Allocations) -> frozenset[NamedNetwork]:
+    """Of networks that are made: what IPv4 they were given, and what IPv6 the file gives them."""
+    six = ((net.name, net.cidr6) for net in cluster.networks if not net.existing)
+    return frozenset(given.cidrs.items()) | {(name, str(cidr)) for name, cidr in six if cidr}
 
 
 def cluster_claims(
@@ -70,7 +81,7 @@ def cluster_claims(
     return Claims(
         udp=decided.udp,
         redfish=decided.redfish,
-        networks=decided.networks,
+        networks=network_claims(cluster, given),
         names=frozenset(
             {
                 (Scope.POOL, identity.pool_name(cluster_id, cluster.name)),

@@ -3,8 +3,9 @@
 They are filled from what earlier versions kept beside each cluster. Where two clusters were given
 the same port, MAC or name, the one that was created first has its row; the other one keeps what it
 has, and is named in the log; ADR 34 says what becomes of it.
-Which networks lead from host to host is in the clusters' files, which are encrypted: each network
-has its VXLAN identifier until its cluster's next `up`.
+Which networks lead from host to host, and their IPv6, is in the clusters' files, which are
+encrypted: until its cluster's next `up`, each network has its VXLAN identifier, and none its IPv6.
+Hosts are read by the code of today, which reads them as all earlier versions wrote them.
 
 Revision ID: 0020
 Revises: 0019
@@ -31,6 +32,7 @@ down_revision = "0019"
 
 LARGE = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MOST = (1 << 63) - 1
+MAPPED = bytes(10) + b"\xff\xff"
 SLICE = 500
 SHOWN = 5
 """Of what two clusters have, in a line of the log."""
@@ -128,9 +130,9 @@ def _tables() -> tuple[sa.Table, sa.Table, sa.Table, sa.Table]:
         "claimed_networks",
         of_cluster(),
         sa.Column("name", sa.String(), primary_key=True),
-        sa.Column("cidr", sa.String(18), nullable=False),
-        sa.Column("first", sa.BigInteger(), nullable=False),
-        sa.Column("last", sa.BigInteger(), nullable=False),
+        sa.Column("cidr", sa.String(43), primary_key=True),
+        sa.Column("first", sa.LargeBinary(16), nullable=False),
+        sa.Column("last", sa.LargeBinary(16), nullable=False),
     )
     op.create_index("claimed_networks_by_range", "claimed_networks", ["first", "last"])
     capacity = op.create_table(
@@ -193,7 +195,7 @@ def _endpoints(given: Mapping[str, object]) -> Iterator[tuple[str, str, int]]:
 def _networks(given: Mapping[str, object]) -> Iterator[dict[str, object]]:
     for name, cidr in _mapping(given.get("cidrs")).items():
         network = IPv4Network(str(cidr))
-        first, last = int(network.network_address), int(network.broadcast_address)
+        first, last = (MAPPED + each.packed for each in (network[0], network[-1]))
         yield {"name": name, "cidr": cidr, "first": first, "last": last}
 
 
