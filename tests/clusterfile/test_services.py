@@ -422,3 +422,19 @@ def test_the_environment_arrives_as_it_is_written(tmp_path: Path) -> None:
     read = ["sh", "-c", f'set -a; . {file}; printf "%s\\0" "$A" "$B" "$C" "$D" "$E"']
     said = subprocess.run(read, check=True, capture_output=True, text=True).stdout
     assert said.split("\0")[:-1] == list(values.values())
+
+
+def test_services_of_one_unit_on_a_node_have_their_environments_together(tmp_path: Path) -> None:
+    """As keystone and horizon of one Apache have, when they are combined."""
+    keystone = Service("keystone", ("control",), "apache2", (), (("A", "x"),))
+    horizon = Service("horizon", ("control",), "apache2", (), (("B", "y"),))
+    script = vendor_data([keystone, horizon]).replace("/etc/", f"{tmp_path}/etc/")
+    (tmp_path / "systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script], check=True, env=environment)
+    unit = tmp_path / "etc/systemd/system/apache2.service.d/nospoon.conf"
+    files = [
+        f"EnvironmentFile={tmp_path}/etc/nospoon/{name}.env" for name in ("keystone", "horizon")
+    ]
+    assert unit.read_text().splitlines() == ["[Service]", *files]

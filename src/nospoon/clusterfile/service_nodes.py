@@ -188,15 +188,18 @@ def _with_environment(nodes: Sequence[Node], services: Sequence[Service]) -> lis
 def vendor_data(services: Sequence[Service]) -> str:
     """A script that cloud-init runs once an instance
     (https://docs.cloud-init.io/en/latest/explanation/vendordata.html): it writes files from which
-    systemd takes the units' environment, and restarts the units, which may have begun before.
+    systemd takes the units' environment, and restarts the units, which may have begun before. A
+    unit of several services, such as one web server, has the environments of all.
     """
     lines = ["#!/bin/sh", "# The environment of services, from the cluster file.", "umask 077"]
+    files: dict[str, list[str]] = {}
     for each in services:
         file, unit = f"/etc/nospoon/{each.name}.env", f"/etc/systemd/system/{each.unit}.service.d"
         lines += [f"mkdir -p /etc/nospoon '{unit}'", f"cat >'{file}' <<'END-OF-ENVIRONMENT'"]
         lines += [f'{name}="{_quoted(value)}"' for name, value in each.environment]
         lines += ["END-OF-ENVIRONMENT", f"cat >'{unit}/nospoon.conf' <<'END-OF-UNIT'"]
-        lines += ["[Service]", f"EnvironmentFile={file}", "END-OF-UNIT"]
+        files.setdefault(each.unit, []).append(f"EnvironmentFile={file}")
+        lines += ["[Service]", *files[each.unit], "END-OF-UNIT"]
     units = dict.fromkeys(f"'{each.unit}.service'" for each in services)
     lines += ["systemctl daemon-reload", f"systemctl restart {' '.join(units)}", ""]
     return "\n".join(lines)
