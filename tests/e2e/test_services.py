@@ -9,10 +9,14 @@ import pytest
 
 from nospoon.clusterfile.changes import Rule, rule_of
 from nospoon.clusterfile.services import ServiceSection
+from nospoon.model.rest.services import ServiceStatus
 from nospoon.testing.rack import Rack
 
 NODES = "[{name: db, kind: container, image: root.tar}, {name: web, kind: vm, image: disk.img}]"
-SERVICES = "{db: {health: 3306}, web: {after: db, unit: nginx, environment: {TOKEN: swordfish-1}}}"
+SERVICES = (
+    "{db: {health: {port: 3306, timeout: 5min}}, "
+    "web: {after: db, unit: nginx, environment: {TOKEN: swordfish-1}}}"
+)
 
 
 @pytest.fixture
@@ -38,6 +42,8 @@ def test_services_are_listed_with_their_nodes_and_health(images: Rack) -> None:
         ("web", "web", "vm", ""),
     ]
     assert (rows[1]["unit"], rows[1]["after"], rows[1]["power"]) == ("nginx", ["db"], "on")
+    seen = images.client.ask(list[ServiceStatus], "GET", "/v1/services", cluster=name)
+    assert [each.timeout for each in seen] == [300, 0]
     images.power(f"{name}/db", "off")
     assert images.json("service", "list", "--cluster", name)[0]["health"] == ""
     said = images.run("service", "logs", "nope", "--cluster", name, status=2).stderr
@@ -79,8 +85,11 @@ def test_an_upgrade_takes_one_node_after_the_other(images: Rack) -> None:
     Path(file).write_text(back)
     assert images.json("plan", file)["returns"] == ["web"]
     assert images.json("plan", "--target", "db", file)["returns"] == []
+    images.power(f"{name}/db", "off")
     said = images.run("service", "rollback", "both", file, "--yes").stderr
     assert "web returns to the root that it had of this image" in said
+    assert f"{name}/db was off, and stays off: `nospoon node power {name}/db on` starts it" in said
+    assert f"{name}/web was off" not in said
     assert images.json("plan", file)["returns"] == []
     images.run("down", "--yes", name)
 
@@ -90,7 +99,7 @@ def test_changes_of_services_follow_their_rules(images: Rack) -> None:
     images.run("up", "--yes", written(images, name, SERVICES))
     for change in (
         SERVICES.replace("3306", "3307"),
-        SERVICES.replace("3306", "{port: 3306, path: /, timeout: 5s}"),
+        SERVICES.replace("timeout: 5min", "path: /, timeout: 5s"),
         SERVICES.replace("after: db, ", ""),
         SERVICES.replace("db: {", "d: {nodes: db, ").replace("after: db", "after: d"),
     ):

@@ -25,9 +25,14 @@ COLUMNS = (
     "service", "cluster", "node", "kind", "power", "health", "unit", "address", "after", "why",
 )  # fmt: skip
 AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n "$@"; fi'
-PATIENCE = 120.0
-"""Seconds until a service that was restarted is healthy."""
+NO_LOGIN = 255
+"""Status of ssh(1) where it got no session."""
 BETWEEN = 1.0
+"""Seconds between two looks."""
+SETTLES = 3
+"""Looks at a node whose service has no `health`: an init that cannot go on ends at once, which the
+daemon sees within a second or so.
+"""
 
 
 @click.group("service")
@@ -95,13 +100,8 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
         argv = ["sh", "-c", AS_ROOT, "sh", "systemctl", "restart", row.unit]
         done = subprocess.run(ssh_argv(_login(client, row), user, argv), check=False)
         if done.returncode:
-            what = f"unit {row.unit} was not restarted on {row.node}"
-            raise NospoonError(
-                f"{what}: status {done.returncode}",
-                hint="Name a user who may with -l: root, or, in a VM, one with sudo without a "
-                "password.",
-            )
-        _wait(client, row)
+            raise _not_restarted(row, done.returncode)
+        until_healthy(client, row)
         echo(f"{row.cluster}/{row.node}: {row.unit} restarted", err=True)
 
 
@@ -155,7 +155,11 @@ def _bring(
     for row in rows:
         echo(f"== {row.node}", err=True)
         context.invoke(up.command, file=file, yes=yes, targets=(row.node,))
-        _wait(client, row)
+        if until_healthy(client, row, looks=SETTLES).power == "off":
+            node = f"{row.cluster}/{row.node}"
+            echo(
+                f"{node} was off, and stays off: `nospoon node power {node} on` starts it", err=True
+            )
 
 
 def _rows(client: Client, service: str, cluster: str, node: str) -> list[ServiceStatus]:
@@ -176,16 +180,34 @@ def _rows(client: Client, service: str, cluster: str, node: str) -> list[Service
     return found
 
 
-def _wait(client: Client, row: ServiceStatus) -> None:
-    """Until it is healthy. Raises `NospoonError` after `PATIENCE`."""
-    end = time.monotonic() + PATIENCE
+def until_healthy(client: Client, row: ServiceStatus, *, looks: int = 1) -> ServiceStatus:
+    """The service once it is healthy, or once its node was seen to run so many times where nothing
+    else is looked at. Raises `NospoonError` after the time that its file gives it, and where its
+    node ran before and does not now.
+    """
+    began = time.monotonic()
     while True:
         now = _rows(client, row.service, row.cluster, row.node)[0]
+        if row.power == "on" and now.power == "off":
+            raise NospoonError(
+                f"service {row.service} is not healthy: node {row.node} was on, and is off now",
+                hint=f"`nospoon node console --log {row.cluster}/{row.node}` shows what it said.",
+            )
         if now.health != "unhealthy":
-            return
-        if time.monotonic() > end:
+            looks -= 1
+            if now.health or now.power != "on" or looks <= 0:
+                return now
+        elif time.monotonic() > began + now.timeout:
             raise NospoonError(f"service {row.service} is not healthy: {now.why}")
         time.sleep(BETWEEN)
+
+
+def _not_restarted(row: ServiceStatus, status: int) -> NospoonError:
+    hint = "Name a user who may with -l: root, or, in a VM, one with sudo without a password."
+    if status == NO_LOGIN:
+        hint = "ssh did not log in: its node needs an sshd that takes your key for the user (-l)."
+    what = f"unit {row.unit} was not restarted on {row.node}"
+    return NospoonError(f"{what}: status {status}", hint=hint)
 
 
 def _login(client: Client, row: ServiceStatus) -> NodeLogin:

@@ -84,6 +84,7 @@ class Services:
             unit=service.unit,
             address=there.address if there is not None else "",
             after=list(service.after),
+            timeout=service.health.timeout if service.health is not None else 0.0,
         )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """On one of its nodes. `health`: healthy, unhealthy, "" where nothing is looked at. `service`
-    "": the cluster's file cannot be read, and `why`.
+    """On one of its nodes. `health`: healthy, unhealthy, "" where nothing is looked at; `timeout`:
+    seconds that it has to become healthy, 0 where nothing is looked at. `service` "": the cluster's
+    file cannot be read, and `why`.
     """
 
     service: str
@@ -22,3 +23,4 @@ class ServiceStatus:
     unit: str
     address: str
     after: Sequence[str]
+    timeout: float = 0.0
