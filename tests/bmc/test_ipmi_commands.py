@@ -257,6 +257,17 @@ def test_flags_are_read_as_they_were_written() -> None:
     assert data_of(ask(0x00, 0x09, b"\x05\x00\x00", subject=subject)) == b"\x01\x05" + written
 
 
+def test_what_boots_its_root_alone_takes_no_other_device() -> None:
+    subject = bmc()
+    subject.state.inventory = Inventory(boots_root=True)
+    for refused in (0x04, 0x14, 0x18):
+        flags = bytes([5, 0x80, refused, 0, 0, 0])
+        assert code(ask(0x00, 0x08, flags, subject=subject)) == 0xCC
+    for taken in (0x00, 0x08):
+        flags = bytes([5, 0x80, taken, 0, 0, 0])
+        assert isinstance(ask(0x00, 0x08, flags, subject=subject), ipmi.Ask)
+
+
 _OVERRIDES = st.builds(
     BootOverride,
     st.sampled_from(

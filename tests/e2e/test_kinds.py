@@ -50,6 +50,9 @@ def test_all_kinds_stand_beside_one_another_and_down_leaves_nothing(images: Rack
     rows = {row["node"]: row for row in images.json("status", name)}
     assert {row["state"] for row in rows.values()} == {"present"}
     assert "Nothing to do" in images.run("up", "--yes", file).stderr
+    refused = images.run("node", "boot", f"{name}/box", "network", status=2).stderr
+    assert f"node {name}/box is a container that boots its root, and nothing else" in refused
+    images.run("node", "boot", f"{name}/metal", "network")
     images.run("down", "--yes", name)
     assert name not in {row["name"] for row in images.json("status")}
 

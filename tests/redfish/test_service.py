@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from nospoon.errors import ProviderError
-from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.boot import BootDevice, BootMethod, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import MachineChange, PowerCommand, PowerState
+from nospoon.model.node_kind import NodeKind
 from nospoon.services.bmcs.lan import lan
 from nospoon.services.bmcs.ports import BmcConfig
 from nospoon.testing.bench import Bench, bench, with_disk
@@ -243,6 +244,34 @@ async def test_what_can_be_set_of_lights_and_overrides_is_listed() -> None:
         assert system["IndicatorLED@Redfish.AllowableValues"] == ["Lit", "Off"]
         told = system["Boot"]["BootSourceOverrideEnabled@Redfish.AllowableValues"]
         assert told == ["Disabled", "Once", "Continuous"]
+
+
+@pytest.mark.parametrize(
+    "values", [{"kind": NodeKind.CONTAINER}, {"kind": NodeKind.VM, "boot": BootMethod.NONE}]
+)
+async def test_what_boots_its_root_alone_takes_no_other_override(values: dict[str, Any]) -> None:
+    """It would have no effect."""
+    async with bench(1) as b:
+        b.service.reshape(replace(b.first.machine, **values))
+        system = (await client(b.first).get(system_of(b.first))).json
+        told = system["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"]
+        assert told == ["None", "Hdd"]
+        refused = await boot(b, Target="Pxe")
+        assert (refused.status, refused.message) == (400, "PropertyValueNotInList")
+        uri = {"Boot": {"HttpBootUri": "http://192.0.2.1/x.efi"}}
+        refused = await client(b.first).ask("PATCH", system_of(b.first), uri)
+        assert (refused.status, refused.message) == (400, "PropertyNotWritable")
+        assert not override(b).active
+        assert (await boot(b, Target="Hdd", Enabled="Once")).status == 200
+        assert override(b).target is BootDevice.DISK
+
+
+async def test_an_override_of_before_it_was_refused_can_be_taken_away() -> None:
+    async with bench(1) as b:
+        assert (await boot(b, Target="Pxe", Enabled="Continuous")).status == 200
+        b.service.reshape(replace(b.first.machine, kind=NodeKind.CONTAINER))
+        assert (await boot(b, Enabled="Disabled")).status == 200
+        assert not override(b).active
 
 
 async def test_a_command_for_the_guest_while_another_is_under_way_gets_503_with_retry_after() -> (

@@ -20,6 +20,7 @@ class Inventory:
     """What a node is made of, as its BMC knows it. `serial`: the machine's SMBIOS serial number.
 
     `memory` in bytes. `version` of its BMC and `firmware` of its own, before any update.
+    `boots_root`: whatever its BMC is asked for, it boots its root.
     """
 
     name: str = ""
@@ -29,6 +30,7 @@ class Inventory:
     memory: int = 0
     version: str = ""
     firmware: str = ""
+    boots_root: bool = False
 
 
 def encode(node: Inventory, *, asset_tag: str = "") -> bytes:

@@ -42,6 +42,9 @@ class BootDevice(StrEnum):
     SETUP = "setup"
 
 
+ROOT_ALONE: tuple[BootDevice | None, ...] = (None, BootDevice.DISK)
+"""Targets of machines that boot their root whatever their BMC is asked for."""
+
 OTHER_DEVICES = {
     "pxe": "network",
     "net": "network",

@@ -19,7 +19,7 @@ from nospoon.bmc.ipmi.vocabulary import (
 )
 from nospoon.bmc.messages import ClearingRequested, OverrideRequested
 from nospoon.bmc.state import Parameters
-from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.boot import ROOT_ALONE, BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.protocols.ipmi.session import Privilege
 
 _OPERATOR = Privilege.OPERATOR
@@ -83,7 +83,8 @@ def _set_boot_option(context: Context, data: bytes) -> Result:
             return Ask(ClearingRequested(value[0] & 0x1F))
         case 5:
             override = decode_flags(value)
-            if override is None:
+            root_only = context.bmc.state.inventory.boots_root
+            if override is None or (root_only and override.target not in ROOT_ALONE):
                 return Reply(INVALID_FIELD)
             return Ask(OverrideRequested(override, flags=value))
     return Reply(OK)

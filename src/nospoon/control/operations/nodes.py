@@ -16,8 +16,8 @@ from nospoon.control.fleet.hosts import Hosts
 from nospoon.control.fleet.owned import require_owned
 from nospoon.control.operations.memory import record_group
 from nospoon.control.planning import status as shown
-from nospoon.errors import NotFound
-from nospoon.model.boot import BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.errors import NotFound, UsageError
+from nospoon.model.boot import ROOT_ALONE, BootDevice, BootMode, BootOverride, OverrideEnabled
 from nospoon.model.machine import Outcome, PowerCommand, PowerState
 from nospoon.model.principal import Principal
 from nospoon.model.rest.clusters import NodeStatus, PortgroupStatus
@@ -159,6 +159,11 @@ class Nodes:
     ) -> BootSetting:
         """Set the boot override that the node's BMC holds."""
         member = self.fleet.find(caller.uid, reference)
+        if member.machine.boots_root and target not in ROOT_ALONE:
+            raise UsageError(
+                f"node {member.path} is a {member.machine.kind} that boots its root, and nothing "
+                f"else: expected disk or none, got {target}"
+            )
         wanted = BootOverride(target, enabled, mode) if target is not None else BootOverride()
         await self.bmcs.set_override(member.uuid, wanted)
         return BootSetting(member.path, self._about(member)["boot"])

@@ -99,6 +99,14 @@ class Machine:
         return self.boot is BootMethod.SCRIPT
 
     @property
+    def boots_root(self) -> bool:
+        """Whether it boots its root whatever its BMC is asked for: a container, and a VM whose
+        boots nospoon has no part in.
+        """
+        is_vm = self.kind is NodeKind.VM
+        return self.kind is NodeKind.CONTAINER or (is_vm and self.boot is BootMethod.NONE)
+
+    @property
     def parts(self) -> int:
         """How many a cloud may have written here, whose tags are anyone's."""
         of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)

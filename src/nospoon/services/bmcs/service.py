@@ -461,6 +461,7 @@ def _inventory(config: BmcConfig) -> Inventory:
         memory=machine.memory,
         version=__version__,
         firmware=FIRMWARES[machine.firmware],
+        boots_root=machine.boots_root,
     )
 
 

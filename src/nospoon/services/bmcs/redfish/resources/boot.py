@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nospoon.bmc.messages import BootOrderRequested, HttpBootUriRequested, OverrideRequested
-from nospoon.model.boot import NO_OVERRIDE, BootDevice, BootMode, BootOverride, OverrideEnabled
+from nospoon.model.boot import (
+    NO_OVERRIDE,
+    ROOT_ALONE,
+    BootDevice,
+    BootMode,
+    BootOverride,
+    OverrideEnabled,
+)
 from nospoon.model.cluster import Firmware
 from nospoon.runtime.http import without_account
 from nospoon.services.bmcs.redfish.messages import errors, uris
@@ -57,13 +64,19 @@ def boot(served: Served, path: str) -> dict[str, object]:
         "BootSourceOverrideEnabled": str(override.enabled) if active else "Disabled",
         "BootSourceOverrideEnabled@Redfish.AllowableValues": list(ENABLED),
         "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
-        "BootSourceOverrideTarget@Redfish.AllowableValues": list(TARGETS),
+        "BootSourceOverrideTarget@Redfish.AllowableValues": list(_targets(served)),
         "BootSourceOverrideMode": _mode(served),
         "BootSourceOverrideMode@Redfish.AllowableValues": list(_modes(served)),
         "HttpBootUri": _uri_shown(served) or None,
         "BootOrder": boot_order(served),
         "BootOptions": ref(f"{path}/BootOptions"),
     }
+
+
+def _targets(served: Served) -> tuple[str, ...]:
+    """Those that have an effect on its machine."""
+    root_only = served.config.machine.boots_root
+    return tuple(n for n, device in TARGETS.items() if not root_only or device in ROOT_ALONE)
 
 
 def _uri_shown(served: Served) -> str:
@@ -109,6 +122,8 @@ def changed_boot(served: Served, body: Mapping[str, object]) -> Iterator[BootCha
         raise (errors.read_only if known else errors.unknown_property)(f"Boot/{name}")
     if _URI in boot:
         uri = _http_boot_uri(boot[_URI])
+        if uri and served.config.machine.boots_root:
+            raise errors.read_only(f"Boot/{_URI}")
         if not uri or uri != _uri_shown(served):  # as it is shown: it stays
             yield HttpBootUriRequested(uri)
     if _ORDER in boot:
@@ -144,7 +159,8 @@ def _order(served: Served, given: object) -> tuple[BootDevice, ...]:
 def _override(served: Served, boot: Mapping[str, object]) -> BootOverride:
     """The override after this PATCH; what it leaves out stays as it is."""
     now = served.override
-    target_name = _choice(boot, _TARGET, tuple(TARGETS), TARGET_NAMES[now.target])
+    targets, last = _targets(served), TARGET_NAMES[now.target]
+    target_name = _choice(boot, _TARGET, targets, last if last in targets else "None")
     enabled_name = _choice(boot, _ENABLED, ENABLED, _enabled_default(boot, now))
     mode = BootMode(_choice(boot, _MODE, _modes(served), _mode(served)))
     target, enabled = TARGETS[target_name], OverrideEnabled(enabled_name)
