@@ -64,6 +64,9 @@ def test_an_image_of_the_wrong_sort_is_refused_where_it_is_named(images: Rack) -
     )
     assert f"{name}.yaml:5:34" in wrong.stderr
     assert "disk.img is not a root file system" in wrong.stderr
+    booted = images.run("plan", written(images, name, "[{kind: vm, image: root.tar}]"), status=2)
+    assert f"{name}.yaml:5:27: image root.tar is an archive (tar), expected a disk" in booted.stderr
+    assert "`kind: container`" in booted.stderr
     both = "[{kind: container, image: root.tar}, {name: b, kind: vm, image: root.tar}]"
     refused = images.run("plan", written(images, name, both), status=2)
     assert "nodes of both kinds name it" in refused.stderr

@@ -151,19 +151,27 @@ def refuse_other_root(name: str, head: bytes) -> None:
     )
 
 
-def refuse_other_disk(path: Path, name: str) -> None:
-    """Raises `UsageError` for what no machine boots: an archive, which has whole sectors as well,
-    and a file without them, such as a web page that was saved in place of an image. Disks of
-    cluster files may have any content: not all of them are booted.
+def refuse_archive(path: Path, name: str) -> bytes:
+    """The first bytes of a disk that a VM boots. Raises `UsageError` for a tar, such as the root of
+    a container, which has whole sectors as well.
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
     if head[TAR_AT:].startswith(TAR):
         raise UsageError(
             f"image {name} is an archive (tar), expected a disk: raw or qcow2",
-            hint="Load it with --hypervisor-type lxc or docker if it is a container's root; "
-            "`nospoon image build --as qcow2` makes a disk.",
+            hint="A container's root is for `kind: container`, and --hypervisor-type lxc or "
+            "docker; `nospoon image build --as qcow2` makes a disk.",
         )
+    return head
+
+
+def refuse_other_disk(path: Path, name: str) -> None:
+    """Raises `UsageError` for what no machine boots: an archive, and a file without whole sectors,
+    such as a web page that was saved in place of an image. Other disks of cluster files than those
+    that VMs boot may have any content.
+    """
+    head = refuse_archive(path, name)
     size = path.stat().st_size
     if format_of(name, head) == "raw" and size % SECTOR:
         raise UsageError(

@@ -14,7 +14,7 @@ from nospoon.clusterfile.document import MAX_PROBLEMS, Document
 from nospoon.control.content.certificates import certificate_files, refuse_unusable
 from nospoon.control.content.fetch import told, url_of
 from nospoon.control.content.files import Files, is_url
-from nospoon.control.content.images import image_facts, root_facts
+from nospoon.control.content.images import image_facts, refuse_archive, root_facts
 from nospoon.control.request import Request
 from nospoon.errors import ProviderError, UsageError
 from nospoon.model.cluster import Cluster
@@ -101,13 +101,18 @@ class NamedFiles:
         facts: dict[str, ImageFacts] = {}
         refused: list[tuple[str, str]] = []
         refused += [(name, _BOTH) for name in sorted(images.roots & images.disks)]
-        alike: dict[tuple[str, bool], list[str]] = {}
+        alike: dict[tuple[str, bool, bool], list[str]] = {}
         for name in sorted(images.roots | images.disks):
-            alike.setdefault((uploads[name], name in images.roots), []).append(name)
-        for (digest, is_root), names in alike.items():
+            of_what = (uploads[name], name in images.roots, name in images.booted)
+            alike.setdefault(of_what, []).append(name)
+        for (digest, is_root, is_booted), names in alike.items():
             try:
                 found = await self._looked_at(
-                    digest, told(names[0]), request.caller.uid, is_root=is_root
+                    digest,
+                    told(names[0]),
+                    request.caller.uid,
+                    is_root=is_root,
+                    is_booted=is_booted,
                 )
                 facts |= dict.fromkeys(names, found)
             except UsageError as error:
@@ -119,11 +124,13 @@ class NamedFiles:
         return facts
 
     async def _looked_at(
-        self, digest: str, name: str, owner: OwnerId, *, is_root: bool
+        self, digest: str, name: str, owner: OwnerId, *, is_root: bool, is_booted: bool
     ) -> ImageFacts:
         path = self._files.path(digest)
         if is_root:
             return await self._workers.run(owner, root_facts, path, name, digest)
+        if is_booted:
+            await self._workers.run(owner, refuse_archive, path, name)
         return await image_facts(path, name, digest)
 
     async def to_fetch(
@@ -165,12 +172,13 @@ _BOTH = "expected an image of a disk, or one of a container's root; nodes of bot
 
 @dataclass(frozen=True, slots=True)
 class _Images:
-    """Names of images: of disks of machines, and of those that a lab makes later; and of roots of
-    containers.
+    """Names of images: of disks of machines, and of those that a lab makes later, among them
+    those that VMs boot; and of roots of containers.
     """
 
     disks: AbstractSet[str]
     roots: AbstractSet[str]
+    booted: AbstractSet[str]
 
 
 def _images_of(cluster: Cluster) -> _Images:
@@ -185,7 +193,10 @@ def _images_of(cluster: Cluster) -> _Images:
     }
     containers = (node for node in cluster.nodes if node.kind is NodeKind.CONTAINER)
     roots = {disk.source for node in containers for disk in node.disks if disk.image}
-    return _Images(disks, roots)
+    booted = {
+        node.disks[0].source for node in cluster.nodes if node.kind is NodeKind.VM and node.disks
+    }
+    return _Images(disks, roots, booted & disks)
 
 
 def _boot_files(cluster: Cluster) -> set[str]:
