@@ -59,6 +59,7 @@ def test_services_run_on_nodes_of_their_names_and_those_that_they_name() -> None
     ("services", "said"),
     [
         ("  dbx: {}\n", "c.yaml:10:8: services.dbx: no node is called 'dbx', or 'dbx-0'. Did you"),
+        ("  xyz: {}\n", "Write `nodes: NAME`, or describe its node here: `image: PATH`"),
         (
             "  a: {nodes: [db, apl-0]}\n",
             "services.a.nodes[1]: no node 'apl-0'. Did you mean 'api-0'",

@@ -135,7 +135,8 @@ def _nodes(
     if section.nodes is None:
         mine |= dict.fromkeys((*_called(name, kinds), *_called(f"{name}-[0-9]*", kinds)))
         if not mine:
-            hint = did_you_mean(name, kinds) or "Write `nodes: NAME`"
+            near = did_you_mean(name, kinds)
+            hint = f"{near} Write `nodes: NAME`, or describe its node here: `image: PATH`".lstrip()
             message = f"no node is called {name!r}, or {name + '-0'!r}"
             wrong.append(Complaint(("services", name), message, hint))
     bare = next((node for node in mine if kinds[node] is NodeKind.BAREMETAL), "")
