@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from itertools import islice
 
@@ -31,7 +32,7 @@ from nospoon.api.routes import (
 from nospoon.api.wire import PATTERNS
 from nospoon.clusterfile.sections import wanted
 from nospoon.control.controller import Controller
-from nospoon.errors import NospoonError, NotFound, UsageError
+from nospoon.errors import NospoonError, NotFound, Transient, UsageError
 from nospoon.runtime import storage
 from nospoon.runtime.log_rate import RateLimitedLog
 
@@ -75,7 +76,15 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     log: RateLimitedLog = request.app.state.log
     why = str(error)[:MAX_LOGGED]
     log.info("refused", of=uid, uid=uid, path=request.url.path, error=why)
-    return JSONResponse(encode(error), status_code=status_of(error))
+    return answer_of(error)
+
+
+def answer_of(error: NospoonError) -> JSONResponse:
+    """With Retry-After where the host said when it takes calls again (RFC 9110 section 10.2.3)."""
+    headers = dict[str, str]()
+    if isinstance(error, Transient) and error.retry_after is not None:
+        headers["Retry-After"] = f"{math.ceil(error.retry_after)}"
+    return JSONResponse(encode(error), status_code=status_of(error), headers=headers)
 
 
 async def _of_storage(request: Request, error: Exception) -> JSONResponse:

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 import structlog
 
-from nospoon.errors import ProviderError
+from nospoon.errors import NospoonError, ProviderError
 
 log = structlog.get_logger()
 
@@ -53,7 +53,9 @@ class Tasks:
                 call.cancel()
             await asyncio.wait([call])
             if not call.cancelled() and (error := call.exception()) is not None:
-                log.warning("failed after its caller was cancelled", task=name, exc_info=error)
+                trace = {} if isinstance(error, NospoonError) else {"exc_info": error}
+                why = "failed after its caller was cancelled"
+                log.warning(why, task=name, error=str(error), **trace)
             raise
 
     def _done(self, task: asyncio.Task[object]) -> None:

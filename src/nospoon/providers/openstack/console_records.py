@@ -59,7 +59,7 @@ class ConsoleRecords:
     async def read_due(self, machines: Iterable[MachineEvent]) -> None:
         """Of those that are on and due; what one cannot be asked for is asked for again."""
         on = [each for each in machines if self._is_due(each)]
-        some = self._around.api.limits.at_once // 2  # a host that is busy answers late
+        some = max(1, self._around.api.limits.at_once // 2)  # a host that is busy answers late
         for first in range(0, len(on), some):
             await asyncio.gather(*map(self._try, on[first : first + some]))
 
