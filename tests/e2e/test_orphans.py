@@ -16,8 +16,8 @@ def forget(rack: Rack, name: str) -> None:
     """The store, put back from a copy that is older than the cluster."""
     rack.run("daemon", "stop")
     with closing(sqlite3.connect(rack.directory / "state" / "nospoon.db")) as database, database:
-        for table in ("bmc_log", "bmcs"):
-            database.execute(f"DELETE FROM {table}")
+        database.execute("PRAGMA foreign_keys=ON")  # what belongs to these rows goes with them
+        database.execute("DELETE FROM bmcs")
         database.execute("DELETE FROM nodes")
         database.execute("DELETE FROM clusters WHERE name = ?", (name,))
     rack.names.remove(name)
