@@ -499,6 +499,16 @@ async def test_labs_in_use_stay(place: Place) -> None:
         board.labs.require_unused(place.cluster, ["dev"])
 
 
+async def test_a_set_that_is_shown_as_ended_keeps_no_lab(place: Place) -> None:
+    """It is among the sets for a turn or more after that, in which `down` was refused."""
+    async with place.daemon() as board:
+        await board.submit([wanted(board)], "")
+        sets = board.scheduler.sets
+        await until(lambda: sets["1.1"].state is SetState.RUNNING)
+        sets["1.1"] = replace(sets["1.1"], state=SetState.ENDED)
+        board.labs.require_unused(place.cluster)
+
+
 async def test_old_sets_are_forgotten_with_their_logs(place: Place) -> None:
     async with place.daemon() as board:
         await board.submit([wanted(board)], "")

@@ -22,7 +22,7 @@ from nospoon.control import controller
 from nospoon.control.fleet import host_boots
 from nospoon.control.maintenance import recover
 from nospoon.control.operations import starting
-from nospoon.control.planning import allocating, planner
+from nospoon.control.planning import allocating
 from nospoon.providers.simulated import drivers, machines
 from nospoon.runtime.paced import paced
 from nospoon.services.bmcs.redfish.resources import update
@@ -65,7 +65,7 @@ async def test_plans_recovery_and_looks_for_boots_give_others_turns(
         return held_by(*given)
 
     monkeypatch.setattr(allocating, "_held_by", noted)
-    counted = Paced(monkeypatch, planner, drivers, recover, host_boots, controller)
+    counted = Paced(monkeypatch, drivers, recover, host_boots, controller)
     async with a_daemon(tmp_path) as asked:
         body = {"file": "x.yaml", "text": TEXT % NODES}
         await finished(asked, OWNER, await asked.ask(OWNER, "POST", "/v1/clusters", body))
@@ -76,7 +76,7 @@ async def test_plans_recovery_and_looks_for_boots_give_others_turns(
         assert (await asked.ask(OWNER, "POST", "/v1/clusters/many/verify", names)).status == 202
     async with a_daemon(tmp_path):
         pass
-    modules = ("planner", "drivers", "host_boots", "controller")
+    modules = ("drivers", "host_boots", "controller")
     assert {name: counted.most[name] >= NODES for name in modules} == dict.fromkeys(modules, True)
     assert threads
     assert threading.get_ident() not in threads

@@ -11,7 +11,7 @@ from uuid import UUID
 from nospoon.control.labs.access import KnownLab
 from nospoon.errors import Conflict
 from nospoon.lab.scheduler import Scheduler
-from nospoon.lab.work import RecipeSet
+from nospoon.lab.work import RecipeSet, SetState
 from nospoon.model.lab import Inventory, Lab, Registered, Webhook
 from nospoon.model.principal import OwnerId
 from nospoon.plan.addresses.networks import PRIVATE, SECOND_PRIVATE, chosen_among
@@ -222,7 +222,8 @@ class KnownLabs:
             return
         of_labs: dict[str, list[str]] = {}
         for each in self._scheduler.sets.values():  # of which there may be tens of thousands
-            of_labs.setdefault(only_lab(each), []).append(each.id)
+            if each.state is not SetState.ENDED:  # it is forgotten a turn after its end is shown
+                of_labs.setdefault(only_lab(each), []).append(each.id)
         for key in gone:
             if sets := of_labs.get(key):
                 raise Conflict(
