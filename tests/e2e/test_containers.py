@@ -55,7 +55,7 @@ nodes:
     - path: /etc/systemd/system/sleeper.service
       content: "[Service]\\nExecStart=/bin/sleep infinity\\n"
 services:
-  login: {{nodes: box, unit: ssh, health: 22}}
+  login: {{nodes: box, unit: ssh, health: {{port: 22, timeout: {seconds}s}}}}
   sleeper: {{nodes: box, after: login, environment: {{WORD: 'a "{word}" $HOME', MORE: x}}}}
 """
 
@@ -104,7 +104,10 @@ def prepare(rack: Rack) -> None:
 
 def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB") -> str:
     key = (rack.directory / "key.pub").read_text().strip()
-    return rack.file(FILE.format(name=name, bmc=bmc, key=key, word=word, memory=memory))
+    text = FILE.format(
+        name=name, bmc=bmc, key=key, word=word, memory=memory, seconds=round(120 * PATIENCE)
+    )
+    return rack.file(text)
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
@@ -119,7 +122,7 @@ def attached(rack: Rack, name: str, node: str, *argv: str) -> subprocess.Complet
     (where,) = (rack.directory / "pool" / "lxc").glob(f"nospoon-{name}-*/*-{node}")
     return subprocess.run(
         ["lxc-attach", "-P", str(where.parent), "-n", where.name, "--clear-env", "--", *argv],
-        text=True, capture_output=True, check=False, timeout=60,
+        text=True, capture_output=True, check=False, timeout=60 * PATIENCE,
     )  # fmt: skip
 
 
@@ -366,6 +369,10 @@ def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
         )
         return rack.file(text, f"{name}.yaml")
 
+    def has_flag(flag: str) -> Callable[[], bool]:
+        argv = ("/bin/busybox", "cat", "/proc/1/status")
+        return lambda: f"NoNewPrivs:\t{flag}\n" in attached(rack, name, "n", *argv).stdout
+
     rack.run("up", "--yes", file(", lxc: true"))
     reserved = next(
         line.partition(":")[2]
@@ -382,8 +389,7 @@ def test_changes_of_the_connection_follow_their_rules(rack: Rack) -> None:
         assert rack.json("plan", changed)["steps"] == []
         rack.run("up", "--yes", changed)
         rack.power(f"{name}/n", "cycle")
-        status = attached(rack, name, "n", "/bin/busybox", "cat", "/proc/1/status").stdout
-        assert f"NoNewPrivs:\t{flag}\n" in status
+        until(has_flag(flag), "its init runs by the new setting")
     assert rule_of(HostSection, "lxc") is Rule.NODES
     without = rack.run("plan", file("")).stdout
     assert "here:simulated" in without
