@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from nospoon.errors import NospoonError, OutOfSpace, ProviderError, Transient
+from nospoon.errors import HostUnreachable, NospoonError, OutOfSpace, ProviderError, Transient
 from nospoon.model.machine import PowerCommand
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud, Rule
@@ -37,6 +37,26 @@ ODD: dict[str, Callable[[], Response]] = {
         }
     ),
 }  # fmt: skip
+
+
+async def test_a_server_that_is_being_built_stays_when_the_cloud_does_not_answer(
+    cloud: FakeCloud, bench: Bench
+) -> None:
+    rack = any_rack(bench)
+
+    def fall_silent(call: str) -> None:
+        if call == "POST /compute/v2.1/servers":
+            cloud.fail("GET /compute/v2.1/servers/", 502)
+
+    cloud.heard = fall_silent
+    with pytest.raises(HostUnreachable):
+        await make(bench, *rack.all)
+    (begun,) = cloud.servers
+    cloud.heard = None
+    cloud.rules.clear()
+    await make(bench, *rack.all)
+    assert list(cloud.servers) == [begun]
+    await remove_all(bench)
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 413, 500, 502])

@@ -1,4 +1,4 @@
-"""The connection keeps its promises, at a cloud in memory; tests/cloud has a real one."""
+"""The connection keeps its promises, at a cloud in memory."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from nospoon.errors import Conflict, Gone, ProviderError
+from nospoon.errors import Conflict, Gone, ProviderError, Transient
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.relays import RELAY, Relay
 from nospoon.model.resources.resource import Observed, Resource
@@ -113,6 +113,8 @@ class RelayDriver:
         made = there.id if there is not None else await self._build(resource, plug, tag)
         try:
             await self._built(made)
+        except Transient:
+            raise  # it goes on being built, and the next try finds it
         except ProviderError:
             if there is None:
                 await self._forget(made)

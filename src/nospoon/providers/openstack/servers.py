@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from nospoon.errors import Gone, OutOfSpace, ProviderError
+from nospoon.errors import Gone, OutOfSpace, ProviderError, Transient
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
@@ -196,6 +196,8 @@ class ServerDriver:
         self._roster.know(shape.uuid, UUID(id_))
         try:
             return await self._built(await self._actions.soon(shape.uuid))
+        except Transient:
+            raise  # it goes on being built, and the next try finds it
         except ProviderError as error:
             await self._forget(id_)
             raise error from None
