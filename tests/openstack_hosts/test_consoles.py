@@ -56,6 +56,22 @@ async def proxy(cloud: FakeCloud, tls: ssl.SSLContext | None = None) -> AsyncIte
         yield
 
 
+async def test_boots_that_say_the_same_are_all_on_record(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver, (id_,) = connection.machine_driver, cloud.servers
+    record, all_ = Path(driver.console_record(VM)), "boot\r\nlogin: " * 3 + "root"
+    await driver.power(VM, PowerCommand.OFF, PLAN)
+    for log in ("boot\r\nlogin: ", "boot\r\nlogin: ", "boot\r\nlogin: root"):
+        await driver.power(VM, PowerCommand.ON, PLAN)
+        cloud.consoles[id_] = log
+        await driver.power(VM, PowerCommand.OFF, PLAN)
+    async with asyncio.timeout(30):
+        while not record.exists() or record.stat().st_size < len(all_):  # noqa: ASYNC110  (a file)
+            await asyncio.sleep(0.01)
+    assert record.read_bytes() == all_.encode()
+
+
 async def test_a_proxy_does_not_choose_a_prime_for_the_keys_of_its_tls(
     connection: OpenStackConnection,
 ) -> None:

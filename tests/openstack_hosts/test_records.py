@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nospoon.providers.openstack.records import (
     FAST,
     GAP,
@@ -43,6 +45,28 @@ def test_a_log_that_begins_anew_with_a_boot_has_no_gap() -> None:
     known = Known()
     known.more(lines(0, 100), restarted=True)
     assert known.more("BIOS\r\n", restarted=True) == "BIOS\r\n"
+
+
+@pytest.mark.parametrize("log", [lines(0, 3), lines(0, 9), "BIOS\r\n" + lines(0, 3)])
+def test_a_boot_that_says_what_the_one_before_said_is_told_whole(log: str) -> None:
+    """Nova begins a new log with each start; its text was taken for that of the boot before."""
+    known = Known()
+    assert known.more(lines(0, 3), restarted=True) == lines(0, 3)
+    known.is_over = True
+    known.begin(100.0, 2)
+    assert known.more(log, restarted=True) == log
+    assert known.more(log + "more", restarted=False) == "more"
+
+
+def test_of_a_machine_that_did_not_start_nothing_is_told_twice() -> None:
+    known = Known()
+    known.more(lines(0, 3), restarted=True)
+    known.is_over = True
+    known.begin(100.0, 2)
+    assert known.more(lines(0, 3), restarted=True, is_on=False) == ""
+    known.begin(200.0, 2)
+    known.start()
+    assert known.more(lines(0, 3), restarted=True, is_on=False) == lines(0, 3)
 
 
 def test_lines_that_repeat_are_told_as_often_as_they_came() -> None:

@@ -407,6 +407,8 @@ class FakeCloud:
                 server["image"] = {"id": how["imageRef"]}
             if name == "os-start" and self.failing_starts:
                 self.failing_starts, after = self.failing_starts - 1, before
+            if name in {"os-start", "reboot"}:
+                self.consoles.pop(server["id"], None)  # each begins a new log
             self.acted.append(name)
             server |= {"OS-EXT-STS:task_state": name, "after": after, "updated": self.now()}
             server.pop("OS-EXT-STS:power_state", None)

@@ -43,6 +43,10 @@ class ConsoleRecords:
         known = self._known.setdefault(machine, Known())
         known.begin(clock.monotonic(), SOON * self._around.pause)
 
+    def has_begun(self, machine: UUID) -> None:
+        """It was started: its log is of this boot, also where it is off again when that is read."""
+        self._known.setdefault(machine, Known()).start()
+
     def pass_over(self, machine: UUID) -> None:
         """It is off, and what it said until now is of no use."""
         self._known[machine] = Known(is_over=True)
@@ -95,7 +99,9 @@ class ConsoleRecords:
             return
         known = self._known.setdefault(machine, Known())
         known.is_over = not is_on
-        fresh = await asyncio.to_thread(known.more, text, restarted=machine in self._started)
+        fresh = await asyncio.to_thread(
+            known.more, text, restarted=machine in self._started, is_on=is_on
+        )
         known.rest(clock.monotonic(), said=len(fresh), shortest=SOON * self._around.pause)
         if fresh:
             self._started.discard(machine)

@@ -119,7 +119,9 @@ class Power:
                 self._consoles.begins(machine)
                 by = self._rescue.enter if asks else self._rescue.leave
                 change = MachineChange.RESET if on else MachineChange.STARTED
-                self._watched.publish((await by(machine)).event(change))
+                made = await by(machine)
+                self._consoles.has_begun(machine)
+                self._watched.publish(made.event(change))
             case (PowerCommand.DIAG, True):
                 await self._actions.act(machine, {"trigger_crash_dump": None})
             case _:
@@ -140,6 +142,7 @@ class Power:
             is_on = Settled(lambda each: each.power is PowerState.ON)
             server = await self._actions.afterwards(machine, is_on, pauses)
             if server.power is PowerState.ON:
+                self._consoles.has_begun(machine)
                 self._watched.publish(server.event(MachineChange.STARTED))
                 return server
             log.warning("a server did not start", server=str(server.id), tries_left=left)

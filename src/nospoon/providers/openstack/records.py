@@ -26,7 +26,7 @@ LONGEST_PAUSE, LONGEST_SILENCE = 5, 30
 class Known:
     """What a log said last: its length, a digest of it, and its end. `due`: when it is read next,
     on the monotonic clock; the less it says, the later. `is_over`: it says no more until its
-    machine starts.
+    machine starts. `is_left`: it is starting, with which Nova begins a new log.
     """
 
     length: int = 0
@@ -35,12 +35,18 @@ class Known:
     due: float = 0.0
     pause: float = 0.0
     is_over: bool = False
+    is_left: bool = False
 
     def begin(self, now: float, shortest: float) -> None:
         """Its machine starts; as `rest`."""
-        self.is_over = False
+        self.is_over, self.is_left = False, self.is_over or self.is_left
         self.pause = 2 * shortest
         self.due = now + self.pause
+
+    def start(self) -> None:
+        """It was started: all of its log is new, whatever it begins with."""
+        if self.is_left:
+            self.length, self.is_left = 0, False
 
     def rest(self, now: float, *, said: int, shortest: float) -> None:
         """It was read. `said`: characters that were new. `shortest` in seconds: from a reading to
@@ -52,11 +58,13 @@ class Known:
         self.pause = shortest if is_fast or was_silent else slower
         self.due = now + self.pause
 
-    def more(self, log: str, *, restarted: bool) -> str:
+    def more(self, log: str, *, restarted: bool, is_on: bool = True) -> str:
         """What is new of a log, with a mark where something is missing; it is known from now on.
 
-        `restarted`: the machine was started since.
+        `restarted`: the machine was started since. `is_on`: it runs; else it may not have started.
         """
+        if is_on:
+            self.start()
         found = self._more(log, restarted=restarted)
         self.length, self.digest, self.end = len(log), _digest(log), log[-OVERLAP:]
         return found
