@@ -68,13 +68,14 @@ LEFT_OUT = """\
 hosts.cloud.openstack.boot_address: replace 192.0.2.1 by the address of the daemon's machine as \
 nodes reach it
 sizes of the flavor baremetal: write those of `openstack flavor show baremetal`
-bmc_flavor, bmc_image, bmc_prefix: no BMC instance is needed: the daemon answers for all nodes
-external_net: no floating IPs are made: `openstack floating ip create NETWORK`
+bmc_flavor, bmc_image, bmc_prefix: the daemon answers for all nodes; inside the cloud by \
+`relay: {bmcs: true}`
+external_net: no floating IPs are made: give NICs that are to have one `floating_ip: NETWORK`
 key_name: nodes have no key pair: what deploys them puts keys on them
 public_net_cidr, public_net_ip_version: networks have no addresses of Neutron's: those of nodes \
 come from what deploys them
-undercloud_flavor, undercloud_image, undercloud_name: no undercloud is made: create an instance on \
-the same networks, or run it elsewhere"""
+undercloud_flavor, undercloud_image, undercloud_name: no undercloud is made: add a node of \
+`kind: vm` with an image on the same networks"""
 
 
 def test_what_the_base_environment_says_of_other_things_is_listed_with_what_to_do() -> None:

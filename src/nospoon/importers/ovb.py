@@ -60,16 +60,19 @@ _USED = frozenset({
     "baremetal_flavor", "baremetal_image", "baremetal_prefix", "baremetal_volume_size", "networks",
     "node_count", "role", *(parameter for parameter, _ in NETWORKS.values()),
 })  # fmt: skip
-_UNDERCLOUD = "no undercloud is made: create an instance on the same networks, or run it elsewhere"
+_UNDERCLOUD = "no undercloud is made: add a node of `kind: vm` with an image on the same networks"
 INSTEAD = (
     (r"undercloud_.*", _UNDERCLOUD),
-    (r"bmc_.*", "no BMC instance is needed: the daemon answers for all nodes"),
+    (r"bmc_.*", "the daemon answers for all nodes; inside the cloud by `relay: {bmcs: true}`"),
     (r"key_name", "nodes have no key pair: what deploys them puts keys on them"),
-    (r"external_net", "no floating IPs are made: `openstack floating ip create NETWORK`"),
+    (
+        r"external_net",
+        "no floating IPs are made: give NICs that are to have one `floating_ip: NETWORK`",
+    ),
     (r"os_.*|cloud_data", "the cloud is one of clouds.yaml, which has the credentials"),
     (
         r"dhcp_.*|dhcrelay_.*|radvd_.*|.*_router(_.*)?|provision_net[23].*|.*_net2.*",
-        "no routers and no relays for DHCP are made: create them in the cloud",
+        "not converted: `nat: true` of a network makes a router, a `relay` serves DHCP",
     ),
     (
         r".*_(cidr|ip_version|allocation_pools|gateway)|dns_nameservers",
