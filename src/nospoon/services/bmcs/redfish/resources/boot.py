@@ -32,6 +32,8 @@ TARGETS: Mapping[str, BootDevice | None] = {
     "BiosSetup": BootDevice.SETUP,
 }
 TARGET_NAMES = {device: name for name, device in TARGETS.items()}
+_ALL = tuple(TARGETS)
+_OF_ROOTS = tuple(name for name, device in TARGETS.items() if device in ROOT_ALONE)
 ENABLED = tuple(str(each) for each in OverrideEnabled)
 _TARGET, _ENABLED, _MODE = (
     "BootSourceOverrideTarget",
@@ -75,8 +77,7 @@ def boot(served: Served, path: str) -> dict[str, object]:
 
 def _targets(served: Served) -> tuple[str, ...]:
     """Those that have an effect on its machine."""
-    root_only = served.config.machine.boots_root
-    return tuple(n for n, device in TARGETS.items() if not root_only or device in ROOT_ALONE)
+    return _OF_ROOTS if served.config.machine.boots_root else _ALL
 
 
 def _uri_shown(served: Served) -> str:
