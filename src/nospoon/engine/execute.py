@@ -241,7 +241,7 @@ class _Run:
         step, key = move.step, move.key
         driver = self.drivers.get((key.place, key.kind))
         if driver is None:
-            raise MissingTool(f"nothing here makes a {key.kind} on host {key.place}")
+            raise MissingTool(f"nothing here makes a {key.kind} on {key.place}")
         if move.half is Half.REMOVE:
             assert step.observed is not None, "only what was observed is removed"
             adopted = is_adopted(step.observed.shape)
