@@ -22,8 +22,11 @@ from nospoon.probe.build import Probe, command_line
 from nospoon.probe.compare import FIRMWARE_TAKES
 from nospoon.runtime import clock
 from nospoon.services.netboot.driver import NetbootDriver
+from nospoon.services.netboot.http import create_app
 from nospoon.services.netboot.iso import build_boot_iso
+from nospoon.services.netboot.peers import Peers
 from nospoon.services.netboot.ports import BootAnswer, ServedFile, ServedProfile
+from nospoon.services.netboot.serving import HttpListeners
 from nospoon.testing import disks, guests
 from nospoon.testing.bench import free_port
 from nospoon.testing.netboot import TOKEN, Hardware, ToldAuthority, running, served
@@ -179,6 +182,10 @@ def disk(firmware: Firmware, directory: Path) -> list[str]:
     ]
 
 
+QEMU_MAC = "52:54:00:12:34:56"
+"""Of a NIC that was given none."""
+
+
 def session(iso: Path) -> list[str]:
     """What a machine of an unprivileged host has: user-mode networking, and our ISO first."""
     return [
@@ -258,15 +265,24 @@ async def test_our_iso_leaves_an_empty_disk_without_looking_for_drivers_that_it_
 
 
 @BOTH
-async def test_our_iso_boots_the_disk_when_the_daemon_is_away(
-    firmware: Firmware, memory: int, state: Path
+async def test_our_iso_asks_until_the_daemon_is_there_by_uuid_and_by_mac(
+    firmware: Firmware, memory: int, state: Path, authority: ToldAuthority, peers: Peers
 ) -> None:
-    nowhere = f"http://10.0.2.2:{free_port(socket.SOCK_STREAM)}"
-    iso = await build_boot_iso(base_url=nowhere, place=state)
+    listeners = HttpListeners(
+        create_app(authority, peers, ready=lambda: True), port=free_port(socket.SOCK_STREAM)
+    )
+    iso = await build_boot_iso(base_url=f"http://10.0.2.2:{listeners.port}", place=state)
+    uuid = authority.macs[QEMU_MAC] = uuid4()
+    authority.answers[uuid] = BootAnswer(uuid, BootDevice.DISK, user_mode=True)
     more = [*session(iso), *disk(firmware, state)]
     hardware = Hardware(firmware, uuid4(), state, memory, more, unprivileged=True)
-    async with running(hardware) as guest:
-        await guest.until(b"no boot server answered")
-        await guest.until(disks.GREETING)
-    if firmware is Firmware.UEFI:  # whose GRUB waits for long, each time
-        assert guest.said.count(b"no answer from") == 1
+    try:
+        async with running(hardware) as guest:
+            await guest.until(b"no answer from")
+            assert disks.GREETING not in guest.said
+            await listeners.open("127.0.0.1")
+            await guest.until(b"nospoon: boot the disk")
+            await guest.until(disks.GREETING)
+    finally:
+        await listeners.close_all()
+    assert authority.boots == [uuid]

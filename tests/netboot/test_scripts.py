@@ -62,13 +62,8 @@ def test_grub_looks_for_its_machine_s_file() -> None:
     assert grub.machine_file("02:00:00:00:00:01") == "grub/machines/02:00:00:00:00:01.cfg"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [script.answer(Offer(BootDevice.DISK)), script.ask_from_iso("http://10.0.2.2:8069")],
-    ids=["told so", "nobody there"],
-)
-def test_ipxe_boots_the_disk_by_the_means_of_its_firmware(text: str) -> None:
-    assert text.splitlines()[-3:] == [
+def test_ipxe_boots_the_disk_by_the_means_of_its_firmware() -> None:
+    assert script.answer(Offer(BootDevice.DISK)).splitlines()[-3:] == [
         "iseq ${platform} pcbios && sanboot --no-describe --drive 0x80 ||",
         "echo nospoon: leaving to the next boot device",
         "exit 1",

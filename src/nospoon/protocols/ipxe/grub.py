@@ -26,29 +26,38 @@ architecture do not start, and the next one is tried."""
 
 TRIES = 60
 PAUSE = 5  # seconds
-ISO_TRIES = 1  # GRUB asks for a connection again and again for 18 s: iPXE's tries take 12 s
-ISO_PAUSE = 1
+ISO_PAUSE = 1  # GRUB asks for a connection again and again for 18 s by itself
+ISO_NIC = "net_efinet0_dhcp"
+"""What GRUB calls the interface that `net_dhcp` made of the first NIC, in names of variables."""
 
 
 def ask(address: str) -> str:
     """grub.cfg of a TFTP server at this address: look for the file of this machine's MAC."""
     place = machine_file("${net_default_mac}")
     return _lines(
-        *_patiently([f'source "(tftp,{address})/{place}"'], "no instructions yet"),
+        f"for try in {' '.join(str(number) for number in range(1, TRIES + 1))}; do",
+        f'  source "(tftp,{address})/{place}"',
+        f'  echo "nospoon: no instructions yet (try ${{try}} of {TRIES})"',
+        f"  sleep {PAUSE}",
+        "done",
         *_leave(),
     )
 
 
 def ask_from_iso(server: str) -> str:
-    """The configuration inside our ISO's GRUB: asks the daemon at "address:port" by HTTP."""
-    source = f'source "(http,{server})/boot/${{uuid}}/grub"'
-    complaint = f"no answer from {server}"
+    """The configuration inside our ISO's GRUB: asks the daemon at "address:port" by HTTP, by UUID
+    and by MAC, until it answers.
+    """
+    place = f"(http,{server})/boot"
     return _lines(
         "smbios --type 1 --get-uuid 8 --set uuid",
-        *_patiently(["net_dhcp", source], complaint, tries=ISO_TRIES, pause=ISO_PAUSE),
-        'echo "nospoon: no boot server answered, booting the disk"',
-        *_disk(),
-        *_leave(),
+        "while true; do",
+        "  net_dhcp",
+        f'  source "{place}/${{uuid}}/grub"',
+        f'  source "{place}/mac/${{{ISO_NIC}_mac}}/grub"',
+        f'  echo "nospoon: no answer from {server}, again in {ISO_PAUSE} s"',
+        f"  sleep {ISO_PAUSE}",
+        "done",
     )
 
 
@@ -89,18 +98,6 @@ def _load(kernel: Kernel) -> list[str]:
         *([f"  if initrd {initrds}; then boot; fi"] if initrds else ["  boot"]),
         "fi",
         'echo "nospoon: that failed"',
-    ]
-
-
-def _patiently(
-    commands: list[str], complaint: str, *, tries: int = TRIES, pause: int = PAUSE
-) -> list[str]:
-    return [
-        f"for try in {' '.join(str(number) for number in range(1, tries + 1))}; do",
-        *(f"  {command}" for command in commands),
-        f'  echo "nospoon: {complaint} (try ${{try}} of {tries})"',
-        f"  sleep {pause}",
-        "done",
     ]
 
 

@@ -1,8 +1,8 @@
 """iPXE scripts (ipxe.org/scripting; the commands are those of Debian's build of January 2019).
 
-A script says what it does, tries again when the daemon is away, and after a while leaves to the
-firmware's next device: a machine never hangs without a word. `${uuid}` and other settings of iPXE
-in a kernel's command line are filled in by iPXE.
+A script says what it does, and tries again when the daemon is away. One that came from the network
+leaves to the firmware's next device after minutes; one from an ISO asks for as long as it takes.
+`${uuid}` and other settings of iPXE in a kernel's command line are filled in by iPXE.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ ASK_TRIES = 60
 ASK_PAUSE = 5  # seconds; 60 tries are five minutes, time enough to start a daemon again
 LOAD_TRIES = 10
 LOAD_PAUSE = 3
-ISO_TRIES = 4
 ISO_PAUSE = 3
 MACHINE = "ipxe/${netX/mac:hexhyp}.ipxe"
 """Path of a machine's own script, in iPXE's words: netX is the NIC that was used last."""
@@ -28,7 +27,7 @@ def ask(base_url: str) -> str:
 
     It comes by TFTP from dnsmasq, so it is there while the daemon is not.
     """
-    asking = _asking(base_url, tries=ASK_TRIES, pause=ASK_PAUSE)
+    asking = _chained(f"{base_url}/boot/${{uuid}}/ipxe", base_url)
     return written(*asking, ":leave", *LEAVE)
 
 
@@ -51,16 +50,20 @@ def machine_file(mac: str) -> str:
 
 
 def ask_from_iso(base_url: str) -> str:
-    """The script on our boot ISO: gets an address, asks, and boots the disk if nobody answers."""
-    addressing = _patiently(
-        "dhcp", "no address from DHCP", label="address", tries=ISO_TRIES, pause=ISO_PAUSE
-    )
+    """The script on our boot ISO: gets an address, and asks by UUID and by MAC until the daemon
+    answers, which alone says what boots.
+    """
+    command = f"chain --replace --autofree {base_url}/boot"
     return written(
-        *addressing,
-        *_asking(base_url, tries=ISO_TRIES, pause=ISO_PAUSE),
-        ":leave",
-        "echo nospoon: no boot server answered, booting the disk",
-        *_disk(),
+        "set tries:int32 0",
+        ":ask",
+        "inc tries",
+        "dhcp ||",
+        f"{command}/${{uuid}}/ipxe ||",
+        f"{command}/mac/${{netX/mac:hexhyp}}/ipxe ||",
+        f"echo nospoon: no answer from {base_url} (try ${{tries}}), again in {ISO_PAUSE} s",
+        f"sleep {ISO_PAUSE} ||",
+        "goto ask",
     )
 
 
@@ -120,30 +123,19 @@ def _fetch(uri: str) -> list[str]:
     return [f"echo nospoon: boot {plain(place)}", f"{command} {place} ||", *LEAVE]
 
 
-def _asking(base_url: str, *, tries: int, pause: int) -> list[str]:
-    return _chained(f"{base_url}/boot/${{uuid}}/ipxe", base_url, tries=tries, pause=pause)
-
-
-def _chained(
-    place: str, server: str, *, tries: int = ASK_TRIES, pause: int = ASK_PAUSE
-) -> list[str]:
-    # --replace: what the answer does is final, its `exit` must not come back here
-    command = f"chain --replace --autofree {place}"
-    return _patiently(command, f"no answer from {server}", label="ask", tries=tries, pause=pause)
-
-
-def _patiently(command: str, complaint: str, *, label: str, tries: int, pause: int) -> list[str]:
-    """The command until it succeeds; after so many tries, goto leave."""
+def _chained(place: str, server: str) -> list[str]:
+    """Ask there until it is answered; after so many tries, goto leave."""
     return [
         "set tries:int32 0",
-        f":{label}",
+        ":ask",
         "inc tries",
-        f"{command} && goto {label}_done ||",
-        f"echo nospoon: {complaint} (try ${{tries}} of {tries})",
-        f"iseq ${{tries}} {tries} && goto leave ||",
-        f"sleep {pause}",
-        f"goto {label}",
-        f":{label}_done",
+        # --replace: what the answer does is final, its `exit` must not come back here
+        f"chain --replace --autofree {place} && goto ask_done ||",
+        f"echo nospoon: no answer from {server} (try ${{tries}} of {ASK_TRIES})",
+        f"iseq ${{tries}} {ASK_TRIES} && goto leave ||",
+        f"sleep {ASK_PAUSE}",
+        "goto ask",
+        ":ask_done",
     ]
 
 

@@ -1,5 +1,7 @@
 """Boot ISOs: for machines whose boot order is not ours to set, they ask the daemon and obey.
 
+They ask for as long as it takes: a boot order holds while the daemon is away, too.
+
 One ISO serves both firmwares, and none is signed: no secure boot. A UEFI machine needs 320 MiB.
 
 The *boot ISO* is for hosts of `qemu:///session`. BIOS starts isolinux, which starts iPXE with our
@@ -44,7 +46,7 @@ DISK_MODULES = (
 )
 GRUB_MODULES = (
     *DISK_MODULES,
-    *("smbios", "net", "efinet", "http", "linux", "boot", "efifwsetup", "reboot"),
+    *("smbios", "true", "net", "efinet", "http", "linux", "boot", "efifwsetup", "reboot"),
 )
 ISOLINUX = f"""\
 DEFAULT nospoon
