@@ -37,6 +37,7 @@ from nospoon.plan.order.kinds import KINDS
 from nospoon.runtime.clock import Clock
 from nospoon.runtime.freeing import free
 from nospoon.runtime.paced import paced
+from nospoon.runtime.pausing import pausing
 from nospoon.services.consoles.service import ConsoleService
 from nospoon.store import clusters as stored
 from nospoon.store import nodes as node_rows
@@ -236,7 +237,7 @@ class Memory:
 
     def _node_rows(self, prepared: Prepared) -> Iterator[NodeRow]:
         hosts = {host.name: host for host in prepared.seen.cluster.hosts}
-        for node in prepared.seen.cluster.nodes:
+        for node in pausing(prepared.seen.cluster.nodes):
             host = prepared.allocations.hosts[node.name]
             machine = prepared.desired[Key(Kind.MACHINE, host, node.name)].shape
             assert isinstance(machine, Machine), "machine keys have machine shapes"
