@@ -164,7 +164,7 @@ async def _answer(
     method = "GET" if exchange.request.method == "HEAD" else exchange.request.method
     try:
         exchange.check_awake()
-        _check_version(exchange.request)
+        _check_version(exchange)
         handler = resource.methods.get(method)
         if method not in resource.open_ or _asks_for_more(exchange):
             await _log_in(exchange)
@@ -252,8 +252,8 @@ async def _fetch(exchange: Exchange, fetched: list[int], path: str) -> dict[str,
     return await _body_of(inner, response)
 
 
-def _check_version(request: Request) -> None:
-    asked = request.headers.get("odata-version")
+def _check_version(exchange: Exchange) -> None:
+    asked = exchange.header(b"odata-version")
     if asked is not None and asked != "4.0":
         raise errors.header_invalid(412, f"OData-Version: {asked}", "Use 4.0")
 
@@ -264,15 +264,14 @@ def _refused(error: RedfishError) -> Response:
 
 async def _log_in(exchange: Exchange) -> None:
     """Basic (RFC 7617) or a session's token; 401 when neither fits."""
-    headers = exchange.request.headers
-    token = headers.get("x-auth-token")
+    token = exchange.header(b"x-auth-token")
     if token is not None:
         session = exchange.accounts.session(token, place=exchange.place, now=clock.monotonic())
         if session is None or not exchange.log_in(session.account):
             raise errors.unauthorized(exchange.path)
         exchange.username, exchange.session = session.username, session.id
         return
-    credentials = _basic(headers.get("authorization", ""))
+    credentials = _basic(exchange.header(b"authorization") or "")
     if credentials is None:
         if not needs_no_login(exchange):
             raise errors.unauthorized(exchange.path)

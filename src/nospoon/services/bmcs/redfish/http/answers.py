@@ -156,7 +156,7 @@ class Paced(Response):
 
 def is_known(exchange: Exchange, tag: str) -> bool:
     """Whether the client looks, and has what has this ETag."""
-    known = exchange.request.headers.get("if-none-match")
+    known = exchange.header(b"if-none-match")
     looks = known is not None and exchange.request.method in SAFE
     return looks and not _tags(known).isdisjoint({tag, "*"})
 
@@ -190,6 +190,6 @@ def check_match(exchange: Exchange, shown: Callable[[], dict[str, object]]) -> N
 
 def check_tag(exchange: Exchange, tag: Callable[[], str]) -> None:
     """The same, where its ETag may be known."""
-    wanted = exchange.request.headers.get("if-match")
+    wanted = exchange.header(b"if-match")
     if wanted is not None and wanted.strip() != "*" and tag() not in _tags(wanted):
         raise errors.precondition_failed()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
@@ -59,6 +59,15 @@ class Exchange:
     """The body, once it was received."""
     _slice: Slice | None = None
     """Of long work for this request."""
+    _headers: Mapping[bytes, bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._headers = dict(reversed(self.request.scope["headers"]))
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of a name in lower case; Starlette goes through all of them for each."""
+        value = self._headers.get(name)
+        return value.decode("latin-1") if value is not None else None
 
     @property
     def path(self) -> str:
@@ -188,7 +197,7 @@ class Exchange:
         """The account of a session, which clients without a login at the same address do not delay;
         else where the request comes from.
         """
-        token = self.request.headers.get("x-auth-token")
+        token = self.header(b"x-auth-token")
         if token is not None:
             session = self.accounts.session(token, place=self.place, now=clock.monotonic())
             if session is not None:
@@ -216,7 +225,7 @@ class Exchange:
     async def _received(self, largest: int) -> bytes:
         """However it is framed: chunks tell no length before they come (RFC 9112 §7.1)."""
         found = bytearray()
-        if int(self.request.headers.get("content-length") or 0) > largest:
+        if int(self.header(b"content-length") or 0) > largest:
             raise errors.too_large()
         async with aclosing(self.request.stream()) as chunks:
             async for chunk in chunks:
@@ -228,7 +237,9 @@ class Exchange:
     async def body(self) -> dict[str, object]:
         """The request's JSON object. Raises `RedfishError`."""
         data = await self.receive()
-        kind = self.request.headers.get("content-type", "application/json")
+        kind = self.header(b"content-type")
+        if kind is None:
+            kind = "application/json"
         if kind.partition(";")[0].strip().lower() != "application/json":
             raise errors.header_invalid(415, f"Content-Type: {kind}", "Use application/json")
         if is_too_deep(data):
