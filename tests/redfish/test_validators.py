@@ -10,13 +10,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nospoon.bmc.messages import VolumesRequested
+from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Firmware
 from nospoon.model.machine import PowerCommand
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.volumes import AddedVolume
 from nospoon.providers.libvirt.key_databases import key_databases
 from nospoon.providers.libvirt.varstore import LARGEST
@@ -38,6 +42,7 @@ EXPLAINED = {
     r"/@odata.id .*/Managers/[^/]*/VirtualMedia": "the same",
 }
 """Of each warning, by a pattern of its text, why it is one."""
+CONTAINER: Any = {"kind": NodeKind.CONTAINER, "boot": BootMethod.NONE}
 ENOUGH = 600
 """Checks that must have passed: a run that reached nothing finds nothing wrong either."""
 
@@ -82,6 +87,18 @@ async def test_the_service_validator_finds_nothing_wrong(
         bmc = rack.first.bmc
         url = f"{'https' if bmc.tls else 'http'}://{bmc.address}:{bmc.redfish_port}"
         target = Target(url, bmc.username, rack.first.password)
+        found = await asyncio.to_thread(check_service, target, tmp_path, csdl)
+    assert (found.failures, unexplained(found)) == ([], [])
+    assert found.passed > ENOUGH
+
+
+async def test_the_service_validator_finds_nothing_wrong_with_a_container(tmp_path: Path) -> None:
+    csdl = schemas()
+    async with bench(1, firmware=Firmware.UEFI) as rack:
+        made = with_disk(rack.first)
+        await rack.service.put(replace(made, machine=replace(made.machine, **CONTAINER)))
+        bmc = rack.first.bmc
+        target = Target(f"http://{bmc.address}:{bmc.redfish_port}", bmc.username, made.password)
         found = await asyncio.to_thread(check_service, target, tmp_path, csdl)
     assert (found.failures, unexplained(found)) == ([], [])
     assert found.passed > ENOUGH

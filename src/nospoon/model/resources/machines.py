@@ -107,6 +107,18 @@ class Machine:
         return self.kind is NodeKind.CONTAINER or (is_vm and self.boot is BootMethod.NONE)
 
     @property
+    def has_firmware(self) -> bool:
+        """Whether it has settings, keys and a version of its own: a container has its host's kernel
+        alone.
+        """
+        return self.kind is not NodeKind.CONTAINER
+
+    @property
+    def takes_media(self) -> bool:
+        """Whether firmware of it looks at what is in a CD drive."""
+        return not self.boots_root
+
+    @property
     def parts(self) -> int:
         """How many a cloud may have written here, whose tags are anyone's."""
         of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)

@@ -59,13 +59,18 @@ def of_each_system(kind: str, path: str) -> Handler:
     return handler
 
 
-def listing(kind: str, path: str, ids: Callable[[Served], Iterable[str]]) -> Handler:
-    """A collection below a system, manager or chassis; `path` with {id} as in the table."""
+def listing(kind: str, path: str, ids: Callable[[Served], Iterable[str] | None]) -> Handler:
+    """A collection below a system, manager or chassis, None: this one has none; `path` with {id} as
+    in the table.
+    """
 
     async def handler(exchange: Exchange) -> Response:
         served = exchange.served()
         place = path.format(id=served.bmc.uuid, **_others(exchange))
-        return tagged(exchange, collection(kind, place, ids(served)))
+        members = ids(served)
+        if members is None:
+            raise errors.not_found(exchange.path)
+        return tagged(exchange, collection(kind, place, members))
 
     return handler
 

@@ -48,8 +48,10 @@ def _path(served: Served) -> str:
     return f"Systems/{served.bmc.uuid}/Bios"
 
 
-def shown(served: Served) -> dict[str, object]:
-    """Bios: what is in force."""
+def shown(served: Served) -> dict[str, object] | None:
+    """Bios: what is in force; None of a machine without firmware."""
+    if not served.config.machine.has_firmware:
+        return None
     path, state = _path(served), served.aggregate.runtime.bios
     actions = f"{ROOT}/{path}/Actions/Bios"
     return {
@@ -83,6 +85,18 @@ def _settings(path: str, state: Bios) -> dict[str, object]:
     return {**told, "Time": when(state.applied), "Messages": [errors.SUCCESS]}
 
 
+def _pending(served: Served) -> dict[str, object] | None:
+    return pending(served) if served.config.machine.has_firmware else None
+
+
+def _there(exchange: Exchange) -> Served:
+    """The BMC of a machine that has firmware."""
+    served = exchange.served()
+    if not served.config.machine.has_firmware:
+        raise errors.not_found(exchange.path)
+    return served
+
+
 def pending(served: Served) -> dict[str, object]:
     """Bios/Settings: what waits for the next boot."""
     return {
@@ -99,7 +113,7 @@ def pending(served: Served) -> dict[str, object]:
 
 async def _patch(exchange: Exchange) -> Response:
     """Every attribute is checked before any is taken."""
-    served = exchange.served()
+    served = _there(exchange)
     check_match(exchange, partial(pending, served))
     body = await exchange.body()
     refuse_others(body, ("Attributes", APPLY_TIME), partial(pending, served))
@@ -151,7 +165,7 @@ def _longest(name: str) -> int:
 
 async def _reset(exchange: Exchange) -> Response:
     """Bios.ResetBios: defaults from the next boot on."""
-    served = exchange.served()
+    served = _there(exchange)
     RESET.read(await exchange.given())
     after = firmware.with_defaults(served.aggregate.runtime)
     done(await exchange.service.ask(served, lambda ticket: BiosRequested(after, ticket)))
@@ -160,7 +174,7 @@ async def _reset(exchange: Exchange) -> Response:
 
 async def _change_password(exchange: Exchange) -> Response:
     """Virtual firmware asks nobody for a password, so that there is none to change."""
-    exchange.served()
+    _there(exchange)
     raise errors.no_action("Bios.ChangePassword")
 
 
@@ -209,7 +223,7 @@ def _limits(attribute: Attribute) -> dict[str, object]:
 _BIOS = f"{ROOT}/Systems/{{id}}/Bios"
 RESOURCES = (
     Resource(_BIOS, {"GET": read(shown)}),
-    Resource(f"{_BIOS}/Settings", {"GET": read(pending), "PATCH": _patch}),
+    Resource(f"{_BIOS}/Settings", {"GET": read(_pending), "PATCH": _patch}),
     Resource(f"{_BIOS}/Actions/Bios.ResetBios", {"POST": _reset}),
     Resource(f"{_BIOS}/Actions/Bios.ChangePassword", {"POST": _change_password}),
 )

@@ -67,11 +67,20 @@ def boot(served: Served, path: str) -> dict[str, object]:
         "BootSourceOverrideEnabled@Redfish.AllowableValues": list(ENABLED),
         "BootSourceOverrideTarget": TARGET_NAMES[override.target if active else None],
         "BootSourceOverrideTarget@Redfish.AllowableValues": list(_targets(served)),
-        "BootSourceOverrideMode": _mode(served),
-        "BootSourceOverrideMode@Redfish.AllowableValues": list(_modes(served)),
+        **_mode_shown(served),
         "HttpBootUri": _uri_shown(served) or None,
         "BootOrder": boot_order(served),
         "BootOptions": ref(f"{path}/BootOptions"),
+    }
+
+
+def _mode_shown(served: Served) -> dict[str, object]:
+    """Of a machine with firmware."""
+    if not served.config.machine.has_firmware:
+        return {}
+    return {
+        _MODE: _mode(served),
+        f"{_MODE}@Redfish.AllowableValues": list(_modes(served)),
     }
 
 

@@ -12,7 +12,6 @@ from cryptography import x509
 from starlette.responses import Response
 
 from nospoon.errors import NospoonError
-from nospoon.model.cluster import Firmware
 from nospoon.model.secure_boot import KeyDatabase, Signature
 from nospoon.services.bmcs.redfish.http.answers import tagged
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
@@ -21,6 +20,7 @@ from nospoon.services.bmcs.redfish.messages import errors
 from nospoon.services.bmcs.redfish.messages.bodies import collection, ref, resource
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.certificate_service import certificate
+from nospoon.services.bmcs.redfish.resources.secure_boot import has_secure_boot
 
 X509 = "EFI_CERT_X509_GUID"
 DATABASES = "SecureBootDatabases"
@@ -31,7 +31,7 @@ Entry = x509.Certificate | None
 async def _databases(exchange: Exchange) -> tuple[str, Mapping[str, KeyDatabase]]:
     """The path of the collection, and its members by id."""
     served = exchange.served()
-    if served.config.machine.firmware is Firmware.BIOS:
+    if not has_secure_boot(served):
         raise errors.not_found(exchange.path)
     try:
         found = await exchange.service.machines.key_databases(served.bmc.uuid)

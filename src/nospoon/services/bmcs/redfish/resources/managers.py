@@ -26,6 +26,7 @@ from nospoon.services.bmcs.redfish.messages.jobs import when
 from nospoon.services.bmcs.redfish.messages.metadata import odata_type
 from nospoon.services.bmcs.redfish.messages.uris import ROOT
 from nospoon.services.bmcs.redfish.resources.changes import change, done, refuse_others
+from nospoon.services.bmcs.redfish.resources.media import drives
 from nospoon.services.bmcs.redfish.resources.root import install_of, service_uuid
 from nospoon.services.bmcs.redfish.resources.update import software_version
 
@@ -70,7 +71,7 @@ def manager(served: Served, install: UUID) -> dict[str, object]:
         "EthernetInterfaces": ref(f"Managers/{uuid}/EthernetInterfaces"),
         "SerialInterfaces": ref(f"Managers/{uuid}/SerialInterfaces"),
         "LogServices": ref(f"Managers/{uuid}/LogServices"),
-        "VirtualMedia": ref(f"Managers/{uuid}/VirtualMedia"),
+        **({"VirtualMedia": ref(f"Managers/{uuid}/VirtualMedia")} if drives(served) else {}),
         "Links": {
             "ManagerForServers": [ref(f"Systems/{uuid}")],
             "ManagerForChassis": [ref(f"Chassis/{uuid}")],

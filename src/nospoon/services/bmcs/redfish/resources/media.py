@@ -47,15 +47,14 @@ INSERT = Action(
 EJECT = Action("VirtualMedia.EjectMedia")
 
 
-def drives(served: Served) -> list[str]:
-    """There is one."""
-    del served
-    return [DRIVE]
+def drives(served: Served) -> list[str] | None:
+    """One, of a machine that boots what is in it; None of others."""
+    return [DRIVE] if served.config.machine.takes_media else None
 
 
 def drive(owner: str, served: Served, member: str) -> dict[str, object] | None:
     """VirtualMedia."""
-    if member != DRIVE:
+    if member not in (drives(served) or ()):
         return None
     path = f"{owner}/{served.bmc.uuid}/VirtualMedia/{DRIVE}"
     media = served.aggregate.runtime.media
@@ -96,7 +95,10 @@ def _served(exchange: Exchange) -> tuple[Served, Media]:
     media = exchange.service.media
     if media is None:
         raise errors.general(501, "This service has no virtual media.")
-    return exchange.served(), media
+    served = exchange.served()
+    if not drives(served):
+        raise errors.not_found(exchange.path)
+    return served, media
 
 
 async def insert(exchange: Exchange) -> Response:

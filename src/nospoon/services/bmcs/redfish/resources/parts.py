@@ -14,7 +14,7 @@ from nospoon.services.bmcs.redfish.resources.boot import boot_option, boot_order
 if TYPE_CHECKING:
     from nospoon.services.bmcs.served import Served
 
-Ids = Callable[["Served"], Iterable[str]]
+Ids = Callable[["Served"], Iterable[str] | None]
 Make = Callable[["Served", str], dict[str, object] | None]
 Show = Callable[["Served"], dict[str, object] | None]
 

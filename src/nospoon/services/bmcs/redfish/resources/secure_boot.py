@@ -36,7 +36,8 @@ RESET_KEYS = Action(ACTION, (Parameter("ResetKeysType", required=True, allowed=R
 
 def has_secure_boot(served: Served) -> bool:
     """Whether its BMC manages secure boot."""
-    return served.config.machine.firmware is not Firmware.BIOS
+    machine = served.config.machine
+    return machine.has_firmware and machine.firmware is not Firmware.BIOS
 
 
 def _has_keys(served: Served) -> bool:
@@ -50,7 +51,7 @@ def is_current(served: Served) -> bool:
 
 
 def shown(served: Served) -> dict[str, object] | None:
-    """SecureBoot; BIOS machines have none."""
+    """SecureBoot; BIOS machines, and those without firmware, have none."""
     if not has_secure_boot(served):
         return None
     path, keys = f"Systems/{served.bmc.uuid}/SecureBoot", _has_keys(served)

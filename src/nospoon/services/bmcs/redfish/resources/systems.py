@@ -36,6 +36,7 @@ from nospoon.services.bmcs.redfish.resources.case import (
     light,
 )
 from nospoon.services.bmcs.redfish.resources.changes import change, done, refuse_others
+from nospoon.services.bmcs.redfish.resources.media import drives
 from nospoon.services.bmcs.redfish.resources.secure_boot import has_secure_boot
 from nospoon.services.bmcs.redfish.resources.update import software_version
 from nospoon.services.bmcs.served import Served, Shown
@@ -81,7 +82,7 @@ def system(served: Served) -> dict[str, object]:
         "HostName": served.config.node,
         "SystemType": "Virtual",
         "Manufacturer": "nospoon",
-        "Model": f"{machine.arch} {machine.firmware}",
+        "Model": f"{machine.arch} {machine.firmware}" if machine.has_firmware else machine.arch,
         "SerialNumber": machine.serial_number,
         "UUID": str(served.smbios or uuid),
         "AssetTag": asset_tag(served),
@@ -102,10 +103,8 @@ def system(served: Served) -> dict[str, object]:
         "Memory": ref(f"{path}/Memory"),
         "Storage": ref(f"{path}/Storage"),
         "LogServices": ref(f"{path}/LogServices"),
-        "VirtualMedia": ref(f"{path}/VirtualMedia"),
-        "BiosVersion": software_version(served, Component.BIOS),
-        "Bios": ref(f"{path}/Bios"),
-        **({"SecureBoot": ref(f"{path}/SecureBoot")} if has_secure_boot(served) else {}),
+        **({"VirtualMedia": ref(f"{path}/VirtualMedia")} if drives(served) else {}),
+        **(_firmware(served, path) if machine.has_firmware else {}),
         "Links": {"Chassis": [ref(f"Chassis/{uuid}")], "ManagedBy": [ref(f"Managers/{uuid}")]},
         "Actions": {
             "#ComputerSystem.Reset": {
@@ -113,6 +112,15 @@ def system(served: Served) -> dict[str, object]:
                 "ResetType@Redfish.AllowableValues": list(RESET_TYPES),
             }
         },
+    }
+
+
+def _firmware(served: Served, path: str) -> dict[str, object]:
+    secure = {"SecureBoot": ref(f"{path}/SecureBoot")} if has_secure_boot(served) else {}
+    return {
+        "BiosVersion": software_version(served, Component.BIOS),
+        "Bios": ref(f"{path}/Bios"),
+        **secure,
     }
 
 

@@ -11,6 +11,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -95,7 +96,9 @@ async def _service(exchange: Exchange) -> Response:
 
 async def _inventory(exchange: Exchange) -> Response:
     def names(system: str) -> list[str]:
-        return [f"{system}-{component}" for component in Component]
+        served = exchange.service.registry.status(UUID(system))
+        components = _components(served) if served is not None else ()
+        return [f"{system}-{component}" for component in components]
 
     return await listed(exchange, "SoftwareInventory", INVENTORY, names, Name="Firmware Inventory")
 
@@ -105,7 +108,16 @@ async def _item(exchange: Exchange) -> Response:
     system, _, component = name.rpartition("-")
     if component not in tuple(Component):
         raise errors.not_found(exchange.path)
-    return tagged(exchange, _shown(exchange.served(system), Component(component)))
+    served = exchange.served(system)
+    if component not in _components(served):
+        raise errors.not_found(exchange.path)
+    return tagged(exchange, _shown(served, Component(component)))
+
+
+def _components(served: Served) -> tuple[Component, ...]:
+    """Those that a machine has: not each has firmware."""
+    has_firmware = served.config.machine.has_firmware
+    return tuple(each for each in Component if has_firmware or each is not Component.BIOS)
 
 
 def _shown(served: Served, component: Component) -> dict[str, object]:
@@ -149,11 +161,15 @@ async def _targets(exchange: Exchange, given: Given) -> tuple[list[Served], list
     """
     targets = given.items_of("Targets")
     if not targets:
-        all_ = []
+        all_, component = [], _for(given.text("ImageURI"))
         for system in await exchange.members():
             await exchange.rest()
-            all_.append(exchange.administered(system))
-        return all_, [_for(given.text("ImageURI"))]
+            served = exchange.administered(system)
+            if component in _components(served):
+                all_.append(served)
+        if not all_:
+            raise UPDATE.not_in_list("Targets", targets, ("a Manager",))
+        return all_, [component]
     found = [_target(each) for each in targets]
     members = frozenset(await exchange.members())
     for target, (system, _) in zip(targets, found, strict=True):
@@ -163,7 +179,10 @@ async def _targets(exchange: Exchange, given: Given) -> tuple[list[Served], list
     if len(systems) > 1:
         raise UPDATE.not_in_list("Targets", targets, ("those of one system",))
     components = list(dict.fromkeys(component for _, component in found))
-    return [exchange.administered(systems.pop())], components
+    served = exchange.administered(systems.pop())
+    if not set(components) <= set(_components(served)):
+        raise errors.not_found(str(targets[0]))
+    return [served], components
 
 
 def _for(image: str) -> Component:
