@@ -10,18 +10,34 @@ import pytest
 from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 from tests.cloud.test_cloud import connection, partitioned
+from tests.cloud.test_rack import everything
 
 from nospoon.testing.cloud import OwnCloud
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.rack import Rack
+from nospoon.testing.terminal import terminal
 from nospoon.testing.trees import control_groups
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 SAYS = "container-up"
 INIT = f"""#!/bin/busybox sh
+/bin/busybox date >>/started
 echo {SAYS} $(/bin/busybox cat /proc/self/uid_map)
+echo started $(/bin/busybox wc -l </started) times
 while :; do /bin/busybox sleep 60; done
+"""
+
+FILE = """
+cluster: {name}
+hosts:
+  cloud:
+    openstack: {{cloud: {cloud}, flavors: [tiny]}}
+    physnets: {{lan: rack}}
+networks: {{lan: {{physnet: lan}}}}
+nodes:
+  - {{name: c, kind: container, cpus: 1, memory: 128MiB, bmc: redfish, nics: [{{network: lan}}],
+     disks: [{{image: "store:service", size: 1GiB}}]}}
 """
 
 
@@ -95,3 +111,56 @@ def test_an_images_property_chooses_the_compute_host_and_a_host_joins_and_leaves
     assert "cloud-lxc" not in {each.name for each in admin.placement.resource_providers()}
     assert not control_groups("nospoon-cloud-7600-")
     cloud.rack.run("dev", "cloud", "status")
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_a_container_of_a_cluster_file_is_a_server_where_the_cloud_runs_containers(
+    cloud: OwnCloud, rack: Rack, tmp_path: Path
+) -> None:
+    compute = ("dev", "cloud", "compute")
+    member, name = connection(cloud), rack.name()
+    before = everything(member)
+    loaded = ("image", "load", str(container_disk(tmp_path)), "--hypervisor-type", "lxc")
+    rack.run(*loaded, "--name", "service")
+    bmc = rack.bmc()
+    known = rack.file(FILE.format(name=name, cloud="nospoon-cloud-admin") + bmc)
+    refused = rack.run("plan", known, status=1)
+    assert "no compute host of the cloud runs containers: qemu alone" in refused.stderr
+    file = rack.file(FILE.format(name=name, cloud="nospoon-cloud") + bmc)
+    assert "Nova shows to administrators alone" in rack.run("plan", file).stdout
+    failed = rack.run("up", file, "--yes", status=3)
+    assert "No valid host was found" in failed.stderr
+    assert "A container needs a compute host with `virt_type = lxc`" in failed.stderr
+    cloud.rack.run(*compute, "--join", str(cloud.told["clouds"]), "--virt", "lxc")
+    rack.run("up", file, "--yes")
+    (server,) = member.compute.servers(name=f"{name}-c")
+    admin = connection(cloud, "nospoon-cloud-admin")
+    assert admin.compute.get_server(server).compute_host == "cloud-lxc"
+    expect_a_node(rack, f"{name}/c")
+    assert "Nothing to do" in rack.run("plan", file).stdout
+    rack.run("down", name, "--yes")
+    assert everything(member) == before
+    cloud.rack.run(*compute, "leave", "cloud-lxc")
+
+
+def expect_a_node(rack: Rack, node: str) -> None:
+    """What Nova offers of one: its log, its power, and what it was on its root."""
+
+    def has_said(text: str) -> bool:
+        return text in rack.run("node", "console", "--log", node).stdout
+
+    until(lambda: has_said(f"{SAYS} 0 100000 65536"))
+    until(lambda: has_said("started 1 times"))
+    with terminal(["nospoon", "node", "console", node], env=rack.environment) as screen:
+        screen.shows(b"cannot be typed at: Nova's POST")
+        screen.types(b"\x1d")
+        screen.ends()
+    for argv in (("exec", node, "--", "true"), ("ssh", node), ("logs", node)):
+        assert "in a cloud, a `floating_ip`" in rack.run("node", *argv, status=2).stderr
+    refused = rack.run("snapshot", "create", node.partition("/")[0], "first", status=5)
+    assert "Nova pauses no container" in refused.stderr
+    rack.power(node, "off")
+    rack.power(node, "on")
+    until(lambda: has_said("started 2 times"))
+    rack.power(node, "cycle")
+    until(lambda: has_said("started 3 times"))

@@ -24,6 +24,7 @@ from nospoon.control.content.images import (
     root_facts,
 )
 from nospoon.errors import UsageError
+from nospoon.model.images import MOUNTED_ROOT
 
 pytestmark = pytest.mark.tools
 
@@ -121,3 +122,14 @@ def test_what_unpacks_to_much_takes_little_memory() -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 8 << 20
+
+
+def test_a_root_may_be_an_ext4_file_system_which_is_as_large_as_its_file(tmp_path: Path) -> None:
+    image = tmp_path / "root.ext4"
+    argv = ["mke2fs", "-q", "-t", "ext4", str(image), "4M"]
+    subprocess.run(argv, check=True, env={"PATH": "/usr/sbin:/sbin"})
+    facts = root_facts(image, "root.ext4", "ab")
+    assert (facts.format, facts.virtual_size) == (MOUNTED_ROOT, 4 << 20)
+    image.write_bytes(bytes(4 << 20))
+    with pytest.raises(UsageError, match="not a root file system"):
+        root_facts(image, "root.ext4", "ab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from nospoon.testing.container_root import busybox_root
@@ -50,3 +51,13 @@ def test_what_is_no_image_for_a_machine_type_is_refused(rack: Rack) -> None:
     assert "'A b' is not a name for an image" in refused.stderr
     assert "cannot read" in rack.run("image", "load", "nothing.raw", status=2).stderr
     assert "no image 'x'" in rack.run("image", "show", "x", status=2).stderr
+
+
+def test_a_file_system_is_a_root_for_lxc_and_no_container_engine(rack: Rack) -> None:
+    file = Path(rack.directory) / "root.ext4"
+    argv = ["mke2fs", "-q", "-t", "ext4", str(file), "4M"]
+    subprocess.run(argv, check=True, env={"PATH": "/usr/sbin:/sbin"})
+    load = ("image", "load", str(file), "--name", "fs", "--hypervisor-type")
+    refused = rack.run(*load, "docker", status=2)
+    assert "is an ext4 file system, which no container engine begins with" in refused.stderr
+    assert rack.json(*load, "lxc")["format"] == "raw"

@@ -21,7 +21,7 @@ from nospoon.plan.placement.placement import place
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
-from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.connection import MOST_COMPUTES, OpenStackConnection
 from nospoon.testing.fake_cloud import AT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -174,3 +174,54 @@ def test_networks_of_other_hosts_nodes_alone_are_not_made_in_a_cloud() -> None:
     assert {name for kind, _, name in made if kind is Kind.ROUTER} == {"both", "relayed"}
     at_home = {name for kind, host, name in made if (kind, host) == (Kind.NETWORK, "here")}
     assert at_home == {each.name for each in cluster.networks}
+
+
+CONTAINER = """
+cluster: c
+hosts: {cloud: {openstack: {cloud: {name: mine}}, physnets: {out: external}}}
+networks: {out: {physnet: out}}
+nodes: [{name: a, kind: container, memory: 512MiB, nics: [out], disks: [{image: r, size: 1GiB}]}]
+"""
+
+
+async def test_what_compute_hosts_run_is_known_to_administrators(
+    cloud: FakeCloud, survey: Survey
+) -> None:
+    cluster = load(CONTAINER, file="x")
+    cloud.roles = ("admin",)
+    facts = await survey()
+    assert facts.computes == frozenset({"qemu"})
+    (refused,) = place(cluster, {}, {"cloud": facts}, {})[1]
+    assert "no compute host of the cloud runs containers: qemu alone. It needs" in refused
+    cloud.hypervisors = ("QEMU", "LXC")
+    facts = await survey()
+    assert not place(cluster, {}, {"cloud": facts}, {})[1]
+    cloud.hypervisors = ("QEMU",) * (MOST_COMPUTES + 1)
+    assert (await survey()).computes is None, "there are more than are looked at"
+    cloud.fail("os-hypervisors", 403)
+    assert (await survey()).computes is None
+
+
+async def test_others_do_not_ask_what_compute_hosts_run(cloud: FakeCloud, survey: Survey) -> None:
+    facts = await survey()
+    assert facts.computes is None
+    assert not any("os-hypervisors" in each for each in cloud.log)
+    assert not place(load(CONTAINER, file="x"), {}, {"cloud": facts}, {})[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("{size: 1GiB, mount: /srv}", "Nova gives containers no disks but their root"),
+        ("", "roots of containers are parts of the flavor there"),
+    ],
+)
+async def test_a_container_of_a_cloud_has_a_root_of_its_flavor_alone(
+    survey: Survey, more: str, why: str
+) -> None:
+    root = "{image: r, size: 1GiB}"
+    text = CONTAINER.replace(root, f"{root}, {more}") if more else CONTAINER
+    if not more:
+        text = text.replace("{name: mine}}", "{name: mine}, volumes: true}")
+    (refused,) = place(load(text, file="x"), {}, {"cloud": await survey()}, {})[1]
+    assert why in refused

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
+from starlette.responses import JSONResponse, Response
 
-from nospoon.errors import ProviderError
+from nospoon.errors import OutOfSpace, ProviderError
 from nospoon.model.boot import BootDevice, BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.machine import PowerState
@@ -28,7 +29,7 @@ from nospoon.plan.identity import node_uuid
 from nospoon.providers import cloud_calls
 from nospoon.providers.openstack import roots
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud, connected
+from nospoon.testing.fake_cloud import FakeCloud, Rule, connected
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 SHA = "ab" * 32
@@ -144,6 +145,59 @@ async def test_a_server_of_an_image_gets_its_user_data_on_a_config_drive_and_run
     assert event.power is PowerState.ON
     (seen,) = await connection.machine_driver.observe(ONE.cluster)
     assert seen.shape == server().shape
+
+
+OF_LXC = replace(SHAPE, format="raw", hypervisor_type="lxc")
+
+
+def container() -> Resource:
+    machine = server().shape
+    assert isinstance(machine, Machine)
+    shape = replace(machine, kind=NodeKind.CONTAINER, disks=machine.disks[:1])
+    return replace(server(), shape=shape)
+
+
+async def made_container(connection: OpenStackConnection) -> None:
+    link = Resource(Key(Kind.NETWORK, "cloud", "wire"), Link("wire"))
+    plug = Resource(Key(Kind.PORT, "cloud", "v-0"), Port("wire", MAC, guarded=True))
+    for each in (link, plug, image(OF_LXC), container()):
+        await connection.drivers[each.key.kind].create(each, ONE)
+
+
+async def test_a_container_is_a_server_of_an_image_that_the_lxc_driver_mounts(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Nova gives it neither a disk bus, nor firmware, nor a config drive."""
+    await made_container(connection)
+    (record,) = cloud.images.values()
+    assert (record["img_hv_type"], record["hypervisor_type"]) == ("lxc", "lxc")
+    assert record["disk_format"] == "raw"
+    assert not [each for each in record if each.startswith("hw_")]
+    (asked,) = cloud.requested
+    assert asked["imageRef"] == record["id"]
+    assert not {"block_device_mapping_v2", "config_drive"} & asked.keys()
+    assert b64decode(asked["user_data"]).decode() == SEED.user_data
+    assert not cloud.acted
+    (seen,) = await connection.machine_driver.observe(ONE.cluster)
+    assert seen.shape == container().shape
+    (there,) = await connection.drivers[Kind.IMAGE].observe(ONE.cluster)
+    assert there.shape == OF_LXC
+    why = await connection.machine_driver.snapshots.refusal(node_uuid(ONE.cluster, "v"))
+    assert "Nova pauses no container" in why
+
+
+async def test_a_container_that_no_compute_host_takes_says_what_it_needs(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    fault = {"message": "No valid host was found. There are not enough hosts available."}
+
+    def failed() -> Response:
+        (made,) = cloud.servers.values()
+        return JSONResponse({"server": {**made, "status": "ERROR", "fault": fault}})
+
+    cloud.rules.append(Rule("GET /compute/v2.1/servers/[0-9a-f]{8}-", failed))
+    with pytest.raises(OutOfSpace, match=r"No valid host .* needs a compute host with `virt_type"):
+        await made_container(connection)
 
 
 async def test_an_image_may_take_longer_to_send_than_a_call_may_take(

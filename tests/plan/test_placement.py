@@ -456,7 +456,7 @@ def test_a_node_goes_only_where_its_kind_is_made_and_the_refusal_says_what_is_ma
     assert refused == (
         "node node-0 and 1 like it fit on no host. here: qemu:///system makes no node of kind "
         "container, only baremetal and vm. Write `lxc: true` or `docker: true` beside the host's "
-        "`libvirt: qemu:///system`."
+        "`libvirt: qemu:///system`, or give the file a cloud."
     )
 
 
@@ -510,6 +510,36 @@ def test_a_node_leaves_a_host_that_does_not_run_its_new_image() -> None:
     text = BOTH + "nodes: [{kind: container, image: 'store:r'}]"
     placed, refused = place(of_image(text, HypervisorType.DOCKER), {"node-0": "real:lxc"}, {}, {})
     assert (placed["node-0"].host, refused) == ("sim", [])
+
+
+CLOUD = "cloud: {openstack: {cloud: {name: c, auth: {auth_url: 'http://192.0.2.1/'}}}}"
+
+
+def of_root(hosts: str, kind: str) -> Cluster:
+    """A cluster with a container whose root is a tar or an ext4 file system ("raw")."""
+    text = f"hosts: {{{hosts}}}\nnodes: [{{kind: container, image: r}}]"
+    return with_image_types(read(text), {"r": ImageFacts("0" * 64, kind, 1)})
+
+
+def test_a_container_goes_where_its_root_is_begun_with() -> None:
+    real = "real: {libvirt: 'qemu:///system', lxc: true}"
+    both = f"{real}, {CLOUD}"
+    assert hosts(of_root(both, "tar")) == {"node-0": "real:lxc"}
+    assert hosts(of_root(both, "raw")) == {"node-0": "cloud"}
+    (refused,) = refusals(of_root(CLOUD, "tar"))
+    assert (
+        "makes containers of an ext4 file system, and the image is a packed root (tar). "
+        "`nospoon image build --as ext4` makes one." in refused
+    )
+    (refused,) = refusals(of_root(real, "raw"))
+    assert "makes containers of a packed root (tar), and the image is an ext4 file" in refused
+    text = f"hosts: {{{both}}}\nnodes: [{{kind: container, image: 'store:r'}}]"
+    docker = {"store:r": ImageFacts("0" * 64, "raw", 1, HypervisorType.DOCKER)}
+    (refused,) = refusals(with_image_types(read(text), docker))
+    assert "runs no image for docker" in refused
+    lxc = {"store:r": ImageFacts("0" * 64, "raw", 1, HypervisorType.LXC)}
+    placed, _ = place(with_image_types(read(text), lxc), {}, {}, {})
+    assert placed["node-0"].why.startswith("runs images for lxc; ")
 
 
 def test_a_refusal_says_what_the_host_with_the_most_has_left() -> None:

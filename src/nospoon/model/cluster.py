@@ -402,7 +402,8 @@ class Node:
     power restore policy of its BMC; None: `Bmc.policy` says. `adopted`: the machine that it is,
     None for one that is made; its shape is as it is found. `ipmi_port`: of its BMC, 0 for any;
     `bmc_address`: its address, "" for the cluster's.
-    `image_types`: the machine types that its loaded images are for.
+    `image_types`: the machine types that its loaded images are for; `root_format`: of the image
+    with which a container begins, "" where that is not known.
     The first disk of a VM or container is its root, made from an image; `keeps_root`: where that
     changes, it stays for a rollback.
     """
@@ -429,6 +430,7 @@ class Node:
     restore: PowerPolicy | None = None
     adopted: Adopted | None = None
     image_types: tuple[HypervisorType, ...] = ()
+    root_format: str = ""
     ipmi_port: int = 0
     bmc_address: str = ""
     kind: NodeKind = NodeKind.BAREMETAL

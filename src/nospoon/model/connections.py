@@ -22,7 +22,7 @@ from nospoon.model.declared import (
     Sizes,
     Uuids,
 )
-from nospoon.model.images import HypervisorType
+from nospoon.model.images import DISKS, MOUNTED_ROOT, ROOT_FORMAT, HypervisorType
 from nospoon.model.node_kind import NodeKind
 
 USUAL_SOCKET = "/run/libvirt/libvirt-sock"
@@ -426,12 +426,15 @@ IN_MEMORY = Declared(
     console_log=ConsoleLog.DAEMON,
     node_kinds=frozenset(NodeKind),
     hypervisor_types=frozenset(HypervisorType),
+    root_formats=frozenset({ROOT_FORMAT, MOUNTED_ROOT}),
 )
 CLOUD = Declared(
     is_real=True,
     networking=Networking.PORTS,
     boot=BootMethod.SCRIPT,
-    node_kinds=frozenset({NodeKind.BAREMETAL, NodeKind.VM}),
+    node_kinds=frozenset(NodeKind),
+    hypervisor_types=DISKS | {HypervisorType.LXC},
+    root_formats=frozenset({MOUNTED_ROOT}),
     has_pools=False,
     has_boot_image=True,
     sizes=Sizes.FLAVORS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nospoon.model.boot import BootMethod
-from nospoon.model.images import DISKS, HypervisorType
+from nospoon.model.images import DISKS, ROOT_FORMAT, HypervisorType
 from nospoon.model.node_kind import NodeKind
 
 
@@ -85,9 +85,10 @@ class Declared:
     have things of others, run out of room, and be reached under two names. `has_pools`: disks are
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
     machines boot an image that is made there. `node_kinds`: which nodes it makes;
-    `hypervisor_types`: images for which machine types it runs. `packages`: of Debian, that its host
-    needs besides those of every host, and `preparation`: the variable by which the collection
-    nospoon.host prepares a host for it, "" for none.
+    `hypervisor_types`: images for which machine types it runs; `root_formats`: of roots with which
+    its containers begin. `packages`: of Debian, that its host needs besides those of every host,
+    and `preparation`: the variable by which the collection nospoon.host prepares a host for it, ""
+    for none.
     """
 
     is_real: bool
@@ -103,6 +104,7 @@ class Declared:
     calls: CallLimits = CallLimits()
     node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
     hypervisor_types: frozenset[HypervisorType] = DISKS
+    root_formats: frozenset[str] = frozenset({ROOT_FORMAT})
     packages: tuple[str, ...] = ()
     preparation: str = ""
 

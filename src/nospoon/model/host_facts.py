@@ -167,9 +167,10 @@ class HostFacts:
     networks are. `trunks`: whether Neutron there makes trunks of ports, None for unknown. `roles`:
     those of its login; `image_formats`: in which its cloud takes images, None for unknown;
     `makes_cds`: it has the root of a machine as a CD, whatever the format of its image.
-    `kept`: the roots of snapshots there, and the firmware that starts them. `flavors`: all
-    sizes of its cloud by name and by id, those that nodes may not have too; None where there are
-    none.
+    `computes`: what its cloud's compute hosts run, in Nova's words and lower case; None where its
+    login may not see them. `kept`: the roots of snapshots there, and the firmware that starts them.
+    `flavors`: all sizes of its cloud by name and by id, those that nodes may not have too; None
+    where there are none.
     """
 
     firmwares: frozenset[Firmware]
@@ -200,6 +201,7 @@ class HostFacts:
     roles: tuple[str, ...] = ()
     image_formats: frozenset[str] | None = None
     makes_cds: bool = False
+    computes: frozenset[str] | None = None
     kept: Mapping[KeptIn, Firmware] = field(default_factory=dict)
     boot_ports: Mapping[int, str] = field(default_factory=dict)
     flavors: Mapping[str, SizeOffered] | None = None

@@ -31,6 +31,10 @@ class HypervisorType(StrEnum):
 
 CONTAINERS = frozenset({HypervisorType.LXC, HypervisorType.DOCKER})
 """Images for these are root file systems, others are disks."""
+ROOT_FORMAT = "tar"
+"""Format of an image that is a root file system, packed by tar(1) and, it may be, compressed."""
+MOUNTED_ROOT = "raw"
+"""Format of one that is an ext4 file system itself, as Nova's LXC driver mounts it."""
 DISKS = frozenset(HypervisorType) - CONTAINERS
 OF_KIND: Mapping[NodeKind, frozenset[HypervisorType]] = {
     NodeKind.BAREMETAL: DISKS,

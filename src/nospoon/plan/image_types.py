@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nospoon.model.cluster import Cluster, Node
 from nospoon.model.images import OF_KIND, HypervisorType
+from nospoon.model.node_kind import NodeKind
 from nospoon.plan.resolution.around import ImageFacts
 
 
@@ -28,16 +29,20 @@ def wrong_kinds(cluster: Cluster, images: Mapping[str, ImageFacts]) -> list[tupl
 
 
 def with_image_types(cluster: Cluster, images: Mapping[str, ImageFacts]) -> Cluster:
-    """The cluster, whose nodes know which machine types their images are for."""
+    """The cluster, whose nodes know which machine types their images are for, and what they are."""
     typed = _typed(images)
-    if not typed:
+    if not typed and not any(node.kind is NodeKind.CONTAINER for node in cluster.nodes):
         return cluster
-    return replace(cluster, nodes=tuple(_with_types(node, typed) for node in cluster.nodes))
+    return replace(cluster, nodes=tuple(_with_types(node, typed, images) for node in cluster.nodes))
 
 
-def _with_types(node: Node, typed: Mapping[str, HypervisorType]) -> Node:
+def _with_types(
+    node: Node, typed: Mapping[str, HypervisorType], images: Mapping[str, ImageFacts]
+) -> Node:
     types = {typed[disk.source] for disk in node.disks if disk.source in typed}
-    return replace(node, image_types=tuple(sorted(types))) if types else node
+    known = replace(node, image_types=tuple(sorted(types))) if types else node
+    root = images.get(node.disks[0].source) if node.kind is NodeKind.CONTAINER else None
+    return replace(known, root_format=root.format) if root is not None else known
 
 
 def _typed(images: Mapping[str, ImageFacts]) -> dict[str, HypervisorType]:

@@ -237,6 +237,7 @@ def cautions(
     yield from _without_agents(cluster, allocations, facts)
     yield from _unrestored(cluster, allocations)
     yield from _shelved(cluster, allocations)
+    yield from _containers_of_clouds(cluster, allocations, facts)
     yield from _by_qcow2(cluster, allocations, facts)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
@@ -269,6 +270,31 @@ def _shelved(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
             yield (
                 f"host {host.name}: a power-off stops {listed(stopped)}, because a cloud keeps "
                 "roots and volumes of what it shelves, and no other disks"
+            )
+
+
+def _containers_of_clouds(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """What Nova alone knows, and how user data reaches them."""
+    for host in cluster.hosts:
+        here = [
+            each
+            for each in cluster.nodes
+            if each.kind is NodeKind.CONTAINER and allocations.hosts.get(each.name) == host.name
+        ]
+        if not here or not host.declares.has_ports:
+            continue
+        known = facts.get(host.name)
+        if known is not None and not known.away and known.computes is None:
+            yield (
+                f"host {host.name}: Nova shows to administrators alone whether it has a compute "
+                f"host for containers ({listed([each.name for each in here])})"
+            )
+        if given := [each.name for each in here if each.cloud_init.user_data]:
+            yield (
+                f"host {host.name}: {listed(given)}: user data comes from the cloud's metadata "
+                "service, for a container has no config drive"
             )
 
 

@@ -68,7 +68,8 @@ class FakeCloud:
     `acted`: actions that were carried out on servers. `requested`: servers as they were asked for.
     `regions`: others, by the URLs of their clouds. `heard`: is called with each call that was
     carried out and is not answered yet.
-    `serial_url`: where its serial consoles are, "" where it has none.
+    `serial_url`: where its serial consoles are, "" where it has none. `roles`: of the login;
+    `hypervisors`: what compute hosts run.
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
     `failing_starts`: so many leave the server off. `slow`: looks at a server until what is under
@@ -109,6 +110,8 @@ class FakeCloud:
     regions: dict[str, str] = field(default_factory=dict)
     tokens: int = 0
     serial_url: str = ""
+    roles: tuple[str, ...] = ("member",)
+    hypervisors: tuple[str, ...] = ("QEMU",)
     failing_starts: int = 0
     slow: int = 1
     boots: Callable[[str, str], None] | None = None
@@ -226,7 +229,7 @@ class FakeCloud:
             "issued_at": "2026-01-01T00:00:00.000000Z", "catalog": catalog,
             "project": {"id": PROJECT, "name": "p", "domain": {"id": "default", "name": "d"}},
             "user": {"id": "u", "name": "u", "domain": {"id": "default", "name": "d"}},
-            "roles": [{"id": "r", "name": "member"}],
+            "roles": [{"id": each, "name": each} for each in self.roles],
         }  # fmt: skip
         headers = {"X-Subject-Token": f"{password}-{self.tokens}"}
         return JSONResponse({"token": token}, 201, headers=headers)
@@ -244,6 +247,8 @@ class FakeCloud:
             case "GET", ["limits"]:
                 limits = {"totalInstancesUsed": len(self.servers), **self.limits}
                 return JSONResponse({"limits": {"absolute": limits}})
+            case "GET", ["os-hypervisors", "detail"]:
+                return self._hypervisors(int(request.query_params["limit"]))
             case "GET", ["flavors", *_]:
                 return JSONResponse({"flavors": list(self.flavors.values())})
             case "GET", ["servers", "detail"]:
@@ -256,6 +261,14 @@ class FakeCloud:
             case method, ["servers", id_, *rest] if id_ in self.servers:
                 return await self._server(request, method, self.servers[id_], rest)
         return missing(path)
+
+    def _hypervisors(self, limit: int) -> Response:
+        """By Nova's usual policy, for administrators alone."""
+        if "admin" not in self.roles:
+            return JSONResponse({"forbidden": {"code": 403, "message": "not allowed"}}, 403)
+        found = [{"id": each, "hypervisor_type": each} for each in self.hypervisors]
+        more = [{"rel": "next", "href": "…"}] if len(found) > limit else []
+        return JSONResponse({"hypervisors": found[:limit], "hypervisors_links": more})
 
     def _create(self, body: Json) -> Response:
         id_ = str(uuid4())

@@ -3,7 +3,7 @@
 QEMU is never left to guess a format: some formats name other files, which it would open. Two are
 taken, raw and qcow2, and of a qcow2 the header is read here before QEMU sees it (QEMU,
 docs/interop/qcow2.txt). Containers begin with a root file system instead: a tar, which may be
-compressed.
+compressed, or, in a cloud, an ext4 file system, which nothing here opens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nospoon.clusterfile.fields import MOST_DISK
 from nospoon.errors import UsageError
-from nospoon.model.resources.storage import ROOT_FORMAT
+from nospoon.model.images import MOUNTED_ROOT, ROOT_FORMAT
 from nospoon.plan.resolution.around import ImageFacts
 from nospoon.runtime import process
 
@@ -137,6 +137,8 @@ def _check_qcow2(name: str, head: bytes) -> None:
 TAR_AT, TAR = 257, b"ustar"
 """Of POSIX.1-2017, pax, "ustar Interchange Format"; GNU tar has it, too."""
 TAR_HEAD = SECTOR = 512
+EXT_AT, EXT = 1024 + 56, b"\x53\xef"
+"""Of the superblock of ext2 to ext4 (Linux, Documentation/filesystems/ext4/super.rst)."""
 
 
 def refuse_other_root(name: str, head: bytes) -> None:
@@ -149,6 +151,11 @@ def refuse_other_root(name: str, head: bytes) -> None:
         f"image {name} is not a root file system, which a container begins with",
         hint="Pack one: tar --numeric-owner -C DIRECTORY -cJf root.tar.xz .",
     )
+
+
+def is_file_system(head: bytes) -> bool:
+    """Whether an image begins as an ext4 file system, without a table of partitions."""
+    return head[EXT_AT:].startswith(EXT)
 
 
 def refuse_archive(path: Path, name: str) -> bytes:
@@ -208,7 +215,10 @@ def root_facts(path: Path, name: str, sha256: str) -> ImageFacts:
     unpack takes milliseconds. Raises `UsageError`.
     """
     with path.open("rb") as file:
-        refuse_other_root(name, file.read(ROOT_HEAD))
+        head = file.read(ROOT_HEAD)
+    if is_file_system(head):
+        return ImageFacts(sha256, MOUNTED_ROOT, path.stat().st_size)
+    refuse_other_root(name, head)
     return ImageFacts(sha256, ROOT_FORMAT, path.stat().st_size)
 
 

@@ -16,7 +16,14 @@ from nospoon.control.content.images import (
     root_facts,
 )
 from nospoon.errors import Conflict, NotFound, OutOfSpace, UsageError
-from nospoon.model.images import CONTAINERS, LOADED, NAME, HypervisorType, LoadedImage
+from nospoon.model.images import (
+    CONTAINERS,
+    LOADED,
+    MOUNTED_ROOT,
+    NAME,
+    HypervisorType,
+    LoadedImage,
+)
 from nospoon.model.principal import Principal
 from nospoon.plan.resolution.around import ImageFacts
 from nospoon.plan.words import listed
@@ -120,7 +127,13 @@ class Library:
     ) -> ImageFacts:
         path = self.files.path(sha256)
         if kind in CONTAINERS:
-            return await self.workers.run(caller.uid, root_facts, path, name, sha256)
+            facts = await self.workers.run(caller.uid, root_facts, path, name, sha256)
+            if kind is HypervisorType.DOCKER and facts.format == MOUNTED_ROOT:
+                raise UsageError(
+                    f"image {name} is an ext4 file system, which no container engine begins with",
+                    hint="Load it with --hypervisor-type lxc, for containers of a cloud.",
+                )
+            return facts
         if kind is None and await self.workers.run(caller.uid, is_root, path):
             return await self.workers.run(caller.uid, root_facts, path, name, sha256)
         await self.workers.run(caller.uid, refuse_other_disk, path, name)

@@ -8,8 +8,6 @@ from uuid import UUID
 from nospoon.model.cluster import Firmware
 from nospoon.model.resources.keys import Key, Kind
 
-ROOT_FORMAT = "tar"
-"""Format of an image that is a root file system, packed by tar(1) and, it may be, compressed."""
 OWN_FORMAT = "qcow2"
 """What volumes hold that we make."""
 

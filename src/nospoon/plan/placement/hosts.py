@@ -18,7 +18,7 @@ from nospoon.model.cluster import (
 )
 from nospoon.model.declared import Networking
 from nospoon.model.host_facts import QCOW2, HostFacts
-from nospoon.model.images import KEPT
+from nospoon.model.images import KEPT, MOUNTED_ROOT, ROOT_FORMAT, HypervisorType
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.storage import ExistingVolume
 from nospoon.model.sizes import size
@@ -31,9 +31,13 @@ from nospoon.plan.words import listed
 MAKERS = {
     NodeKind.BAREMETAL: "Give the file a host that is a libvirtd or a cloud.",
     NodeKind.VM: "Give the file a host with `libvirt: qemu:///system`, or a cloud.",
-    NodeKind.CONTAINER: "Write `lxc: true` or `docker: true` beside the host's `libvirt: qemu:///system`.",
+    NodeKind.CONTAINER: "Write `lxc: true` or `docker: true` beside the host's "
+    "`libvirt: qemu:///system`, or give the file a cloud.",
 }
 """What to write in a file for nodes of a kind."""
+ROOTS = {ROOT_FORMAT: "a packed root (tar)", MOUNTED_ROOT: "an ext4 file system"}
+BUILT = {ROOT_FORMAT: "lxc", MOUNTED_ROOT: "ext4"}
+"""What images of containers are, and how `nospoon image build` makes one."""
 NO_ISO = "Glance takes no `iso` there, and Nova is older than Zed (2022.2): it makes no other CDs."
 NO_FORMAT = "Glance takes neither `iso` nor `qcow2` there, which boot images are."
 LEADS_NOWHERE = (
@@ -80,6 +84,13 @@ def against_images(node: Node, host: Host, hosts: Iterable[Host]) -> Iterator[st
             others = listed(able) or "No host of the file"
             only = f"only for {', '.join(sorted(runs))}"
             yield f"{host.where} runs no image for {wanted}, {only}. {others} could."
+    takes = host.declares.root_formats
+    if node.root_format and node.kind in host.declares.node_kinds and node.root_format not in takes:
+        other = min(takes)
+        yield (
+            f"{host.where} makes containers of {ROOTS[other]}, and the image is "
+            f"{ROOTS[node.root_format]}. `nospoon image build --as {BUILT[other]}` makes one."
+        )
 
 
 def against_boot_images(facts: HostFacts) -> str:
@@ -109,6 +120,7 @@ def against_node(
         yield f"{why} Ask its operator for `iso` in Glance's `disk_formats`."
     if not host.declares.has_pools:
         yield from _against_server(node)
+        yield from _against_container(node, host, facts)
     elif any(disk.image.startswith(KEPT) for disk in node.disks):
         yield "VMs start from snapshots in clouds alone. Name another `image`."
     if facts.memory and node.memory > facts.memory:
@@ -121,16 +133,33 @@ def against_node(
 
 def _against_server(node: Node) -> Iterator[str]:
     """What a server of a cloud does not have."""
-    is_vm = node.kind is NodeKind.VM
-    if any(disk.image for disk in (node.disks[1:] if is_vm else node.disks)):
-        other = "further disks of servers" if is_vm else "disks of servers"
+    has_image = node.kind is not NodeKind.BAREMETAL
+    if any(disk.image for disk in (node.disks[1:] if has_image else node.disks)):
+        other = "further disks of servers" if has_image else "disks of servers"
         yield f"{other} begin blank there. Leave `image` out, and deploy from the network."
-    if is_vm and node.cloud_init.ssh_authorized_keys:
+    if has_image and node.cloud_init.ssh_authorized_keys:
         yield "servers get user data alone there. Write `ssh_keys` into `user_data`."
-    if is_vm and node.cloud_init.vendor_data:
+    if has_image and node.cloud_init.vendor_data:
         yield "servers get user data alone there. Place nodes of services on another host."
-    if is_vm and any(nic.address not in ("", DHCP) for nic in node.nics):
+    if has_image and any(nic.address not in ("", DHCP) for nic in node.nics):
         yield "the cloud gives addresses there. Leave `address` of NICs out."
+
+
+def _against_container(node: Node, host: Host, facts: HostFacts) -> Iterator[str]:
+    """What Nova's LXC driver does not do, and a cloud that shows that it has none."""
+    if node.kind is not NodeKind.CONTAINER:
+        return
+    if facts.computes is not None and HypervisorType.LXC not in facts.computes:
+        yield (
+            f"no compute host of the cloud runs containers: {listed(sorted(facts.computes))} "
+            "alone. It needs one with `virt_type = lxc`."
+        )
+    if len(node.disks) > 1:
+        yield "Nova gives containers no disks but their root. Leave the others out."
+    if host.connection.has_volumes:
+        yield (
+            "roots of containers are parts of the flavor there. Give them a host without `volumes`."
+        )
 
 
 def _against_volume(disk: Disk, found: ExistingVolume | None) -> Iterator[str]:

@@ -326,7 +326,8 @@ def alike(node: Node) -> object:
     """What of a node, besides its size, decides whether a host can have it; see `hosts`."""
     plugs = frozenset((nic.network, nic.trunk, nic.floating_ip != "") for nic in node.nics)
     volumes = frozenset((disk.volume, disk.format) for disk in node.disks if disk.volume)
-    return node.kind, node.arch, node.firmware, node.tpm, plugs, volumes, node.image_types
+    of_image = node.image_types, node.root_format
+    return node.kind, node.arch, node.firmware, node.tpm, plugs, volumes, of_image
 
 
 def _summed(usages: Iterable[Usage]) -> Usage:

@@ -61,7 +61,7 @@ def machine_disks(context: Context, node: Node, host: Host, uuid: UUID) -> tuple
 def _machine_disk(context: Context, node: Node, host: Host, uuid: UUID, index: int) -> MachineDisk:
     disk, name = node.disks[index], f"{node.name}-{index}"
     if not host.declares.has_pools:
-        if index == 0 and node.kind is NodeKind.VM:
+        if index == 0 and node.kind is not NodeKind.BAREMETAL:
             kept = kept_in(disk.image)
             root = (
                 str(KeptIn(*kept, node.name)) if kept else root_key(context, node, host.name).name

@@ -35,13 +35,8 @@ def images(context: Context, host: str) -> Iterator[Resource]:
 
 def roots(context: Context, host: Host) -> Iterator[Resource]:
     """Images of which a cloud makes roots: for each firmware and machine type another one."""
-    vms = (
-        node
-        for node in context.nodes_on(host.name)
-        if node.kind is NodeKind.VM and kept_in(node.disks[0].image) is None
-    )
     made: dict[Key, Resource] = {}
-    for node in vms:
+    for node in filter(has_root_image, context.nodes_on(host.name)):
         key = root_key(context, node, host.name)
         facts = context.around.images[node.disks[0].source]
         shape = Image(
@@ -51,6 +46,13 @@ def roots(context: Context, host: Host) -> Iterator[Resource]:
     yield from (made[key] for key in sorted(made, key=lambda key: key.name))
 
 
+def has_root_image(node: Node) -> bool:
+    """Whether a server of a cloud is made of an image that nospoon sends there."""
+    if node.adopted is not None or node.kind is NodeKind.BAREMETAL:
+        return False
+    return kept_in(node.disks[0].image) is None
+
+
 def root_key(context: Context, node: Node, host: str) -> Key:
     image = image_key(context, host, node.disks[0].source)
     parts = (image.name, str(node.firmware), _scheduled(node))
@@ -58,7 +60,9 @@ def root_key(context: Context, node: Node, host: str) -> Key:
 
 
 def _scheduled(node: Node) -> str:
-    """By which hypervisor of a cloud a VM's image may be run: those with KVM say that they run
-    QEMU's, too (`img_hv_type`, nova.conf's ImagePropertiesFilter); "" for any.
+    """By which hypervisor of a cloud an image may be run: those with KVM say that they run QEMU's,
+    too (`img_hv_type`, nova.conf's ImagePropertiesFilter); "" for any.
     """
+    if node.kind is NodeKind.CONTAINER:
+        return str(HypervisorType.LXC)
     return str(HypervisorType.QEMU) if node.image_types else ""

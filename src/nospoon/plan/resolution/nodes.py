@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nospoon.model.cluster import Host, Netboot, Node
-from nospoon.model.images import kept_in
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
@@ -18,7 +17,7 @@ from nospoon.plan.resolution.bmcs import Bmcs
 from nospoon.plan.resolution.boot_images import has_image
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.disks import sizes, volumes
-from nospoon.plan.resolution.images import root_key
+from nospoon.plan.resolution.images import has_root_image, root_key
 from nospoon.plan.resolution.machines import Machines
 from nospoon.plan.resolution.ports import Ports
 
@@ -43,11 +42,7 @@ class Nodes:
         needs = [each.key for each in (*made, *ports)]
         if has_image(node, host):
             needs.append(boot_image(host.name, node.firmware))
-        elif (
-            host.declares.has_boot_image
-            and node.kind is NodeKind.VM
-            and kept_in(node.disks[0].image) is None
-        ):
+        elif host.declares.has_boot_image and has_root_image(node):
             needs.append(root_key(context, node, host.name))
         if host.declares.has_pools and not made:
             needs.append(context.pool_key(host.name))

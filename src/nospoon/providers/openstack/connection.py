@@ -12,13 +12,13 @@ from threading import BoundedSemaphore
 
 import structlog
 
-from nospoon.errors import ProviderError
+from nospoon.errors import HostUnreachable, ProviderError
 from nospoon.model.capabilities import Capabilities, ChangeRule
 from nospoon.model.cluster import Arch, Host
 from nospoon.model.host_facts import ENDLESS, Adoptable, HostFacts, QuotaName, SizeOffered, known
 from nospoon.model.resources.keys import Kind
 from nospoon.plan.words import listed
-from nospoon.providers.answers import number_of, text_of
+from nospoon.providers.answers import How, number_of, text_of
 from nospoon.providers.base import Driver, OpenImage, OpenSeed, no_seeds
 from nospoon.providers.cloud_calls import Means, large_places
 from nospoon.providers.openstack.adopted import OwnersServers
@@ -42,7 +42,7 @@ from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
 from nospoon.providers.openstack.servers import ServerDriver
-from nospoon.providers.openstack.shown import Flavor, VolumeType
+from nospoon.providers.openstack.shown import Flavor, HypervisorsShown, VolumeType
 from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
 from nospoon.providers.openstack.trunks import TrunkDriver
 from nospoon.providers.recorder import Recorder, RecordSpace
@@ -73,6 +73,12 @@ says so, and not only by the format `iso` of its image (`get_root_info` of its l
 """
 MOST_FLAVORS = 1000
 """That are looked through for each node."""
+ADMIN = "admin"
+"""The role that sees compute hosts, by Nova's usual policy."""
+PAGED = "2.33"
+"""Microversion (Newton) from which compute hosts are listed in pages."""
+MOST_COMPUTES = 1000
+"""That are looked at: of a cloud with more it stays unknown what they run."""
 
 
 @understood
@@ -165,7 +171,7 @@ class OpenStackConnection:
         if self._around.cloud.has_volumes:
             await self._require_volumes()
         quota, flavors = await Quotas(self._around).survey(), await self._flavors()
-        own = await self._api.project()
+        own, roles = await self._api.project(), await self._api.roles()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
         sees_places = False
         async for each in paced(await self._around.networks()):
@@ -188,11 +194,24 @@ class OpenStackConnection:
             external_networks=tuple(external),
             provider_networks=sees_places,
             trunks=await self._api.get(Service.NEUTRON, TRUNKS, read=bool) is not None,
-            roles=await self._api.roles(),
+            roles=roles,
+            computes=await self._computes() if ADMIN in roles else None,
             image_formats=await self._boot_images.formats(),
             makes_cds=await self._api.microversion() >= WITH_CDS,
             kept=await SnapshotImages(self._around).roots(),
         )
+
+    async def _computes(self) -> frozenset[str] | None:
+        """What compute hosts run, None where they may not be seen, or are too many."""
+        path = f"/os-hypervisors/detail?limit={MOST_COMPUTES}"
+        how: How = {"microversion": PAGED}
+        try:
+            return await self._api.call(Service.NOVA, "GET", path, read=_run_by, **how)
+        except HostUnreachable:
+            raise
+        except ProviderError as error:
+            log.info("compute hosts are not shown", cloud=self._api.name, why=str(error))
+            return None
 
     async def _flavors(self) -> list[SizeOffered]:
         """All that the project sees. Raises `ProviderError` for too many."""
@@ -275,6 +294,13 @@ class OpenStackConnection:
         await self._relays.close()
         self._recorder.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_by(answer: HypervisorsShown) -> frozenset[str] | None:
+    if answer.get("hypervisors_links"):
+        return None
+    found = answer["hypervisors"][:MOST_COMPUTES]
+    return frozenset(text_of(each["hypervisor_type"])[:LONGEST_NAME].lower() for each in found)
 
 
 def _size(flavor: Flavor) -> SizeOffered:

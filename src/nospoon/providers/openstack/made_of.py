@@ -35,8 +35,11 @@ class MadeOf:
 
     async def of(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """What a call that makes a server says of that. Raises `ProviderError`."""
-        if shape.kind is NodeKind.VM:
-            return await self._of_image(shape, tag)
+        match shape.kind:
+            case NodeKind.VM:
+                return await self._of_image(shape, tag)
+            case NodeKind.CONTAINER:
+                return await self._of_root(shape, tag)
         root = await self.boot_images.root_for(shape.firmware, tag.cluster)
         return {
             "imageRef": root["uuid"],
@@ -66,17 +69,28 @@ class MadeOf:
             ],
             "config_drive": True,
         }
+        return {**made, **await self._user_data(shape)}
+
+    async def _of_root(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
+        """A container: Nova mounts its image, and shows it no other disk, the config drive neither.
+        So its user data is that of the cloud's metadata service.
+        """
+        image = await self.roots.id_of(shape.disks[0].volume, tag.cluster)
+        return {"imageRef": image, **await self._user_data(shape)}
+
+    async def _user_data(self, shape: Machine) -> dict[str, object]:
+        """Raises `ProviderError` for more than Nova takes."""
         given = (await self.open_seed(shape.seed)).user_data if shape.seed else ""
-        if given:
-            encoded = b64encode(given.encode()).decode()
-            if len(encoded) > MOST_USER_DATA:
-                raise ProviderError(
-                    f"its user data has {len(given)} characters: a cloud takes some "
-                    f"{MOST_USER_DATA * 3 // 4 >> 10} KiB",
-                    hint="User data may fetch what it needs.",
-                )
-            made["user_data"] = encoded
-        return made
+        if not given:
+            return {}
+        encoded = b64encode(given.encode()).decode()
+        if len(encoded) > MOST_USER_DATA:
+            raise ProviderError(
+                f"its user data has {len(given)} characters: a cloud takes some "
+                f"{MOST_USER_DATA * 3 // 4 >> 10} KiB",
+                hint="User data may fetch what it needs.",
+            )
+        return {"user_data": encoded}
 
     def _blank(self, disk: MachineDisk) -> dict[str, object]:
         common = {

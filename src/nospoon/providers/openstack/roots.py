@@ -16,6 +16,7 @@ from uuid import UUID
 
 from nospoon.errors import Gone, ProviderError
 from nospoon.model.cluster import Firmware
+from nospoon.model.images import HypervisorType
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.storage import Image
@@ -40,8 +41,8 @@ from nospoon.runtime.turns import Turns
 
 SHA256, FORMAT, SIZE, FIRMWARE = (f"{PREFIX}{each}" for each in ("sha256", "format", "size", "fw"))
 DEPLOYMENT, OF = f"{PREFIX}deployment", f"{PREFIX}of_"
-RUN_BY = "img_hv_type"
-"""By which Nova chooses the compute host (ImagePropertiesFilter)."""
+RUN_BY, RUN_BY_ONCE = "img_hv_type", "hypervisor_type"
+"""By which Nova chooses the compute host (ImagePropertiesFilter), and what it was called before."""
 MOST_USERS = 100
 """References of one image: Glance allows 128 properties (image_property_quota)."""
 CONFIG_DRIVE = {"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi"}
@@ -131,10 +132,8 @@ class RootImageDriver:
                 "container_format": "bare",
                 "visibility": "private",
                 "min_disk": -(-shape.virtual_size // GIB),
-                "hw_firmware_type": FIRMWARES[shape.firmware],
                 "os_shutdown_timeout": str(SHUT_DOWN),
-                **CONFIG_DRIVE,
-                **({RUN_BY: shape.hypervisor_type} if shape.hypervisor_type else {}),
+                **_for_nova(shape, shape.firmware),
                 DEPLOYMENT: self._around.deployment,
                 SHA256: shape.sha256,
                 FORMAT: shape.format,
@@ -215,6 +214,17 @@ class RootImageDriver:
             await self._around.api.call(Service.GLANCE, "DELETE", f"/images/{image}")
         except Gone:
             return
+
+
+def _for_nova(shape: Image, firmware: Firmware) -> dict[str, str]:
+    """Of what runs the image, and how. A container has neither firmware nor a config drive, and
+    libvirt's LXC driver no controller for one.
+    """
+    run_by = dict.fromkeys((RUN_BY, RUN_BY_ONCE), shape.hypervisor_type)
+    if shape.hypervisor_type == HypervisorType.LXC:
+        return run_by
+    machine = {"hw_firmware_type": FIRMWARES[firmware], **CONFIG_DRIVE}
+    return {**machine, **run_by} if shape.hypervisor_type else machine
 
 
 def _of(cluster: UUID) -> str:

@@ -52,6 +52,10 @@ WITH_TYPES = "2.67"
 """Microversion (Stein) from which Nova makes volumes of a type."""
 BUILD, REMOVE = 1200, 240
 """Pauses within which Nova builds a server, and removes it."""
+NEEDS_LXC = (
+    "A container needs a compute host with `virt_type = lxc`, which `openstack hypervisor list` "
+    "shows to administrators, and Nova's ImagePropertiesFilter."
+)
 FLAVORS = 10.0
 """Seconds for which the ids of flavors are taken to be what they were."""
 
@@ -208,7 +212,9 @@ class ServerDriver:
         while clock.monotonic() < end:
             if server.status == "ERROR":
                 failure = OutOfSpace if is_full(server.fault) else ProviderError
-                raise failure(f"Nova could not build server {server.id}: {server.fault}")
+                why = f"Nova could not build server {server.id}: {server.fault}"
+                is_container = server.shape.kind is NodeKind.CONTAINER
+                raise failure(why, hint=NEEDS_LXC if is_container else "")
             if not is_building(server):
                 return server
             server = await self._actions.soon(server.machine)

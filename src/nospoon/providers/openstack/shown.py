@@ -50,6 +50,17 @@ class VolumeType(TypedDict):
     name: str
 
 
+class HypervisorShown(TypedDict):
+    hypervisor_type: str
+
+
+class HypervisorsShown(TypedDict, total=False):
+    """A page of compute hosts, with a link to the next one."""
+
+    hypervisors: Sequence[HypervisorShown]
+    hypervisors_links: Sequence[Mapping[str, str]]
+
+
 class Attachment(TypedDict):
     server_id: str
 

@@ -138,6 +138,8 @@ class ServerSnapshots:
         server = await self._actions.must(machine)
         if server.shape.kind is NodeKind.BAREMETAL:
             return "Nova keeps roots alone, and its root is the boot image"
+        if server.shape.kind is NodeKind.CONTAINER:
+            return "Nova pauses no container, so that its root would be kept while it changes"
         if server.has_root_volume and await self._around.api.microversion() < IMAGES_ROOTS:
             return "its root is a volume, and its cloud's Nova is older than Zed"
         if len(server.shape.disks) > 1:
