@@ -57,6 +57,8 @@ def _used(rack: Rack, cloud: FakeCloud) -> None:
     (first,) = cloud.servers.values()
     assert first["status"] == "ACTIVE"
     assert "Nothing to do" in rack.run("plan", own).stdout
+    shown = rack.json("node", "show", "boxes/c")
+    assert (shown["kind"], shown["firmware"]) == ("container", "")
     rack.run("node", "power", "boxes/c", "off")
     until(lambda: first["status"] == "SHUTOFF")
     rack.run("node", "power", "boxes/c", "on")

@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nospoon.model.machine import PowerCommand
+from nospoon.model.node_kind import NodeKind
 from nospoon.model.volumes import AddedVolume
 from nospoon.runtime import process
 from nospoon.testing.bench import Bench, bench, with_disk
@@ -169,3 +171,18 @@ async def test_sushy_makes_and_deletes_a_volume(tmp_path: Path) -> None:
         "count": 2,
         "left": 1,
     }
+
+
+@pytest.mark.parametrize("values", [{"kind": NodeKind.CONTAINER}, {"flavor": "m1.small"}])
+async def test_a_machine_that_would_never_have_a_volume_is_given_none(
+    values: dict[str, Any],
+) -> None:
+    """A container, and a server of a cloud: their hosts make no disk but those of their shape."""
+    async with rack() as b:
+        b.service.reshape(replace(with_disk(b.first).machine, **values))
+        refused = await post(b, {"CapacityBytes": GIB})
+        assert refused.status == 409
+        assert "gives it no volumes" in str(refused.json)
+        controller = f"{system_of(b.first)}/Storage/0/Controllers/0"
+        assert "SupportedRAIDTypes" not in (await client(b.first).get(controller)).json
+        assert not b.store.saved

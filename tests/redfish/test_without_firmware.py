@@ -41,11 +41,18 @@ async def test_no_link_leads_to_what_is_not_there(b: Bench) -> None:
     assert "VirtualMedia" not in manager
     assert "BootSourceOverrideMode" not in system["Boot"]
     assert system["Model"] == "x86_64"
+    assert "Nmi" not in resets(system)
     other = await got(b, system_of(b.configs[1]), 1)
     assert other.keys() >= {*FIRMWARE, "VirtualMedia"}
     assert "BootSourceOverrideMode" in other["Boot"]
+    assert "Nmi" in resets(other)
     assert await components(b, 0) == ["BMC"]
     assert await components(b, 1) == ["BIOS", "BMC"]
+
+
+def resets(system: Any) -> list[str]:
+    allowed = "ResetType@Redfish.AllowableValues"
+    return list(system["Actions"]["#ComputerSystem.Reset"][allowed])
 
 
 async def components(b: Bench, number: int) -> list[str]:

@@ -184,7 +184,7 @@ def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetail
         cpus=machine.cpus,
         memory=f"{machine.memory >> 20} MiB",
         arch=str(machine.arch),
-        firmware=str(machine.firmware),
+        firmware=str(machine.firmware) if machine.has_firmware else "",
         tpm=machine.tpm,
         disks=[f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
         nics=[f"{nic.mac} on {nic.network or 'user-mode network'}" for nic in machine.nics],

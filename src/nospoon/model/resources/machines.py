@@ -119,6 +119,13 @@ class Machine:
         return not self.boots_root
 
     @property
+    def takes_volumes(self) -> bool:
+        """Whether it gets the volumes that clients of its BMC make: a disk each, beside its own.
+        Neither a cloud nor a container has a place for them.
+        """
+        return self.has_firmware and not self.adopted and not self.flavor
+
+    @property
     def parts(self) -> int:
         """How many a cloud may have written here, whose tags are anyone's."""
         of_nics = sum(len(each.trunk) + len(each.virtual_ips) for each in self.nics)

@@ -36,7 +36,7 @@ class NodePort:
 
 @dataclass(frozen=True, slots=True)
 class NodeDetails(NodeSummary):
-    """Everything of one node, without its password."""
+    """Everything of one node, without its password. `firmware`: "" for a container."""
 
     kind: str
     cpus: int

@@ -105,12 +105,13 @@ def controller(served: Served, member: str) -> dict[str, object] | None:
     if member not in storages(served):
         return None
     path = f"{_system(served)}/Storage/{CONTROLLER}/Controllers/{member}"
-    buses = sorted({PROTOCOLS[disk.bus] for disk in served.config.machine.disks})
+    machine = served.config.machine
+    buses = sorted({PROTOCOLS[disk.bus] for disk in machine.disks})
     return {
         **resource("StorageController", path, member, "Storage Controller"),
         "Manufacturer": "QEMU",
         "SupportedDeviceProtocols": buses,
-        "SupportedRAIDTypes": list(RAID_TYPES),
+        **({"SupportedRAIDTypes": list(RAID_TYPES)} if machine.takes_volumes else {}),
         "Status": OK,
     }
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from nospoon.services.bmcs.redfish.http.service import Service
 
 GIB = 1 << 30
+NMI = "Nmi"
 RESET_TYPES: Mapping[str, PowerCommand] = {
     "On": PowerCommand.ON,
     "ForceOn": PowerCommand.ON,
@@ -53,7 +54,7 @@ RESET_TYPES: Mapping[str, PowerCommand] = {
     "GracefulRestart": PowerCommand.SOFT,
     "ForceRestart": PowerCommand.RESET,
     "PowerCycle": PowerCommand.CYCLE,
-    "Nmi": PowerCommand.DIAG,
+    NMI: PowerCommand.DIAG,
     "PushPowerButton": PowerCommand.SOFT,
 }
 TURN_ON = frozenset({"PushPowerButton", "GracefulRestart", "ForceRestart", "PowerCycle"})
@@ -109,7 +110,9 @@ def system(served: Served) -> dict[str, object]:
         "Actions": {
             "#ComputerSystem.Reset": {
                 "target": f"{ROOT}/{path}/Actions/ComputerSystem.Reset",
-                "ResetType@Redfish.AllowableValues": list(RESET_TYPES),
+                "ResetType@Redfish.AllowableValues": [
+                    each for each in RESET_TYPES if machine.has_firmware or each != NMI
+                ],
             }
         },
     }

@@ -136,6 +136,8 @@ async def _create(exchange: Exchange) -> Response:
     served = _served(exchange)
     if served.config.machine.adopted:
         raise errors.general(409, "An adopted machine is given no volumes.")
+    if not served.config.machine.takes_volumes:
+        raise errors.general(409, "This machine's host gives it no volumes but its own disks.")
     volume = _asked(served, await exchange.body())
     before = served.aggregate.runtime.volumes
     if len(before) >= MOST:
