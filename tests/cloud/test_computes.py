@@ -164,3 +164,5 @@ def expect_a_node(rack: Rack, node: str) -> None:
     until(lambda: has_said("started 2 times"))
     rack.power(node, "cycle")
     until(lambda: has_said("started 3 times"))
+    rack.power(node, "reset")
+    until(lambda: has_said("started 4 times"))

@@ -191,10 +191,12 @@ async def test_what_compute_hosts_run_is_known_to_administrators(
     cloud.roles = ("admin",)
     facts = await survey()
     assert facts.computes == frozenset({"qemu"})
+    assert said(cluster, facts)["containers"] == (Verdict.MISSING, "compute hosts run qemu")
     (refused,) = place(cluster, {}, {"cloud": facts}, {})[1]
     assert "no compute host of the cloud runs containers: qemu alone. It needs" in refused
     cloud.hypervisors = ("QEMU", "LXC")
     facts = await survey()
+    assert said(cluster, facts)["containers"] == (Verdict.OK, "compute hosts run lxc, qemu")
     assert not place(cluster, {}, {"cloud": facts}, {})[1]
     cloud.hypervisors = ("QEMU",) * (MOST_COMPUTES + 1)
     assert (await survey()).computes is None, "there are more than are looked at"

@@ -51,7 +51,8 @@ def load(
     file: Path, kind: str | None, name: str, cloud: str | None, format_: str,
     columns: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Load FILE: a disk (raw, qcow2), or a root file system (tar; plain, gzip, xz or zstd).
+    """Load FILE: a disk (raw, qcow2), or a root file system (tar; plain, gzip, xz or zstd; ext4 for
+    containers of a cloud).
 
     It replaces an image of that name; clusters get it at their next `up`. Nova chooses compute
     hosts for an image in Glance by its type, too.

@@ -9,6 +9,7 @@ from itertools import islice
 from nospoon.errors import MOST_REASONS
 from nospoon.model.cluster import Cluster, Host, Node
 from nospoon.model.host_facts import ENDLESS, QCOW2, HostFacts
+from nospoon.model.images import HypervisorType
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.rest.hosts import Verdict
 from nospoon.model.sizes import size
@@ -29,6 +30,7 @@ def findings(cluster: Cluster, host: Host, facts: HostFacts) -> Found:
     yield from _rights(facts)
     yield from _flavors(cluster, host, facts)
     yield from _images(nodes, facts)
+    yield from _computes(nodes, facts)
     yield from _extensions(cluster, nodes, host, facts)
     asks = any(node.kind is NodeKind.BAREMETAL for node in nodes)
     there = host.connection.is_asked
@@ -82,6 +84,16 @@ def _images(nodes: Sequence[Node], facts: HostFacts) -> Found:
         wanted = any(node.kind is NodeKind.BAREMETAL for node in nodes)
         verdict = Verdict.MISSING if wanted else Verdict.WITHOUT
         yield "images", verdict, f"{against_boot_images(facts)} It takes {formats}."
+
+
+def _computes(nodes: Sequence[Node], facts: HostFacts) -> Found:
+    """What an administrator is shown: whether containers have a place."""
+    if facts.computes is None:
+        return
+    needed = any(node.kind is NodeKind.CONTAINER for node in nodes)
+    runs = listed(sorted(facts.computes)) or "nothing"
+    there = HypervisorType.LXC in facts.computes
+    yield "containers", _whether(there=there, needed=needed), f"compute hosts run {runs}"
 
 
 def _extensions(cluster: Cluster, nodes: Sequence[Node], host: Host, facts: HostFacts) -> Found:
