@@ -1,6 +1,6 @@
 """Bare metal, a VM, a container of liblxc and one of Docker Engine in one file, on a managed
-network and on one VLAN: systemd, cloud-init, ssh, who reaches whom, an upgrade, its rollback, and
-nothing left.
+network and on one VLAN: systemd, cloud-init, ssh, logins on consoles, who reaches whom, an upgrade,
+its rollback, and nothing left.
 
 The VM runs Debian, which takes minutes where it is emulated: make test-kinds.
 """
@@ -27,6 +27,7 @@ from nospoon.dev.images import root
 from nospoon.probe import build, cpio
 from nospoon.testing.container_root import busybox_root, debian_root
 from nospoon.testing.rack import CACHE, Rack, private_rack
+from nospoon.testing.terminal import terminal
 
 pytestmark = [
     pytest.mark.libvirt,
@@ -116,6 +117,7 @@ are, passes no TCP of links whose checksums the kernel leaves to hardware.
 USER_DATA = """\
 #cloud-config
 disable_root: false
+chpasswd: {expire: false, users: [{name: root, password: spoon, type: text}]}
 write_files:
 - path: /etc/systemd/system/sleeper.service
   content: |
@@ -225,6 +227,25 @@ def expect_each_other(nodes: Sequence[Node], console: Callable[[], str]) -> None
     assert f"metal reaches {OTHER}." not in console()
 
 
+def expect_login(node: Node) -> None:
+    """On its console, which is left as it was found."""
+    argv = ["nospoon", "node", "console", f"{node.cluster}/{node.name}"]
+    with terminal(argv, env=node.rack.environment) as screen:
+        screen.shows(b"Ctrl-]")
+        screen.types(b"\r")
+        screen.shows(f"{node.name} login:".encode())
+        screen.types(b"root\r")
+        screen.shows(b"Password:")
+        screen.types(b"spoon\r")
+        screen.shows(b"# ")
+        screen.types(b"echo I am $(id -un) of $(cat /proc/1/comm)\r")
+        screen.shows(b"I am root of systemd")
+        screen.types(b"exit\r")
+        screen.shows(f"{node.name} login:".encode())
+        screen.types(b"\x1d")
+        assert screen.ends() == 0
+
+
 def expect_restart(node: Node) -> None:
     before = node.sleeper()
     assert before > 0
@@ -273,6 +294,8 @@ def test_four_kinds_stand_on_one_vlan_and_on_a_managed_network(
     nodes = [Node(rack, name, each) for each in ("vm", "box", "pod")]
     for node in nodes:
         expect_systemd(node)
+    for node in nodes:
+        expect_login(node)
     expect_each_other(nodes, console)
     for node in nodes:
         expect_restart(node)
