@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nospoon.dev.ironic import LOCK_FILE
+from nospoon.dev import ironic
+from nospoon.dev.cloud import cloud
 from nospoon.testing.rack import Rack, private_rack
 
 pytestmark = [
@@ -28,10 +29,13 @@ pytestmark = [
 ]
 ENROLLED = "ironic: {cloud: control-plane, driver: redfish, state: available}\n"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "control-plane"
-INCLUDED = (
-    "mariadb-server", "rabbitmq-server", "keystone", "glance", "python3-openstackclient",
-    "python3-venv",
-)  # fmt: skip
+INCLUDED = ("mariadb-server", "rabbitmq-server", "python3-openstackclient", "python3-venv")
+LOCKED = {"cloud": cloud.LOCK_FILE, "ironic": ironic.LOCK_FILE}
+VERSIONS = """
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+/opt/openstack/bin/pip list --format freeze | grep -E "^(keystone|glance)=="
+/opt/ironic/bin/pip list --format freeze | grep "^ironic=="
+"""
 SERVICES = ("database", "messages", "identity", "images", "baremetal")
 USE = """
 set -e
@@ -57,10 +61,12 @@ print(u.urlopen(u.Request(sys.argv[1] + "/v1/nodes/detail", headers=headers)).re
 
 
 def pack_wheels(directory: Path) -> Path:
-    """A tar of what `nospoon dev ironic` runs."""
-    wheels, packed = directory / "wheels", directory / "ironic.tar"
+    """A tar of what `nospoon dev cloud` and `nospoon dev ironic` run."""
+    wheels, packed = directory / "wheels", directory / "wheels.tar"
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--require-hashes"]
-    subprocess.run([*pip, "-r", str(LOCK_FILE), "-w", str(wheels)], check=True, timeout=600)
+    for name, lock in LOCKED.items():
+        argv = [*pip, "-r", str(lock), "-w", str(wheels / name)]
+        subprocess.run(argv, check=True, timeout=600)
     subprocess.run(["tar", "-C", str(wheels), "-cf", str(packed), "."], check=True, timeout=60)
     return packed
 
@@ -92,6 +98,13 @@ def inside(rack: Rack, name: str, node: str, *argv: str) -> str:
         ["lxc-attach", "-P", str(where.parent), "-n", where.name, "--clear-env", "--", *argv],
         text=True, capture_output=True, check=True, timeout=120,
     ).stdout  # fmt: skip
+
+
+def expect_locked_versions(installed: str) -> None:
+    lines = [line for lock in LOCKED.values() for line in lock.read_text().splitlines()]
+    locked = {line.split(" ")[0] for line in lines}
+    assert len(installed.split()) == 3
+    assert set(installed.split()) <= locked
 
 
 def cloud_of(rack: Rack, addresses: dict[str, str]) -> None:
@@ -126,6 +139,7 @@ def test_a_control_plane_gives_tokens_takes_images_and_enrolls_bare_metal(
     identity, images = node_of["identity"], node_of["images"]
     got = inside(rack, name, images, "sh", "-c", USE, "use", identity)
     assert got == f"an image of {identity}\n"
+    expect_locked_versions(inside(rack, name, images, "sh", "-c", VERSIONS))
     queues = inside(rack, name, node_of["messages"], "rabbitmqctl", "-q", "list_exchanges", "name")
     assert "glance" in queues.split()
 
