@@ -539,7 +539,8 @@ def test_a_container_goes_where_its_root_is_begun_with() -> None:
     assert "runs no image for docker" in refused
     lxc = {"store:r": ImageFacts("0" * 64, "raw", 1, HypervisorType.LXC)}
     placed, _ = place(with_image_types(read(text), lxc), {}, {}, {})
-    assert placed["node-0"].why.startswith("runs images for lxc; ")
+    why = "runs images for lxc; makes containers of an ext4 file system; spread: "
+    assert placed["node-0"].why.startswith(why)
 
 
 def test_a_refusal_says_what_the_host_with_the_most_has_left() -> None:

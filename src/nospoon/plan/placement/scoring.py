@@ -12,6 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 from nospoon.model.cluster import Strategy
+from nospoon.model.images import MOUNTED_ROOT
+from nospoon.plan.placement.hosts import ROOTS
 from nospoon.plan.placement.room import Demand, Rooms
 from nospoon.plan.words import counted
 
@@ -89,4 +91,6 @@ def explained(rooms: Rooms, demand: Demand, name: str, candidates: int) -> str:
     fit = "fits" if candidates == 1 else "fit"
     types = sorted({kind for node in demand.nodes for kind in node.image_types})
     runs = f"runs images for {' and '.join(types)}; " if types else ""
-    return f"{runs}{strategy}: {why} of {counted(candidates, 'host')} that {fit}"
+    mounts = any(node.root_format == MOUNTED_ROOT for node in demand.nodes)
+    makes = f"makes containers of {ROOTS[MOUNTED_ROOT]}; " if mounts else ""
+    return f"{runs}{makes}{strategy}: {why} of {counted(candidates, 'host')} that {fit}"
