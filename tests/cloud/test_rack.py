@@ -56,6 +56,8 @@ def everything(member: Connection) -> dict[str, list[str]]:
         "routers": sorted(each.id for each in member.network.routers()),
         "trunks": sorted(each.id for each in member.network.trunks()),
         "images": sorted(each.id for each in member.image.images()),
+        "server groups": sorted(each.id for each in member.compute.server_groups()),
+        "key pairs": sorted(each.name for each in member.compute.keypairs()),
     }
 
 

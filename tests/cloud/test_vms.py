@@ -19,13 +19,14 @@ FILE = """
 cluster: {name}
 hosts:
   cloud:
-    openstack: {{cloud: nospoon-cloud, flavors: [tiny], off: {off}}}
+    openstack: {{cloud: nospoon-cloud, flavors: [tiny], off: {off}{more}}}
     physnets: {{external: rack}}
 networks: {{external: {{physnet: external}}}}
-nodes:
-  - {{name: v, kind: vm, cpus: 1, memory: 128MiB, firmware: bios, image: disk.raw,
-     bmc: ipmi, nics: [{{network: external}}]}}
+nodes: [{nodes}]
 """
+NODE = """
+  {name: v, kind: vm, cpus: 1, memory: 128MiB, firmware: bios, image: disk.raw, bmc: ipmi,
+   placement: {anti_affinity: flavor}, nics: [{network: external}]}"""
 
 
 @pytest.mark.timeout(400, func_only=True)
@@ -35,7 +36,12 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     member, name, bmc = connection(cloud), rack.name(), rack.bmc()
     before = everything(member)
     (rack.directory / "disk.raw").write_bytes(partitioned(speaking_disk()))
-    file = rack.file(FILE.format(name=name, off="stop") + bmc)
+
+    def written(off: str, nodes: str = NODE, more: str = "") -> str:
+        text = FILE.format(name=name, off=off, nodes=nodes, more=more)
+        return rack.file(text + bmc, f"{off}.yaml")
+
+    file = written("stop")
     rack.run("up", file, "--yes")
 
     def has_booted() -> bool:
@@ -65,7 +71,7 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     until(has_booted)
     assert member.compute.get_server(server).image.id == image.id
     assert "Nothing to do" in rack.run("plan", file).stdout
-    shelving = rack.file(FILE.format(name=name, off="shelve") + bmc)
+    shelving = written("shelve")
     told = rack.run("plan", shelving).stdout
     assert "a power-off shelves v" in told
     rack.run("up", shelving, "--yes")
@@ -76,6 +82,20 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     assert member.compute.get_server(server).status == "ACTIVE"
     until(has_booted)
     assert "Nothing to do" in rack.run("plan", shelving).stdout
+    (group,) = member.compute.server_groups()
+    assert (group.policy, group.member_ids) == ("anti-affinity", [server.id])
+    two = ",".join((NODE, NODE.replace("name: v", "name: w")))
+    apart = written("shelve", two)
+    refused = rack.run("up", apart, "--yes", status=3).stderr
+    assert "No valid host was found" in refused, "it has one compute host"
+    assert [each.name for each in member.compute.servers()] == [f"{name}-v"]
+    soft = written("shelve", two, more=", server_groups: soft")
+    rack.run("up", soft, "--yes")
+    servers = {each.id for each in member.compute.servers()}
+    (group,) = member.compute.server_groups()
+    assert (group.policy, {*group.member_ids}) == ("soft-anti-affinity", servers)
+    assert len(servers) == 2
+    assert "Nothing to do" in rack.run("plan", soft).stdout
     rack.run("down", name, "--yes")
     member.image.delete_image(theirs.id)
     assert everything(member) == before

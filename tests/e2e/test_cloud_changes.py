@@ -26,6 +26,9 @@ nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
 """
 
 
+APART = "placement: {anti_affinity: flavor}, cpus: 1"
+
+
 def text(cloud: FakeCloud, **changes: str) -> str:
     settings = json.dumps({"name": "mine", **cloud.settings})
     usual = {"settings": settings, "flavor": "metal.512", "address": "127.0.0.1", "more": ""}
@@ -75,6 +78,14 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             told = await asyncio.to_thread(rack.run, "plan", stops)
             assert "host cloud: a power-off stops n, because a cloud keeps" in told.stdout
             assert await plan(more="      off: shelve") == {}, "it is bare metal"
+            grouped = rack.file(text(cloud).replace("cpus: 1", APART) + bmc, "changed.yaml")
+            shown: Any = await asyncio.to_thread(rack.json, "plan", grouped)
+            assert [(each["kind"], each["name"], each["action"]) for each in shown["steps"]] == [
+                ("server-group", "anti-affinity-flavor=default", "create"),
+                ("machine", "n", "replace"),
+            ]  # fmt: skip
+            for more in ("server_groups: soft", "per_compute_host: 2"):
+                assert await plan(more=f"      {more}") == {}, "no rule binds a node"
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
             assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}

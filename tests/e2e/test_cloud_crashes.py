@@ -30,6 +30,7 @@ hosts:
 networks: {{external: {{physnet: external, vlan: 101}}, provision: {{nat: true}}}}
 nodes:
   - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB],
+     placement: {{anti_affinity: flavor}},
      nics: [{{network: external, floating_ip: external}}, {{network: provision, trunk: [101]}}]}}
 """
 CHANGES = ("POST", "PUT", "DELETE")
@@ -103,16 +104,16 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
             assert {kind: len(ids) for kind, ids in cloud.everything().items()} == {
                 "servers": 2, "networks": 2, "subnets": 1, "ports": 5, "floatingips": 1,
                 "volumes": 0, "trunks": 1,
-                "routers": 1, "images": 2,
+                "routers": 1, "images": 2, "server_groups": 1,
             }  # fmt: skip
             states = {each["name"]: each["status"] for each in cloud.servers.values()}
             assert states == {"crash-n": "SHUTOFF", "crash-relay": "ACTIVE"}
             assert len(tunnels(rack)) == 1, "that of a daemon that died ended"
             await asyncio.to_thread(rack.run, "down", "crash", "--yes")
             assert cloud.everything() == before
-        assert killed >= 13, (
-            "an image and its data, a network, a subnet, a router and its way, four ports, a "
-            "trunk, an IP, two servers"
+        assert killed >= 14, (
+            "a server group, an image and its data, a network, a subnet, a router and its way, "
+            "four ports, a trunk, an IP, two servers"
         )
         number = 1
         await asyncio.to_thread(rack.run, "up", file, "--yes")
@@ -123,7 +124,7 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
             await asyncio.to_thread(rack.run, "up", file, "--yes")
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
-        assert killed >= 21
+        assert killed >= 23
 
 
 @pytest.mark.timeout(200, func_only=True)

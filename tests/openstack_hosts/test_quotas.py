@@ -45,7 +45,8 @@ NICS = """[
   {network: one, floating_ip: public, floating_address: 203.0.113.9}, two]"""
 TAKEN_THERE = {
     "servers": 1, "CPUs": 2, "MiB of memory": 2048, "ports": 5, "trunks": 1, "networks": 5,
-    "subnets": 5, "routers": 2, "floating IPs": 2, "volumes": 2, "GiB of volumes": 7,
+    "subnets": 5, "routers": 2, "floating IPs": 2, "server groups": 1,
+    "servers of one group": 1, "volumes": 2, "GiB of volumes": 7,
     "volumes of their type": 2, "GiB of volumes of their type": 7, "GiB for one volume": 5,
 }  # fmt: skip
 
@@ -125,6 +126,7 @@ async def test_what_is_left_of_neutrons_quotas_is_beside_what_others_have(
 def test_what_nodes_take_is_compared_with_all_quotas_at_once() -> None:
     text = TEXT.replace("{lan: {}}", NETWORKS).replace("[lan]", NICS)
     text = text.replace("disks: []", "disks: [5GiB, 1500MiB]")
+    text = text.replace("disks:", "placement: {anti_affinity: flavor}, disks:")
     text = text.replace("boot_address", "volumes: true\n      boot_address")
     cluster = load(text, file="c.yaml")
     size = SizeOffered("m", "m", cpus=2, memory=2048 * MIB, disk=1 << 62)

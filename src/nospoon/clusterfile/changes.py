@@ -119,7 +119,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     OpenStackSection: {
         **_all(Rule.REFUSED, "cloud", "region"),
         **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
-        "availability_zone": Rule.REPLACE,
+        **_all(Rule.REPLACE, "availability_zone", "server_groups", "per_compute_host"),
         **_all(Rule.LIVE, "external_network", "off"),
         "relay": Rule.PARTS,
     },

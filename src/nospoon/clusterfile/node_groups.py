@@ -61,12 +61,14 @@ class PlacementSection(Section):
     affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
         default_factory=no_items,
         max_length=64,
-        description="Keys, `flavor` or a label's: nodes of equal value share a host.",
+        description="Keys, `flavor` or a label's: nodes of equal value share a host; in a cloud, "
+        "one of its compute hosts too.",
     )
     anti_affinity: Annotated[list[Name], BeforeValidator(listed), OneOrMore()] = Field(
         default_factory=no_items,
         max_length=64,
-        description="Keys, `flavor` or a label's: no two nodes of equal value share a host.",
+        description="Keys, `flavor` or a label's: no two nodes of equal value share a host; in a "
+        "cloud, none of its compute hosts.",
     )
 
     @model_validator(mode="before")

@@ -13,7 +13,7 @@ from nospoon.clusterfile.fields import Address
 from nospoon.clusterfile.section import Flag, Section, Text, Whole
 from nospoon.errors import UsageError
 from nospoon.model.cloud import URLS
-from nospoon.model.connections import OpenStack, RelaySpec, WhenOff
+from nospoon.model.connections import GroupRules, OpenStack, RelaySpec, Strictness, WhenOff
 
 WHO = (
     "user_id", "username", "user_domain_id", "user_domain_name", "project_id", "project_name",
@@ -136,10 +136,24 @@ class OpenStackSection(Section):
         "takes longer. Bare metal, and VMs with ephemeral disks, are stopped.",
     )
 
+    server_groups: Strictness = Field(
+        Strictness.STRICT,
+        description="How `affinity` and `anti_affinity` of nodes hold among the compute hosts of "
+        "the cloud, by server groups. `strict`: a server without a compute host is not made. "
+        "`soft`: it is made on another one.",
+    )
+    per_compute_host: Annotated[Whole, Field(ge=1, le=1000)] = Field(
+        1,
+        description="How many nodes that `anti_affinity` keeps apart one compute host may have; "
+        "more than one needs strict groups, and Nova of Rocky or later.",
+    )
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.boot_address is not None and self.relay is not None:
             raise ValueError("expected one of boot_address and relay, got both")
+        if self.per_compute_host > 1 and self.server_groups is Strictness.SOFT:
+            raise ValueError("`per_compute_host` is of strict `server_groups`: drop one of them")
         return self
 
 
@@ -163,6 +177,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         external=section.external_network,
         has_volumes=bool(section.volumes),
         off=section.off,
+        groups=GroupRules(section.server_groups, section.per_compute_host),
         relay=section.relay.spec() if section.relay is not None else None,
         volume_type=section.volumes if isinstance(section.volumes, str) else "",
     )

@@ -16,12 +16,24 @@ from nospoon.clusterfile.document import Document
 from nospoon.clusterfile.hardware import DiskSection
 from nospoon.clusterfile.written import name_of, write
 from nospoon.model.cluster import Host
-from nospoon.model.connections import Docker, Libvirt, Lxc, OpenStack, RelaySpec, Simulated, WhenOff
+from nospoon.model.connections import (
+    Docker,
+    Libvirt,
+    Lxc,
+    OpenStack,
+    RelaySpec,
+    Simulated,
+    Strictness,
+    WhenOff,
+)
+from nospoon.model.resources.groups import ServerGroup
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.networks import FloatingIp, Link, Port, Router, Trunk
 from nospoon.model.resources.relays import RELAY
 from nospoon.model.resources.resource import Observed, is_adopted
 from nospoon.model.resources.storage import Volume
+from nospoon.plan.server_groups import rule_of
 
 FILE = "(recovered)"
 """What it is called."""
@@ -66,16 +78,20 @@ def cluster_file(
     for each in (each for trunk in trunks.values() for each in trunk.carries):
         network = by_bridge.setdefault(each.network, name_of(each.network))
         networks.setdefault(network, {"bridge": each.network})["vlan"] = each.vlan
+    groups = {o.key: o.shape for o in found if isinstance(o.shape, ServerGroup)}
+    flavors = [_placed(seen, groups).get("flavor") for seen in nodes.values()]
     sections: dict[str, object] = {
         "cluster": name,
         "id": str(id_),
         "hosts": _hosts(hosts, settings, _relayed(found, by_bridge)),
         "networks": networks,
+        **({"flavors": {str(each): {} for each in flavors if each}} if any(flavors) else {}),
         "nodes": [
             {
                 "name": node,
                 "host": seen.key.place,
                 **_machine(seen.shape, volumes, by_bridge, floating, trunks),
+                **_placed(seen, groups),
             }
             for node, seen in sorted(nodes.items())
             if isinstance(seen.shape, Machine)
@@ -94,6 +110,8 @@ def with_more(text: str, more: str) -> str:
         "networks": {**other.get("networks", {}), **known.get("networks", {})},
         "nodes": [nodes[name] for name in sorted(nodes)],
     }
+    if flavors := {**other.get("flavors", {}), **known.get("flavors", {})}:
+        sections["flavors"] = flavors
     return write(sections, heading=HEADING)
 
 
@@ -204,6 +222,10 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -
         said["volumes"] = cloud.volume_type or True
     if cloud.off is not WhenOff.STOP:
         said["off"] = str(cloud.off)
+    if cloud.groups.strictness is not Strictness.STRICT:
+        said["server_groups"] = str(cloud.groups.strictness)
+    if cloud.groups.per_host > 1:
+        said["per_compute_host"] = cloud.groups.per_host
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
     return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
@@ -272,6 +294,13 @@ def _hardware(
         ],
         "boot_order": [str(device) for device in machine.boot_order],
     }
+
+
+def _placed(seen: Observed, groups: Mapping[Key, ServerGroup]) -> Mapping[str, object]:
+    """By which rule of affinity it is in its server group."""
+    name = seen.shape.group if isinstance(seen.shape, Machine) else ""
+    group = groups.get(Key(Kind.SERVER_GROUP, seen.key.place, name))
+    return (rule_of(name, group) if group is not None else None) or {}
 
 
 def _tagged(shape: Trunk) -> dict[str, object]:

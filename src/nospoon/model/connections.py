@@ -45,6 +45,23 @@ class WhenOff(StrEnum):
     SHELVE = "shelve"  # its root becomes an image, and it has no place until it is powered on
 
 
+class Strictness(StrEnum):
+    """What a cloud does with a server for which its rules of affinity leave no compute host."""
+
+    STRICT = "strict"  # it is not made
+    SOFT = "soft"  # it is made on another one
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """How rules of affinity hold on a host that is several computers. `per_host`: machines that are
+    kept apart of which one computer may have so many.
+    """
+
+    strictness: Strictness = Strictness.STRICT
+    per_host: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Simulation:
     """How machines of a simulated host behave; times in seconds.
@@ -117,6 +134,11 @@ class _Usual:
     def zone(self) -> str:
         """Availability zone of its machines, "" for the usual one, and where there are none."""
         return ""
+
+    @property
+    def groups(self) -> GroupRules:
+        """How rules of affinity hold among its computers."""
+        return GroupRules()
 
     @property
     def external(self) -> str:
@@ -351,6 +373,7 @@ class OpenStack(_Usual):
     or id; "" for the only one. `has_volumes`: disks of servers are volumes of Cinder, of
     `volume_type`, "" for the usual one; else they are parts of their flavor. `off`: of servers that
     are powered off. `relay`: by which guests reach this daemon where they reach no `boot_address`.
+    `groups`: how rules of affinity hold among its compute hosts.
     """
 
     cloud: str
@@ -364,6 +387,7 @@ class OpenStack(_Usual):
     volume_type: str = ""
     off: WhenOff = WhenOff.STOP
     relay: RelaySpec | None = None
+    groups: GroupRules = GroupRules()
     kind: ClassVar = ConnectionKind.OPENSTACK
 
     def shelves(self, disks: int) -> bool:
@@ -437,6 +461,7 @@ CLOUD = Declared(
     root_formats=frozenset({MOUNTED_ROOT}),
     has_pools=False,
     has_boot_image=True,
+    has_groups=True,
     sizes=Sizes.FLAVORS,
     uuids=Uuids.ASSIGNED,
     console=Console.TAIL,

@@ -86,9 +86,10 @@ class Declared:
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
     machines boot an image that is made there. `node_kinds`: which nodes it makes;
     `hypervisor_types`: images for which machine types it runs; `root_formats`: of roots with which
-    its containers begin. `packages`: of Debian, that its host needs besides those of every host,
-    and `preparation`: the variable by which the collection nospoon.host prepares a host for it, ""
-    for none.
+    its containers begin. `has_groups`: it runs machines on several computers, where server groups
+    keep them together or apart. `packages`: of Debian, that its host needs besides those of every
+    host, and `preparation`: the variable by which the collection nospoon.host prepares a host for
+    it, "" for none.
     """
 
     is_real: bool
@@ -105,6 +106,7 @@ class Declared:
     node_kinds: frozenset[NodeKind] = frozenset({NodeKind.BAREMETAL})
     hypervisor_types: frozenset[HypervisorType] = DISKS
     root_formats: frozenset[str] = frozenset({ROOT_FORMAT})
+    has_groups: bool = False
     packages: tuple[str, ...] = ()
     preparation: str = ""
 

@@ -81,7 +81,7 @@ class Adoptable:
 
 class QuotaName(StrEnum):
     """What a project of a cloud has quotas of. Memory and space are in bytes. "Of type": of that
-    which volumes of the host have; `VOLUME_SIZE`: of one volume.
+    which volumes of the host have; `VOLUME_SIZE`: of one volume; `GROUP_MEMBERS`: of one group.
     """
 
     SERVERS = "servers"
@@ -93,6 +93,8 @@ class QuotaName(StrEnum):
     SUBNETS = "subnets"
     ROUTERS = "routers"
     FLOATING_IPS = "floating_ips"
+    SERVER_GROUPS = "server_groups"
+    GROUP_MEMBERS = "group_members"
     VOLUMES = "volumes"
     VOLUME_SPACE = "volume_space"
     VOLUMES_OF_TYPE = "volumes_of_type"
@@ -170,7 +172,8 @@ class HostFacts:
     `computes`: what its cloud's compute hosts run, in Nova's words and lower case; None where its
     login may not see them. `kept`: the roots of snapshots there, and the firmware that starts them.
     `flavors`: all sizes of its cloud by name and by id, those that nodes may not have too; None
-    where there are none.
+    where there are none. `counts_in_groups`: a server group can have several machines on a compute
+    host.
     """
 
     firmwares: frozenset[Firmware]
@@ -205,6 +208,7 @@ class HostFacts:
     kept: Mapping[KeptIn, Firmware] = field(default_factory=dict)
     boot_ports: Mapping[int, str] = field(default_factory=dict)
     flavors: Mapping[str, SizeOffered] | None = None
+    counts_in_groups: bool = False
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

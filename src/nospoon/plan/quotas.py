@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from nospoon.errors import NoCapacity
@@ -11,6 +11,7 @@ from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts, QuotaName, SizeOffered
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.placement.flavors import chosen, disk_space, root_space
+from nospoon.plan.server_groups import Groups, groups_on
 from nospoon.plan.trunks import Trunks
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -20,7 +21,7 @@ MIB, GIB = 1 << 20, 1 << 30
 class Taken:
     """What takes of quotas. `nodes`: made there, not of others; `sizes`: of their servers, and of a
     relay that is not there yet: one that is counts with what others use, for it is no node.
-    `networks`: made there. `allocated`: floating IPs that cost nothing more.
+    `networks`: made there. `allocated`: floating IPs that cost nothing more. `groups`: of servers.
     """
 
     host: Host
@@ -29,6 +30,7 @@ class Taken:
     networks: Sequence[Network]
     trunks: Trunks
     allocated: frozenset[str] = frozenset()
+    groups: Groups = field(default_factory=Groups)
 
     @property
     def ports(self) -> int:
@@ -92,6 +94,8 @@ TAKEN: Mapping[QuotaName, _Row] = {
     QuotaName.SUBNETS: _Row("subnets", lambda taken: len(taken.networks)),
     QuotaName.ROUTERS: _Row("routers", lambda taken: taken.routers),
     QuotaName.FLOATING_IPS: _Row("floating IPs", lambda taken: taken.floating_ips),
+    QuotaName.SERVER_GROUPS: _Row("server groups", lambda taken: len(taken.groups.shapes)),
+    QuotaName.GROUP_MEMBERS: _Row("servers of one group", lambda taken: taken.groups.largest),
     QuotaName.VOLUMES: _Row("volumes", lambda taken: taken.volumes),
     QuotaName.VOLUME_SPACE: _Row("GiB of volumes", lambda taken: taken.volume_space, GIB),
     QuotaName.VOLUMES_OF_TYPE: _Row("volumes of their type", lambda taken: taken.volumes),
@@ -120,7 +124,8 @@ def taken_on(
     trunks, here = Trunks.of(cluster), {node.name for node in nodes}
     elsewhere = (node for node in cluster.nodes if node.name not in here)
     networks = trunks.made(host, nodes, elsewhere)
-    return Taken(host, made, sizes, networks, trunks, facts.quota.allocated)
+    groups = groups_on(host, made)
+    return Taken(host, made, sizes, networks, trunks, facts.quota.allocated, groups)
 
 
 def against_quotas(

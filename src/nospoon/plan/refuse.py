@@ -28,6 +28,7 @@ from nospoon.plan.closed import remedy
 from nospoon.plan.placement.hosts import against_network, against_node
 from nospoon.plan.quotas import against_quotas
 from nospoon.plan.seeds import stray_addresses
+from nospoon.plan.server_groups import against_groups
 from nospoon.plan.trunks import Trunks
 from nospoon.plan.words import listed
 
@@ -66,6 +67,7 @@ def reasons_against(
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named, trunks)
     yield from _against_names(cluster)
+    yield from against_groups(cluster, allocations, facts)
     yield from against_quotas(cluster, cluster_id, allocations, facts, before)
     yield from _against_overlays(cluster, used)
     yield from _against_two_bridges(cluster, used)

@@ -19,6 +19,7 @@ from nospoon.model.ironic import (
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.groups import ServerGroup
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.networks import Carried, FloatingIp, Link, Port, Router, Trunk, Tunnel
@@ -156,6 +157,7 @@ def describe(shape: Shape) -> str:
                 + ("" if is_container else f"{shape.firmware}, {shape.arch}, ")
                 + f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
                 + (f", flavor {shape.flavor}" if shape.flavor else "")
+                + (f", group {shape.group}" if shape.group else "")
             )
         case Bmc():
             ipmi = f"ipmi {shape.ipmi}" if shape.ipmi else ""
@@ -176,6 +178,8 @@ def _in_cloud(shape: InCloud | Enrolled) -> str:
             return f"flavor {shape.flavor} from {shape.image}, {answers}"
         case FloatingIp():
             return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
+        case ServerGroup(policy=policy, most=most):
+            return f"{policy}, {most} on a compute host" if most else str(policy)
         case KeptRoot():
             return f"root of {shape.node} in snapshot {shape.snapshot}"
         case BootImage():

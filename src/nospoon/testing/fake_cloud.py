@@ -36,6 +36,7 @@ from nospoon.services.netboot.relays import RelayTunnels
 from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing import fake_cinder
 from nospoon.testing.fake_cinder import Json
+from nospoon.testing.fake_groups import has_compute_host, server_groups
 from nospoon.testing.fake_neutron import KINDS, PROJECT, Neutron, missing
 
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
@@ -72,6 +73,7 @@ class FakeCloud:
     `hypervisors`: what compute hosts run.
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
+    `compute_hosts`: so many, on which groups have their servers; 0: Nova looks at no group.
     `failing_starts`: so many leave the server off. `slow`: looks at a server until what is under
     way is over. `volumes`: of Cinder, which there is where
     `volume_types` names some, the usual one first; `volume_quotas`: by their names. `revoked`:
@@ -94,6 +96,8 @@ class FakeCloud:
     images: dict[str, Json] = field(default_factory=dict)
     uploads: dict[str, bytes] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
+    server_groups: dict[str, Json] = field(default_factory=dict)
+    compute_hosts: int = 0
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
     volume_snapshots: dict[str, Json] = field(default_factory=dict)
@@ -147,7 +151,7 @@ class FakeCloud:
         )
 
     def everything(self) -> dict[str, list[str]]:
-        kinds = KINDS | {"servers", "images", "volumes"}
+        kinds = KINDS | {"servers", "images", "volumes", "server_groups"}
         return {kind: sorted(getattr(self, kind)) for kind in kinds}
 
     def now(self) -> str:
@@ -256,8 +260,12 @@ class FakeCloud:
                 found = [*self.servers.values(), *(self.deleted.values() if since else ())]
                 shown = [self._shown(each) for each in found]
                 return JSONResponse({"servers": [s for s in shown if s["updated"] >= since]})
+            case _, ["os-server-groups", *rest]:
+                return await server_groups(self, request, rest)
             case "POST", ["servers"]:
-                return self._create((await request.json())["server"])
+                asked = await request.json()
+                hints = asked.get("os:scheduler_hints", {})
+                return self._create(asked["server"], hints.get("group", ""))
             case method, ["servers", id_, *rest] if id_ in self.servers:
                 return await self._server(request, method, self.servers[id_], rest)
         return missing(path)
@@ -270,8 +278,10 @@ class FakeCloud:
         more = [{"rel": "next", "href": "…"}] if len(found) > limit else []
         return JSONResponse({"hypervisors": found[:limit], "hypervisors_links": more})
 
-    def _create(self, body: Json) -> Response:
+    def _create(self, body: Json, group: str) -> Response:
         id_ = str(uuid4())
+        if group and group not in self.server_groups:
+            return JSONResponse({"badRequest": {"message": f"no group {group}"}}, 400)
         flavor = self.flavors.get(body["flavorRef"])
         most, used = int(self.limits.get("maxTotalInstances", -1)), len(self.servers)
         if 0 <= most <= used:
@@ -314,6 +324,13 @@ class FakeCloud:
                 "original_name": flavor["name"], "vcpus": flavor["vcpus"], "ram": flavor["ram"],
             },
         }  # fmt: skip
+        if group:
+            self.server_groups[group]["members"].append(id_)
+        if not has_compute_host(self, group):
+            self.servers[id_] |= {
+                "status": "ERROR", "OS-EXT-STS:task_state": None,
+                "fault": {"code": 500, "message": "No valid host was found. "},
+            }  # fmt: skip
         if self.boots is not None and "user_data" in body:
             self.boots(id_, b64decode(body["user_data"]).decode())
         return JSONResponse({"server": {"id": id_}}, 202)
@@ -456,6 +473,8 @@ class FakeCloud:
     def remove(self, id_: str) -> None:
         """A server goes; ports that were there before it stay."""
         gone = self.servers.pop(id_)
+        for group in self.server_groups.values():
+            group["members"] = [each for each in group["members"] if each != id_]
         if self.ends is not None:
             self.ends(id_)
         for volume in [each for each in self.volumes.values() if each["server"] == id_]:

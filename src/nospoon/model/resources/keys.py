@@ -18,6 +18,7 @@ class Kind(StrEnum):
     TRUNK = "trunk"
     FLOATING_IP = "floating-ip"
     ROUTER = "router"
+    SERVER_GROUP = "server-group"
     RELAY = "relay"
     NETBOOT = "netboot"
     MACHINE = "machine"

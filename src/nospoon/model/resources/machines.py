@@ -71,7 +71,8 @@ class Machine:
     `boot`: who makes it boot what its BMC says. `ipv6`: UEFI looks for network boot by IPv6, too.
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
-    `shelved`: its cloud shelves it when it is powered off.
+    `shelved`: its cloud shelves it when it is powered off. `group`: name of its server group, ""
+    for none.
     `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
     """
 
@@ -92,6 +93,7 @@ class Machine:
     kind: NodeKind = NodeKind.BAREMETAL
     seed: str = field(default="", repr=False)
     shelved: bool = False
+    group: str = ""
 
     @property
     def asks(self) -> bool:

@@ -35,6 +35,7 @@ from nospoon.model.ironic import (
 )
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.bmcs import Bmc
+from nospoon.model.resources.groups import ServerGroup
 from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.netboot import NetbootService
@@ -273,13 +274,16 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     for each in observed:
         host = each.key.place
         match each.shape:
-            case Machine(disks=disks, nics=nics):
+            case Machine(disks=disks, nics=nics, group=group):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
                 needs += _networks(links, host, nics)
                 for plugs_in in (ports, trunks):
                     needs += [key for n in nics for key in _there(plugs_in, (host, n.mac))]
                 needs += pools.get(host, [])
-                needs.append(boot_image(host, each.shape.firmware))
+                needs += [
+                    boot_image(host, each.shape.firmware),
+                    Key(Kind.SERVER_GROUP, host, group),
+                ]
             case Volume(pool=pool, image=image):
                 needs = [Key(Kind.POOL, host, pool)]
                 needs += [Key(Kind.IMAGE, host, image)] if image else []
@@ -287,7 +291,10 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 needs = [Key(Kind.POOL, host, pool)]
             case NetbootService(bridge=bridge):
                 needs = [*_there(links, (host, bridge)), relay_of(host)]
-            case BootImage() | Port() | Trunk() | FloatingIp() | Router() | Relay() | KeptRoot():
+            case (
+                BootImage() | Port() | Trunk() | FloatingIp() | Router() | ServerGroup() | Relay()
+                | KeptRoot()
+            ):  # fmt: skip
                 needs = clouds.needs(host, each.shape)
             case Bmc(uuid=uuid):
                 needs = _there(machines, uuid)
@@ -359,6 +366,8 @@ class _Clouds:
                 return _there(self.ports, (host, mac))
             case BootImage():
                 return [relay_of(host)]
+            case ServerGroup():
+                return []
             case KeptRoot(node=node):
                 return [Key(Kind.MACHINE, host, node)]
 

@@ -8,7 +8,7 @@ others go. A rule binds the nodes that have it, and no others.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nospoon.model.cluster import Node
@@ -49,6 +49,11 @@ def demands_of(
         else:
             new.append(_demand(comers, *_where(group, comers, staying)))
     return new, there, reasons
+
+
+def bound_together(nodes: Iterable[Node]) -> Iterator[tuple[Node, ...]]:
+    """Those that rules of affinity bind together, each node once."""
+    return (group.nodes for group in _groups(nodes))
 
 
 def _there(node: Node, host: str) -> Demand:

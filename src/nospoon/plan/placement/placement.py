@@ -8,7 +8,7 @@ planned and never made goes where it was to go, if it still can.
 
 Where that leaves demands homeless that would fit alone, all are placed again: those that are
 hardest to place first, then, a few times, those first that were left. Of no more than `SEARCHED`
-demands the choices are then tried one after the other, `TRIES` in all.
+of them the choices are then tried one after the other, `TRIES` in all.
 
 What is guaranteed: no host gets more than it has and no rule is broken; where there are no more
 than `TRIES` choices (6 demands on 4 hosts are 5,460) a placement is found if there is one. Larger

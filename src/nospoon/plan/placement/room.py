@@ -189,6 +189,8 @@ class Rooms:
         machine = self.machine(name)
         if short := self._lacks(demand, name):
             return self._short(short, name)
+        if self.places[name].host.declares.has_groups:
+            return ""  # it keeps them apart itself
         shared = (key[0] for key in demand.apart if machine.tokens[key])
         return next((_taken(key) for key in shared), "")
 

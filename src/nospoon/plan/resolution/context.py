@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster, Host, Network, Node
@@ -12,6 +12,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.server_groups import Groups, groups_on
 from nospoon.plan.trunks import Trunks
 
 
@@ -31,6 +32,7 @@ class Context:
     pool: str
     used_hosts: Sequence[str]
     network_places: Sequence[str]
+    _groups: dict[str, Groups] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -58,6 +60,12 @@ class Context:
 
     def nodes_on(self, host: str) -> Iterator[Node]:
         return (n for n in self.cluster.nodes if self.allocations.hosts[n.name] == host)
+
+    def groups(self, host: Host) -> Groups:
+        """Server groups of its nodes."""
+        if host.name not in self._groups:
+            self._groups[host.name] = groups_on(host, self.nodes_on(host.name))
+        return self._groups[host.name]
 
     def facts(self, host: Host) -> HostFacts | None:
         return self.around.facts.get(host.name)

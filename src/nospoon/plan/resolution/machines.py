@@ -51,6 +51,7 @@ class Machines:
             flavor=size.name if size is not None else "",
             zone=host.connection.zone,
             shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
+            group=context.groups(host).of.get(node.name, ""),
             kind=node.kind,
             seed=context.around.seeds.get(node.name, ""),
         )

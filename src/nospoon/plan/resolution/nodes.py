@@ -48,6 +48,8 @@ class Nodes:
             needs.append(context.pool_key(host.name))
         needs += self._networks_of(node, host)
         machine = self._machines.of(node, host, uuid, macs)
+        if machine.group:
+            needs.append(Key(Kind.SERVER_GROUP, host.name, machine.group))
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         bmc = self._bmcs.of(node, uuid, key, tuple(sizes(context, node, host, made)))
         yield bmc

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from nospoon.model.cluster import Cluster
-from nospoon.model.resources.keys import Key
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.enrollment.nova import in_nova
@@ -36,6 +36,9 @@ def _resources(context: Context) -> Iterator[Resource]:
     nodes = Nodes(context, ports, Machines(context, segments))
     for host in context.used_hosts:
         yield from storage(context, context.hosts[host], relays)
+    for host in context.used_hosts:
+        for name, group in context.groups(context.hosts[host]).shapes.items():
+            yield Resource(Key(Kind.SERVER_GROUP, host, name), group)
     for host in context.network_places:
         yield from networks.on(context.hosts[host])
     for node in context.cluster.nodes:

@@ -41,6 +41,7 @@ from nospoon.providers.openstack.relays import IsHome, RelayDriver
 from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.roster import LONGEST_NAME, Roster
 from nospoon.providers.openstack.routers import RouterDriver
+from nospoon.providers.openstack.server_groups import WITH_RULES, ServerGroupDriver
 from nospoon.providers.openstack.servers import ServerDriver
 from nospoon.providers.openstack.shown import Flavor, HypervisorsShown, VolumeType
 from nospoon.providers.openstack.snapshots import KeptRootDriver, SnapshotImages
@@ -121,8 +122,9 @@ class OpenStackConnection:
         self._boot_images = BootImageDriver(self._around)
         made_of = MadeOf(self._around, self._boot_images, roots, open_seed)
         self._serve = serve
+        groups = ServerGroupDriver(self._around)
         self._machines = ServerDriver(
-            self._around, self._owners, self._recorder, media, self._begin, made_of
+            self._around, self._owners, self._recorder, media, self._begin, made_of, groups
         )
         floating_ips = FloatingIpDriver(self._around)
         self._relays = RelayDriver(self._around, floating_ips, tunnels, is_home)
@@ -133,6 +135,7 @@ class OpenStackConnection:
             Kind.TRUNK: TrunkDriver(self._around),
             Kind.FLOATING_IP: floating_ips,
             Kind.ROUTER: RouterDriver(self._around, floating_ips),
+            Kind.SERVER_GROUP: groups,
             Kind.RELAY: self._relays,
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,
@@ -172,6 +175,7 @@ class OpenStackConnection:
             await self._require_volumes()
         quota, flavors = await Quotas(self._around).survey(), await self._flavors()
         own, roles = await self._api.project(), await self._api.roles()
+        version = await self._api.microversion()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
         sees_places = False
         async for each in paced(await self._around.networks()):
@@ -197,7 +201,8 @@ class OpenStackConnection:
             roles=roles,
             computes=await self._computes() if ADMIN in roles else None,
             image_formats=await self._boot_images.formats(),
-            makes_cds=await self._api.microversion() >= WITH_CDS,
+            makes_cds=version >= WITH_CDS,
+            counts_in_groups=version >= WITH_RULES,
             kept=await SnapshotImages(self._around).roots(),
         )
 

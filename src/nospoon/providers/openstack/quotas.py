@@ -23,6 +23,7 @@ from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
 from nospoon.providers.openstack.roster import GIB, MIB, Roster, Server
+from nospoon.providers.openstack.server_groups import ServerGroupDriver
 from nospoon.providers.openstack.shown import VolumeShown
 from nospoon.providers.openstack.tags import of_description, short
 from nospoon.runtime.paced import paced
@@ -108,6 +109,7 @@ class Quotas:
         if self._around.cloud.has_volumes:
             cinder = await self._shown(Service.CINDER, "/limits", _limits)
             found |= await _shares(cinder, CINDERS, made)
+        found |= await self._of_groups(nova)
         project = await self._around.api.project()
         if self._around.cloud.has_volumes:
             found |= await self._of_type(project, made)
@@ -122,6 +124,18 @@ class Quotas:
             found[name] = Share(share.most, share.used, own)
         floating = things.get(QuotaName.FLOATING_IPS, ())
         return Quota(found, frozenset(each.allocated for each in floating if each.allocated))
+
+    async def _of_groups(self, limits: Limits) -> Mapping[QuotaName, Share]:
+        """Quotas of server groups, and of servers in one."""
+        found = {}
+        if (most := number_of(limits.get("maxServerGroups", UNLIMITED))) != UNLIMITED:
+            groups = await ServerGroupDriver(self._around).groups(None)
+            own = Counter(each.tagged.tag.cluster for each in groups)
+            used = number_of(limits.get("totalServerGroupsUsed", 0))
+            found[QuotaName.SERVER_GROUPS] = Share(most, used, own)
+        if (most := number_of(limits.get("maxServerGroupMembers", UNLIMITED))) != UNLIMITED:
+            found[QuotaName.GROUP_MEMBERS] = Share(most)
+        return found
 
     async def _of_type(self, project: str, made: Sequence[Server]) -> Mapping[QuotaName, Share]:
         """Quotas of the type that volumes of the host have, and of the size of one. Which volumes

@@ -40,6 +40,7 @@ from nospoon.providers.openstack.roster import (
     is_building,
     metadata,
 )
+from nospoon.providers.openstack.server_groups import ServerGroupDriver
 from nospoon.providers.openstack.shown import Ref
 from nospoon.providers.openstack.snapshots import ServerSnapshots
 from nospoon.providers.openstack.watched import Watched
@@ -78,8 +79,10 @@ class ServerDriver:
         media: KeptMedia,
         serve: Callable[[], object],
         made_of: MadeOf,
+        groups: ServerGroupDriver,
     ) -> None:
         self._around, self._owners, self._made_of = around, owners, made_of
+        self._groups = groups
         self._media = media
         self._roster = Roster(around)
         self._consoles = ConsoleRecords(around, recorder)
@@ -140,6 +143,8 @@ class ServerDriver:
     async def observe(self, cluster: UUID | None) -> Sequence[Observed]:
         servers = await self._roster.servers(cluster)
         plugged = await nics(self._around) if servers else {}
+        grouped = any(each.shape.group for each in servers)
+        groups = await self._groups.of_servers(cluster) if grouped else {}
         found = []
         async for each in paced(servers):
             there = tuple(plugged.get(each.id, ()))
@@ -148,7 +153,8 @@ class ServerDriver:
             links = there if each.shape.adopted else own
             # one that was not made to the end has to be changed
             order = each.shape.boot_order if each.made else ()
-            shape = replace(each.shape, nics=links, boot_order=order)
+            group = groups.get(str(each.id), "")
+            shape = replace(each.shape, nics=links, boot_order=order, group=group)
             seen = self._around.observed(self.kind, shape, each.tagged, fault=each.fault)
             found.append(replace(seen, running=each.power is PowerState.ON))
         return found
@@ -193,7 +199,10 @@ class ServerDriver:
             "metadata": metadata(resource.key.name, shape, tag),
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }
-        body = {"server": server}
+        body: dict[str, object] = {"server": server}
+        if shape.group:
+            group = await self._groups.id_of(shape.group, tag.cluster)
+            body["os:scheduler_hints"] = {"group": group}
         how: How = {"microversion": WITH_TYPES} if self._around.cloud.volume_type else {}
         id_ = await self._around.api.call(Service.NOVA, "POST", "/servers", body, read=_id, **how)
         self._watched.looks.stir()

@@ -92,6 +92,17 @@ class Fault(TypedDict, total=False):
     message: str
 
 
+class GroupShown(TypedDict, total=False):
+    """A server group: `policies` before microversion 2.64, `policy` and `rules` from then on."""
+
+    id: str
+    name: str
+    policy: str
+    policies: Sequence[str]
+    rules: Mapping[str, int] | None
+    members: Sequence[str]
+
+
 class Ref(TypedDict):
     id: str
 
