@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.cloud.test_cloud import connection, partitioned
@@ -26,19 +27,21 @@ nodes: [{nodes}]
 """
 NODE = """
   {name: v, kind: vm, cpus: 1, memory: 128MiB, firmware: bios, image: disk.raw, bmc: ipmi,
-   placement: {anti_affinity: flavor}, nics: [{network: external}]}"""
+   placement: {anti_affinity: flavor}, ssh_keys: KEY me@here, nics: [{network: external}]}"""
 
 
 @pytest.mark.timeout(400, func_only=True)
 def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelved(
-    cloud: OwnCloud, rack: Rack
+    cloud: OwnCloud, rack: Rack, tmp_path: Path
 ) -> None:
     member, name, bmc = connection(cloud), rack.name(), rack.bmc()
+    key = key_of(tmp_path / "key")
+    member.compute.create_keypair(name=f"{name} theirs", public_key=key)
     before = everything(member)
     (rack.directory / "disk.raw").write_bytes(partitioned(speaking_disk()))
 
     def written(off: str, nodes: str = NODE, more: str = "") -> str:
-        text = FILE.format(name=name, off=off, nodes=nodes, more=more)
+        text = FILE.format(name=name, off=off, nodes=nodes.replace("KEY", key), more=more)
         return rack.file(text + bmc, f"{off}.yaml")
 
     file = written("stop")
@@ -82,6 +85,9 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     assert member.compute.get_server(server).status == "ACTIVE"
     until(has_booted)
     assert "Nothing to do" in rack.run("plan", shelving).stdout
+    (pair,) = [each for each in member.compute.keypairs() if each.name == server.key_name]
+    assert pair.name.startswith("nospoon_1_")
+    assert pair.public_key == key
     (group,) = member.compute.server_groups()
     assert (group.policy, group.member_ids) == ("anti-affinity", [server.id])
     two = ",".join((NODE, NODE.replace("name: v", "name: w")))
@@ -89,9 +95,11 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     refused = rack.run("up", apart, "--yes", status=3).stderr
     assert "No valid host was found" in refused, "it has one compute host"
     assert [each.name for each in member.compute.servers()] == [f"{name}-v"]
-    soft = written("shelve", two, more=", server_groups: soft")
+    soft = written("shelve", two, more=f", server_groups: soft, key_pair: {name} theirs")
     rack.run("up", soft, "--yes")
     servers = {each.id for each in member.compute.servers()}
+    assert {each.key_name for each in member.compute.servers()} == {f"{name} theirs"}
+    assert everything(member)["key pairs"] == before["key pairs"], "its own is not used any more"
     (group,) = member.compute.server_groups()
     assert (group.policy, {*group.member_ids}) == ("soft-anti-affinity", servers)
     assert len(servers) == 2
@@ -99,6 +107,13 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     rack.run("down", name, "--yes")
     member.image.delete_image(theirs.id)
     assert everything(member) == before
+    member.compute.delete_keypair(f"{name} theirs")
+
+
+def key_of(path: Path) -> str:
+    """The public key of a new one."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return " ".join(path.with_suffix(".pub").read_text().split()[:2])
 
 
 def typed_at(rack: Rack, name: str) -> None:

@@ -86,6 +86,10 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             ]  # fmt: skip
             for more in ("server_groups: soft", "per_compute_host: 2"):
                 assert await plan(more=f"      {more}") == {}, "no rule binds a node"
+            named = text(cloud, more="      key_pair: me")
+            assert "the user of its login has no key pair 'me'" in await refused(named)
+            cloud.key_pairs["me"] = {"name": "me", "public_key": "ssh-rsa AAAA"}
+            assert await plan(more="      key_pair: me") == {}, "it is bare metal"
             zone = await plan(more="      availability_zone: other")
             assert zone == {"machine": "replace"}
             assert await plan(nic=", floating_ip: external") == {"floating-ip": "create"}

@@ -65,7 +65,7 @@ class TestPromises(DriverPromises):
 def test_its_kinds_are_those_of_a_cloud(connection: OpenStackConnection) -> None:
     kinds = {
         Kind.NETWORK, Kind.PORT, Kind.TRUNK, Kind.FLOATING_IP, Kind.ROUTER, Kind.RELAY,
-        Kind.SERVER_GROUP, Kind.BOOT_IMAGE, Kind.IMAGE, Kind.MACHINE, Kind.SNAPSHOT,
+        Kind.SERVER_GROUP, Kind.KEY_PAIR, Kind.BOOT_IMAGE, Kind.IMAGE, Kind.MACHINE, Kind.SNAPSHOT,
     }  # fmt: skip
     assert set(connection.drivers) == kinds
     assert Key(Kind.PORT, "cloud", "n-0") in {Key(kind, "cloud", "n-0") for kind in kinds}

@@ -120,6 +120,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.REFUSED, "cloud", "region"),
         **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
         **_all(Rule.REPLACE, "availability_zone", "server_groups", "per_compute_host"),
+        "key_pair": Rule.REPLACE,
         **_all(Rule.LIVE, "external_network", "off"),
         "relay": Rule.PARTS,
     },

@@ -148,6 +148,12 @@ class OpenStackSection(Section):
         "more than one needs strict groups, and Nova of Rocky or later.",
     )
 
+    key_pair: Annotated[Text, Field(max_length=255)] = Field(
+        "",
+        description="Key pair of the login's user that VMs and the relay get, by name; it stays "
+        "what it is. Default: one that nospoon makes of the first of a VM's `ssh_keys`.",
+    )
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.boot_address is not None and self.relay is not None:
@@ -177,6 +183,7 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         external=section.external_network,
         has_volumes=bool(section.volumes),
         off=section.off,
+        key_pair=section.key_pair,
         groups=GroupRules(section.server_groups, section.per_compute_host),
         relay=section.relay.spec() if section.relay is not None else None,
         volume_type=section.volumes if isinstance(section.volumes, str) else "",

@@ -222,6 +222,8 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -
         said["volumes"] = cloud.volume_type or True
     if cloud.off is not WhenOff.STOP:
         said["off"] = str(cloud.off)
+    if cloud.key_pair:
+        said["key_pair"] = cloud.key_pair
     if cloud.groups.strictness is not Strictness.STRICT:
         said["server_groups"] = str(cloud.groups.strictness)
     if cloud.groups.per_host > 1:

@@ -141,6 +141,11 @@ class _Usual:
         return GroupRules()
 
     @property
+    def key_pair(self) -> str:
+        """Name of a key pair that its machines of images have, "" for none."""
+        return ""
+
+    @property
     def external(self) -> str:
         """The external network to which networks with NAT lead; "" for the only one, and where
         there are none.
@@ -373,7 +378,8 @@ class OpenStack(_Usual):
     or id; "" for the only one. `has_volumes`: disks of servers are volumes of Cinder, of
     `volume_type`, "" for the usual one; else they are parts of their flavor. `off`: of servers that
     are powered off. `relay`: by which guests reach this daemon where they reach no `boot_address`.
-    `groups`: how rules of affinity hold among its compute hosts.
+    `groups`: how rules of affinity hold among its compute hosts. `key_pair`: of VMs and the relay,
+    one that is there; "" for those that nospoon makes.
     """
 
     cloud: str
@@ -388,6 +394,7 @@ class OpenStack(_Usual):
     off: WhenOff = WhenOff.STOP
     relay: RelaySpec | None = None
     groups: GroupRules = GroupRules()
+    key_pair: str = ""
     kind: ClassVar = ConnectionKind.OPENSTACK
 
     def shelves(self, disks: int) -> bool:
@@ -462,6 +469,7 @@ CLOUD = Declared(
     has_pools=False,
     has_boot_image=True,
     has_groups=True,
+    has_key_pairs=True,
     sizes=Sizes.FLAVORS,
     uuids=Uuids.ASSIGNED,
     console=Console.TAIL,

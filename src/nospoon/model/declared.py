@@ -87,9 +87,10 @@ class Declared:
     machines boot an image that is made there. `node_kinds`: which nodes it makes;
     `hypervisor_types`: images for which machine types it runs; `root_formats`: of roots with which
     its containers begin. `has_groups`: it runs machines on several computers, where server groups
-    keep them together or apart. `packages`: of Debian, that its host needs besides those of every
-    host, and `preparation`: the variable by which the collection nospoon.host prepares a host for
-    it, "" for none.
+    keep them together or apart. `has_key_pairs`: it gives VMs and containers one ssh key beside
+    their user data. `packages`: of Debian, that its host needs besides those of every host, and
+    `preparation`: the variable by which the collection nospoon.host prepares a host for it, "" for
+    none.
     """
 
     is_real: bool
@@ -107,6 +108,7 @@ class Declared:
     hypervisor_types: frozenset[HypervisorType] = DISKS
     root_formats: frozenset[str] = frozenset({ROOT_FORMAT})
     has_groups: bool = False
+    has_key_pairs: bool = False
     packages: tuple[str, ...] = ()
     preparation: str = ""
 

@@ -81,7 +81,8 @@ class Adoptable:
 
 class QuotaName(StrEnum):
     """What a project of a cloud has quotas of. Memory and space are in bytes. "Of type": of that
-    which volumes of the host have; `VOLUME_SIZE`: of one volume; `GROUP_MEMBERS`: of one group.
+    which volumes of the host have; `VOLUME_SIZE`: of one volume; `GROUP_MEMBERS`: of one group;
+    `KEY_PAIRS`: of the user of the login.
     """
 
     SERVERS = "servers"
@@ -95,6 +96,7 @@ class QuotaName(StrEnum):
     FLOATING_IPS = "floating_ips"
     SERVER_GROUPS = "server_groups"
     GROUP_MEMBERS = "group_members"
+    KEY_PAIRS = "key_pairs"
     VOLUMES = "volumes"
     VOLUME_SPACE = "volume_space"
     VOLUMES_OF_TYPE = "volumes_of_type"
@@ -173,7 +175,7 @@ class HostFacts:
     login may not see them. `kept`: the roots of snapshots there, and the firmware that starts them.
     `flavors`: all sizes of its cloud by name and by id, those that nodes may not have too; None
     where there are none. `counts_in_groups`: a server group can have several machines on a compute
-    host.
+    host. `key_pairs`: of the user of its login, None where no one looked.
     """
 
     firmwares: frozenset[Firmware]
@@ -209,6 +211,7 @@ class HostFacts:
     boot_ports: Mapping[int, str] = field(default_factory=dict)
     flavors: Mapping[str, SizeOffered] | None = None
     counts_in_groups: bool = False
+    key_pairs: frozenset[str] | None = None
 
     @classmethod
     def of_one_that(cls, can: Capabilities) -> HostFacts:

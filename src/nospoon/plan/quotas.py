@@ -10,6 +10,7 @@ from nospoon.errors import NoCapacity
 from nospoon.model.cluster import Cluster, Host, Network, Node
 from nospoon.model.host_facts import HostFacts, QuotaName, SizeOffered
 from nospoon.plan.addresses.allocate import Allocations
+from nospoon.plan.key_pairs import pairs_on
 from nospoon.plan.placement.flavors import chosen, disk_space, root_space
 from nospoon.plan.server_groups import Groups, groups_on
 from nospoon.plan.trunks import Trunks
@@ -31,6 +32,10 @@ class Taken:
     trunks: Trunks
     allocated: frozenset[str] = frozenset()
     groups: Groups = field(default_factory=Groups)
+
+    @property
+    def key_pairs(self) -> int:
+        return len(pairs_on(self.host, self.nodes))
 
     @property
     def ports(self) -> int:
@@ -96,6 +101,7 @@ TAKEN: Mapping[QuotaName, _Row] = {
     QuotaName.FLOATING_IPS: _Row("floating IPs", lambda taken: taken.floating_ips),
     QuotaName.SERVER_GROUPS: _Row("server groups", lambda taken: len(taken.groups.shapes)),
     QuotaName.GROUP_MEMBERS: _Row("servers of one group", lambda taken: taken.groups.largest),
+    QuotaName.KEY_PAIRS: _Row("key pairs of the user", lambda taken: taken.key_pairs),
     QuotaName.VOLUMES: _Row("volumes", lambda taken: taken.volumes),
     QuotaName.VOLUME_SPACE: _Row("GiB of volumes", lambda taken: taken.volume_space, GIB),
     QuotaName.VOLUMES_OF_TYPE: _Row("volumes of their type", lambda taken: taken.volumes),

@@ -25,6 +25,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.plan import identity
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.closed import remedy
+from nospoon.plan.key_pairs import against_key_pairs
 from nospoon.plan.placement.hosts import against_network, against_node
 from nospoon.plan.quotas import against_quotas
 from nospoon.plan.seeds import stray_addresses
@@ -68,6 +69,7 @@ def reasons_against(
             yield from _against_networks(cluster, cluster_id, allocations, name, named, trunks)
     yield from _against_names(cluster)
     yield from against_groups(cluster, allocations, facts)
+    yield from against_key_pairs(cluster, allocations, facts)
     yield from against_quotas(cluster, cluster_id, allocations, facts, before)
     yield from _against_overlays(cluster, used)
     yield from _against_two_bridges(cluster, used)

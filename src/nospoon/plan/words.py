@@ -20,6 +20,7 @@ from nospoon.model.node_kind import NodeKind
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.groups import ServerGroup
+from nospoon.model.resources.key_pairs import THEIRS, KeyPair
 from nospoon.model.resources.machines import Machine, MachineDisk, MachineNic
 from nospoon.model.resources.netboot import NetbootService, Reservation
 from nospoon.model.resources.networks import Carried, FloatingIp, Link, Port, Router, Trunk, Tunnel
@@ -158,6 +159,7 @@ def describe(shape: Shape) -> str:
                 + f"{counted(len(shape.disks), 'disk')}, {counted(len(shape.nics), 'NIC')}"
                 + (f", flavor {shape.flavor}" if shape.flavor else "")
                 + (f", group {shape.group}" if shape.group else "")
+                + (f", key pair {shape.key_pair.removeprefix(THEIRS)}" if shape.key_pair else "")
             )
         case Bmc():
             ipmi = f"ipmi {shape.ipmi}" if shape.ipmi else ""
@@ -180,6 +182,8 @@ def _in_cloud(shape: InCloud | Enrolled) -> str:
             return f"{shape.address or 'an address'} of {shape.network} to {shape.mac}"
         case ServerGroup(policy=policy, most=most):
             return f"{policy}, {most} on a compute host" if most else str(policy)
+        case KeyPair(public_key=public_key):
+            return f"{public_key.partition(' ')[0]} …{public_key[-8:]}"
         case KeptRoot():
             return f"root of {shape.node} in snapshot {shape.snapshot}"
         case BootImage():

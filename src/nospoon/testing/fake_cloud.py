@@ -37,6 +37,7 @@ from nospoon.services.relayed.bmcs import RelayedBmcs
 from nospoon.testing import fake_cinder
 from nospoon.testing.fake_cinder import Json
 from nospoon.testing.fake_groups import has_compute_host, server_groups
+from nospoon.testing.fake_key_pairs import key_pairs
 from nospoon.testing.fake_neutron import KINDS, PROJECT, Neutron, missing
 
 GIB_FLAVOR = {"OS-FLV-EXT-DATA:ephemeral": 10, "disk": 1, "extra_specs": {}}
@@ -97,6 +98,7 @@ class FakeCloud:
     uploads: dict[str, bytes] = field(default_factory=dict)
     flavors: dict[str, Json] = field(default_factory=dict)
     server_groups: dict[str, Json] = field(default_factory=dict)
+    key_pairs: dict[str, Json] = field(default_factory=dict)
     compute_hosts: int = 0
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
@@ -151,7 +153,7 @@ class FakeCloud:
         )
 
     def everything(self) -> dict[str, list[str]]:
-        kinds = KINDS | {"servers", "images", "volumes", "server_groups"}
+        kinds = KINDS | {"servers", "images", "volumes", "server_groups", "key_pairs"}
         return {kind: sorted(getattr(self, kind)) for kind in kinds}
 
     def now(self) -> str:
@@ -260,6 +262,8 @@ class FakeCloud:
                 found = [*self.servers.values(), *(self.deleted.values() if since else ())]
                 shown = [self._shown(each) for each in found]
                 return JSONResponse({"servers": [s for s in shown if s["updated"] >= since]})
+            case _, ["os-keypairs", *rest]:
+                return await key_pairs(self, request, rest)
             case _, ["os-server-groups", *rest]:
                 return await server_groups(self, request, rest)
             case "POST", ["servers"]:
@@ -282,6 +286,8 @@ class FakeCloud:
         id_ = str(uuid4())
         if group and group not in self.server_groups:
             return JSONResponse({"badRequest": {"message": f"no group {group}"}}, 400)
+        if body.get("key_name", "") not in {"", *self.key_pairs}:
+            return JSONResponse({"badRequest": {"message": "Invalid key_name provided."}}, 400)
         flavor = self.flavors.get(body["flavorRef"])
         most, used = int(self.limits.get("maxTotalInstances", -1)), len(self.servers)
         if 0 <= most <= used:

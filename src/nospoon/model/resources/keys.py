@@ -19,6 +19,7 @@ class Kind(StrEnum):
     FLOATING_IP = "floating-ip"
     ROUTER = "router"
     SERVER_GROUP = "server-group"
+    KEY_PAIR = "key-pair"
     RELAY = "relay"
     NETBOOT = "netboot"
     MACHINE = "machine"

@@ -72,7 +72,7 @@ class Machine:
     `adopted`: the name that it has on its host, of one that somebody else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
     `shelved`: its cloud shelves it when it is powered off. `group`: name of its server group, ""
-    for none.
+    for none; `key_pair`: of its key pair, after `THEIRS` that of others.
     `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
     """
 
@@ -94,6 +94,7 @@ class Machine:
     seed: str = field(default="", repr=False)
     shelved: bool = False
     group: str = ""
+    key_pair: str = ""
 
     @property
     def asks(self) -> bool:

@@ -17,6 +17,7 @@ class Relay:
     the boot server. `ssh`: the port of its sshd. `key`: changes with the keys by which it and the
     daemon know each other. `bmcs`: the network (CIDR) whose addresses BMCs have there, too, "" for
     none, and the port of their Redfish, 0 for none. `netboot`: it serves DHCP and TFTP there.
+    `key_pair`: of the cloud, of others, "" for none.
     """
 
     image: str
@@ -30,6 +31,7 @@ class Relay:
     bmcs: str = ""
     redfish: int = 0
     netboot: bool = False
+    key_pair: str = ""
 
 
 def relay_of(host: str) -> Key:

@@ -21,6 +21,7 @@ from nospoon.model.ironic import (
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.groups import ServerGroup
+from nospoon.model.resources.key_pairs import KeyPair
 from nospoon.model.resources.keys import Key
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService
@@ -33,7 +34,7 @@ InIronic = IronicNode | IronicPortgroup | IronicPort | IronicConnector | IronicT
 """Records of Ironic's, each with a UUID and settings."""
 Enrolled = InIronic | IronicStanding | IronicDiscovery
 InNova = NovaFlavor | NovaInventory
-InCloud = BootImage | Port | Trunk | FloatingIp | Router | ServerGroup | Relay | KeptRoot
+InCloud = BootImage | Port | Trunk | FloatingIp | Router | ServerGroup | KeyPair | Relay | KeptRoot
 OnHost = Pool | Image | Volume | Link | InCloud | NetbootService | Machine
 Shape = OnHost | Bmc | Enrolled | InNova
 

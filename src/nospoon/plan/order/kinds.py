@@ -18,6 +18,7 @@ from nospoon.model.ironic import (
 from nospoon.model.nova import NovaFlavor, NovaInventory
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.groups import ServerGroup
+from nospoon.model.resources.key_pairs import KeyPair
 from nospoon.model.resources.keys import IRONIC, NOVA, Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService
@@ -87,6 +88,7 @@ KINDS: Mapping[Kind, Row] = {
     Kind.FLOATING_IP: Row(shape=FloatingIp, named=Named.NUMBERED, moves=True),
     Kind.ROUTER: Row(shape=Router, repaired=True),
     Kind.SERVER_GROUP: Row(shape=ServerGroup, after_users=True),
+    Kind.KEY_PAIR: Row(shape=KeyPair, after_users=True),
     Kind.RELAY: Row(shape=Relay, repaired=True),
     Kind.NETBOOT: Row(shape=NetbootService, by_daemon=True, repaired=True),
     Kind.MACHINE: Row(

@@ -36,6 +36,7 @@ from nospoon.model.ironic import (
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.bmcs import Bmc
 from nospoon.model.resources.groups import ServerGroup
+from nospoon.model.resources.key_pairs import KeyPair
 from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.netboot import NetbootService
@@ -274,7 +275,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
     for each in observed:
         host = each.key.place
         match each.shape:
-            case Machine(disks=disks, nics=nics, group=group):
+            case Machine(disks=disks, nics=nics, group=group, key_pair=pair):
                 needs = [Key(Kind.VOLUME, host, disk.volume) for disk in disks]
                 needs += _networks(links, host, nics)
                 for plugs_in in (ports, trunks):
@@ -283,6 +284,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 needs += [
                     boot_image(host, each.shape.firmware),
                     Key(Kind.SERVER_GROUP, host, group),
+                    Key(Kind.KEY_PAIR, host, pair),
                 ]
             case Volume(pool=pool, image=image):
                 needs = [Key(Kind.POOL, host, pool)]
@@ -292,8 +294,8 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
             case NetbootService(bridge=bridge):
                 needs = [*_there(links, (host, bridge)), relay_of(host)]
             case (
-                BootImage() | Port() | Trunk() | FloatingIp() | Router() | ServerGroup() | Relay()
-                | KeptRoot()
+                BootImage() | Port() | Trunk() | FloatingIp() | Router() | ServerGroup() | KeyPair()
+                | Relay() | KeptRoot()
             ):  # fmt: skip
                 needs = clouds.needs(host, each.shape)
             case Bmc(uuid=uuid):
@@ -366,7 +368,7 @@ class _Clouds:
                 return _there(self.ports, (host, mac))
             case BootImage():
                 return [relay_of(host)]
-            case ServerGroup():
+            case ServerGroup() | KeyPair():
                 return []
             case KeptRoot(node=node):
                 return [Key(Kind.MACHINE, host, node)]

@@ -10,6 +10,7 @@ from nospoon.model.cluster import Firmware, Host, Netboot, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.plan import identity
+from nospoon.plan.key_pairs import given
 from nospoon.plan.placement.flavors import chosen
 from nospoon.plan.resolution.boot_images import has_image
 from nospoon.plan.resolution.context import Context
@@ -52,6 +53,7 @@ class Machines:
             zone=host.connection.zone,
             shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
             group=context.groups(host).of.get(node.name, ""),
+            key_pair=given(node, host).pair,
             kind=node.kind,
             seed=context.around.seeds.get(node.name, ""),
         )

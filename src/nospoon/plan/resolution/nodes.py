@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nospoon.model.cluster import Host, Netboot, Node
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.key_pairs import THEIRS
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.storage import boot_image
@@ -50,6 +51,8 @@ class Nodes:
         machine = self._machines.of(node, host, uuid, macs)
         if machine.group:
             needs.append(Key(Kind.SERVER_GROUP, host.name, machine.group))
+        if machine.key_pair and not machine.key_pair.startswith(THEIRS):
+            needs.append(Key(Kind.KEY_PAIR, host.name, machine.key_pair))
         yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
         bmc = self._bmcs.of(node, uuid, key, tuple(sizes(context, node, host, made)))
         yield bmc

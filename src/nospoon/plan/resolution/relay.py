@@ -74,6 +74,7 @@ class Relays:
             bmcs=pool,
             redfish=context.cluster.addressing.redfish_port if spec.bmcs else 0,
             netboot=served,
+            key_pair=host.connection.key_pair,
         )
         yield Resource(relay_of(host.name), relay, tuple(needs))
         if served:

@@ -10,6 +10,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.resource import Resource
 from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.enrollment.nova import in_nova
+from nospoon.plan.key_pairs import pairs_on
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.machines import Machines
@@ -39,6 +40,8 @@ def _resources(context: Context) -> Iterator[Resource]:
     for host in context.used_hosts:
         for name, group in context.groups(context.hosts[host]).shapes.items():
             yield Resource(Key(Kind.SERVER_GROUP, host, name), group)
+        for name, pair in pairs_on(context.hosts[host], context.nodes_on(host)).items():
+            yield Resource(Key(Kind.KEY_PAIR, host, name), pair)
     for host in context.network_places:
         yield from networks.on(context.hosts[host])
     for node in context.cluster.nodes:

@@ -195,12 +195,13 @@ class Api:
         *,
         read: Callable[[A], R | None],
         parts: Callable[[R], int] = _whole,
+        name: str = "",
     ) -> AsyncIterator[R]:
         """What `read` makes of each thing of a collection, None left out, page by page: it should
-        keep little, and `parts` counts of what it keeps much. Raises `ProviderError` for one
-        without an end.
+        keep little, and `parts` counts of what it keeps much. `name`: of the collection, where the
+        path has another. Raises `ProviderError` for one without an end.
         """
-        name = path.strip("/").partition("/")[0]
+        name = name or path.strip("/").partition("/")[0]
         marker, found, size, held = "", 0, 0, 0
         for _ in range(MOST_PAGES):
             parameters = {"limit": PAGE, **(query or {}), **({"marker": marker} if marker else {})}

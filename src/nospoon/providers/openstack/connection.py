@@ -33,6 +33,7 @@ from nospoon.providers.openstack.around import (
 from nospoon.providers.openstack.drives import KeptMedia
 from nospoon.providers.openstack.floating_ips import FloatingIpDriver
 from nospoon.providers.openstack.images import FIRMWARES, BootImageDriver
+from nospoon.providers.openstack.key_pairs import KeyPairDriver
 from nospoon.providers.openstack.made_of import MadeOf
 from nospoon.providers.openstack.networks import NetworkDriver
 from nospoon.providers.openstack.ports import PortDriver
@@ -120,7 +121,8 @@ class OpenStackConnection:
         self._owners = OwnersServers(self._around)
         roots = RootImageDriver(self._around, open_image)
         self._boot_images = BootImageDriver(self._around)
-        made_of = MadeOf(self._around, self._boot_images, roots, open_seed)
+        self._key_pairs = KeyPairDriver(self._around)
+        made_of = MadeOf(self._around, self._boot_images, roots, open_seed, self._key_pairs)
         self._serve = serve
         groups = ServerGroupDriver(self._around)
         self._machines = ServerDriver(
@@ -136,6 +138,7 @@ class OpenStackConnection:
             Kind.FLOATING_IP: floating_ips,
             Kind.ROUTER: RouterDriver(self._around, floating_ips),
             Kind.SERVER_GROUP: groups,
+            Kind.KEY_PAIR: self._key_pairs,
             Kind.RELAY: self._relays,
             Kind.BOOT_IMAGE: made_of.boot_images,
             Kind.IMAGE: roots,
@@ -203,6 +206,7 @@ class OpenStackConnection:
             image_formats=await self._boot_images.formats(),
             makes_cds=version >= WITH_CDS,
             counts_in_groups=version >= WITH_RULES,
+            key_pairs=await self._named_pairs(),
             kept=await SnapshotImages(self._around).roots(),
         )
 
@@ -217,6 +221,12 @@ class OpenStackConnection:
         except ProviderError as error:
             log.info("compute hosts are not shown", cloud=self._api.name, why=str(error))
             return None
+
+    async def _named_pairs(self) -> frozenset[str] | None:
+        """None where the file names none."""
+        if not self._around.cloud.key_pair:
+            return None
+        return frozenset(each.name for each in await self._key_pairs.pairs())
 
     async def _flavors(self) -> list[SizeOffered]:
         """All that the project sees. Raises `ProviderError` for too many."""

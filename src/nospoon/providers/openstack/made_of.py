@@ -5,21 +5,27 @@ https://docs.openstack.org/nova/latest/user/block-device-mapping.html
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from dataclasses import dataclass
 
 from nospoon.errors import ProviderError
 from nospoon.model.images import KeptIn
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.key_pairs import THEIRS
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.model.seed import Seed
+from nospoon.plan.key_pairs import beside
 from nospoon.providers.base import OpenSeed
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.images import BootImageDriver
+from nospoon.providers.openstack.key_pairs import KeyPairDriver
 from nospoon.providers.openstack.roots import RootImageDriver
 from nospoon.providers.openstack.snapshots import SnapshotImages
 
 GIB = 1 << 30
+CLOUD_CONFIG = "#cloud-config"
 MOST_USER_DATA = 65535
 """Characters that Nova takes, in Base64."""
 
@@ -32,6 +38,7 @@ class MadeOf:
     boot_images: BootImageDriver
     roots: RootImageDriver
     open_seed: OpenSeed
+    key_pairs: KeyPairDriver
 
     async def of(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """What a call that makes a server says of that. Raises `ProviderError`."""
@@ -69,20 +76,23 @@ class MadeOf:
             ],
             "config_drive": True,
         }
-        return {**made, **await self._user_data(shape)}
+        return {**made, **await self._user_data(shape, tag)}
 
     async def _of_root(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """A container: Nova mounts its image, and shows it no other disk, the config drive neither.
         So its user data is that of the cloud's metadata service.
         """
         image = await self.roots.id_of(shape.disks[0].volume, tag.cluster)
-        return {"imageRef": image, **await self._user_data(shape)}
+        return {"imageRef": image, **await self._user_data(shape, tag)}
 
-    async def _user_data(self, shape: Machine) -> dict[str, object]:
+    async def _user_data(self, shape: Machine, tag: OwnerTag) -> dict[str, object]:
         """Raises `ProviderError` for more than Nova takes."""
-        given = (await self.open_seed(shape.seed)).user_data if shape.seed else ""
+        pair, named = shape.key_pair, dict[str, object]()
+        given = _user_data(await self.open_seed(shape.seed), pair) if shape.seed else ""
+        if pair:
+            named["key_name"] = await self.key_pairs.name_of(pair, tag.cluster)
         if not given:
-            return {}
+            return named
         encoded = b64encode(given.encode()).decode()
         if len(encoded) > MOST_USER_DATA:
             raise ProviderError(
@@ -90,7 +100,7 @@ class MadeOf:
                 f"{MOST_USER_DATA * 3 // 4 >> 10} KiB",
                 hint="User data may fetch what it needs.",
             )
-        return {"user_data": encoded}
+        return {**named, "user_data": encoded}
 
     def _blank(self, disk: MachineDisk) -> dict[str, object]:
         common = {
@@ -114,6 +124,14 @@ class MadeOf:
         type_ = self.around.cloud.volume_type
         made = {"destination_type": "volume", "volume_size": _gib(disk)}
         return {**made, "volume_type": type_} if type_ else made
+
+
+def _user_data(seed: Seed, pair: str) -> str:
+    """With the keys that are not of its key pair, where it is not the file's own."""
+    keys = seed.keys if pair.startswith(THEIRS) else beside(seed.keys)
+    if seed.user_data or not keys:
+        return seed.user_data
+    return f"{CLOUD_CONFIG}\n{json.dumps({'ssh_authorized_keys': keys})}\n"
 
 
 def _root(image: str) -> dict[str, object]:

@@ -22,6 +22,7 @@ from nospoon.providers.answers import number_of, text_of
 from nospoon.providers.openstack.api import Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
+from nospoon.providers.openstack.key_pairs import KeyPairDriver
 from nospoon.providers.openstack.roster import GIB, MIB, Roster, Server
 from nospoon.providers.openstack.server_groups import ServerGroupDriver
 from nospoon.providers.openstack.shown import VolumeShown
@@ -110,6 +111,7 @@ class Quotas:
             cinder = await self._shown(Service.CINDER, "/limits", _limits)
             found |= await _shares(cinder, CINDERS, made)
         found |= await self._of_groups(nova)
+        found |= await self._of_key_pairs(nova)
         project = await self._around.api.project()
         if self._around.cloud.has_volumes:
             found |= await self._of_type(project, made)
@@ -136,6 +138,13 @@ class Quotas:
         if (most := number_of(limits.get("maxServerGroupMembers", UNLIMITED))) != UNLIMITED:
             found[QuotaName.GROUP_MEMBERS] = Share(most)
         return found
+
+    async def _of_key_pairs(self, limits: Limits) -> Mapping[QuotaName, Share]:
+        """Of the user: limits say not how many that has."""
+        if (most := number_of(limits.get("maxTotalKeypairs", UNLIMITED))) == UNLIMITED:
+            return {}
+        used, own = await KeyPairDriver(self._around).counted()
+        return {QuotaName.KEY_PAIRS: Share(most, used, own)}
 
     async def _of_type(self, project: str, made: Sequence[Server]) -> Mapping[QuotaName, Share]:
         """Quotas of the type that volumes of the host have, and of the size of one. Which volumes

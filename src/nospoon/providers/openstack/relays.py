@@ -201,6 +201,7 @@ class RelayDriver:
             "config_drive": True,
             "user_data": b64encode(script.encode()).decode(),
             "metadata": {RELAYS: "yes", **tagged, **in_pieces(SHAPE, _written(shape))},
+            **({"key_name": shape.key_pair} if shape.key_pair else {}),
             **({"availability_zone": shape.zone} if shape.zone else {}),
         }
         call = self._around.api.call

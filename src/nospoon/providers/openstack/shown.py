@@ -103,6 +103,13 @@ class GroupShown(TypedDict, total=False):
     members: Sequence[str]
 
 
+class KeyPairShown(TypedDict):
+    """Of a user."""
+
+    name: str
+    public_key: str
+
+
 class Ref(TypedDict):
     id: str
 

@@ -16,6 +16,8 @@ from nospoon.providers.answers import text_of
 FIRST = "nospoon:1"
 """Begins a description that nospoon wrote."""
 PARTS = 9
+SEPARATOR = "_"
+"""In names: no part of them has one."""
 PREFIX = "nospoon_"
 SAID = ("deployment", "cluster", "generation", "token", "owner", "uid", "name", "more")
 LONGEST_VALUE = 255
@@ -56,6 +58,30 @@ def of_description(text: object) -> Tagged | None:
     except ValueError:
         return None
     return Tagged(tag, key, more) if tag.is_plausible(key) else None
+
+
+def named(tagged: Tagged, place: str) -> str:
+    """As a name of at most 255 letters, digits, hyphens and underscores, which is all that Nova
+    takes for a key pair. `place`: hexadecimal digits.
+    """
+    tag = tagged.tag
+    uid = "" if tag.uid is None else str(tag.uid)
+    said = (tag.deployment, tag.cluster.hex, place, str(tag.generation), uid, tag.name, tagged.name)
+    return SEPARATOR.join((*FIRST.split(":"), *said))
+
+
+def of_name(text: str) -> tuple[Tagged, str] | None:
+    """And its place; None for what nospoon did not write."""
+    parts = text.split(SEPARATOR)
+    if len(parts) != PARTS or parts[:2] != FIRST.split(":"):
+        return None
+    _, _, deployment, cluster, place, generation, uid, name, key = parts
+    try:
+        id_, owner = UUID(hex=cluster), int(uid) if uid else None
+        tag = OwnerTag(deployment, id_, int(generation), name=name, uid=owner)
+    except ValueError:
+        return None
+    return (Tagged(tag, key), place) if tag.is_plausible(key) else None
 
 
 def properties(tagged: Tagged) -> dict[str, str]:
