@@ -18,6 +18,7 @@
     │   ├── MissingTool          a program or package is not installed there
     │   ├── Unfetchable          the content of a URL is not available
     │   ├── OutOfSpace           a pool, quota, disk or cloud is full
+    │   │   └── NoComputeHost    no computer of a cloud takes a machine of this shape now
     │   ├── NotOurs              the resource exists and has no nospoon tag
     │   └── Gone                 the resource existed and is gone
     └── OperationFailed          a plan was carried out in part, or not at all
@@ -200,6 +201,10 @@ class Unfetchable(ProviderError):
 
 class OutOfSpace(ProviderError):
     """A pool, a quota, a disk or all hosts of a cloud are full; it can pass."""
+
+
+class NoComputeHost(OutOfSpace):
+    """A cloud finds no computer for a machine of this shape; it may for one of another."""
 
 
 class NotOurs(ProviderError):

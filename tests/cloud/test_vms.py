@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from openstack.connection import Connection
 from tests.cloud.test_cloud import connection, partitioned
 from tests.cloud.test_rack import DISKS, everything
 
@@ -20,7 +22,7 @@ FILE = """
 cluster: {name}
 hosts:
   cloud:
-    openstack: {{cloud: nospoon-cloud, flavors: [tiny], off: {off}{more}}}
+    openstack: {{cloud: nospoon-cloud, flavors: [nowhere, tiny], off: {off}{more}}}
     physnets: {{external: rack}}
 networks: {{external: {{physnet: external}}}}
 nodes: [{nodes}]
@@ -44,8 +46,13 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
         text = FILE.format(name=name, off=off, nodes=nodes.replace("KEY", key), more=more)
         return rack.file(text + bmc, f"{off}.yaml")
 
+    nowhere = flavor_without_hosts(connection(cloud, "nospoon-cloud-admin"))
     file = written("stop")
-    rack.run("up", file, "--yes")
+    (line,) = [e for e in rack.run("plan", file).stdout.splitlines() if "machine v" in e]
+    assert ", flavor nowhere, group anti-affinity-flavor=default, key pair key-" in line
+    assert line.endswith("; else with flavor tiny")
+    again = rack.run("up", file, "--yes")
+    assert "It is created once more with flavor tiny." in again.stdout + again.stderr
 
     def has_booted() -> bool:
         """Since its last start: Nova begins a log then."""
@@ -108,6 +115,21 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     member.image.delete_image(theirs.id)
     assert everything(member) == before
     member.compute.delete_keypair(f"{name} theirs")
+    nowhere()
+
+
+def flavor_without_hosts(admin: Connection) -> Callable[[], None]:
+    """A smaller one than all others, for which Nova finds no host; what is given removes it."""
+    made = admin.compute.create_flavor(name="nowhere", vcpus=1, ram=128, disk=1)
+    trait = "CUSTOM_NOWHERE"
+    admin.placement.put(f"/traits/{trait}", microversion="1.6")
+    admin.compute.create_flavor_extra_specs(made, {f"trait:{trait}": "required"})
+
+    def remove() -> None:
+        admin.compute.delete_flavor(made)
+        admin.placement.delete(f"/traits/{trait}", microversion="1.6")
+
+    return remove
 
 
 def key_of(path: Path) -> str:

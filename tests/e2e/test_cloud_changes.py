@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 from nospoon.testing.fake_cloud import FakeCloud, fake_cloud
-from nospoon.testing.rack import private_rack
+from nospoon.testing.rack import Rack, private_rack
 
 CLUSTER = """
 cluster: changing
@@ -145,6 +148,79 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             await asyncio.to_thread(rack.run, "up", file, "--yes")
             await asyncio.to_thread(rack.run, "down", "changing", "--yes")
             assert not cloud.servers
+
+
+SHAPE = "nospoon_shape_"
+FLAVORS = "flavors: [metal.512, metal.2048]\n      availability_zone: [one, two]"
+
+
+async def test_a_server_without_a_compute_host_is_created_once_more_elsewhere() -> None:
+    """And what was begun when the daemon died, before or after that was deleted, converges."""
+    async with fake_cloud() as cloud:
+        own(cloud)
+        with private_rack() as rack:
+            content = text(cloud).replace("flavors: [metal.512]", FLAVORS)
+            content = content.replace("networks:", "  here: {simulated: true}\nnetworks:")
+            file = rack.file(content + rack.bmc())
+
+            async def run(*command: str, status: int = 0) -> str:
+                done = await asyncio.to_thread(lambda: rack.run(*command, status=status))
+                return done.stdout + done.stderr
+
+            async def made() -> tuple[str, str]:
+                """Its flavor and its zone; nothing is to be done, and no other is there."""
+                assert "Nothing to do" in await run("plan", file)
+                (server,) = cloud.servers.values()
+                pieces = [v for k, v in server["metadata"].items() if k.startswith(SHAPE)]
+                zone = json.loads("".join(pieces))["zone"]
+                return server["flavor"]["original_name"], zone
+
+            plan = await run("plan", file)
+            assert "flavor metal.512; else in availability zone two; else with flavor" in plan
+            cloud.full = {"metal.512", "metal.2048"}
+            told = await run("up", file, "--yes", status=3)
+            assert "No valid host was found" in told
+            assert "here can have node n: write `host: here` for it" in told
+            assert not cloud.servers
+            cloud.full = {"one"}
+            told = await run("up", file, "--yes")
+            assert "No valid host was found. It is created once more in availability" in told
+            assert await made() == ("metal.512", "two")
+            cloud.full = set()
+            assert await made() == ("metal.512", "two"), "it stays where it is"
+            await run("down", "changing", "--yes")
+            for call in ("POST /compute/v2.1/servers", "DELETE /compute/v2.1/servers/"):
+                cloud.full = {"metal.512"}
+                await dying_at(cloud, rack, call, "up", file, "--yes")
+                told = await run("up", file, "--yes")
+                assert "It is created once more with flavor metal.2048" in told
+                assert await made() == ("metal.2048", "one")
+                rows = await asyncio.to_thread(stored_machines, rack)
+                assert [(each["flavor"], each["cpus"]) for each in rows] == [("metal.2048", 2)]
+                await run("down", "changing", "--yes")
+                assert not cloud.servers
+
+
+async def dying_at(cloud: FakeCloud, rack: Rack, call: str, *command: str) -> None:
+    """Run a command whose daemon dies at the first such call, which is carried out."""
+    calls: list[str] = []
+
+    def heard(said: str) -> None:
+        if said.startswith(call) and not calls and not said.endswith("/action"):
+            calls.append(said)
+            rack.crash()
+
+    cloud.heard = heard
+    with contextlib.suppress(AssertionError):  # it fails as its daemon dies
+        await asyncio.to_thread(rack.run, *command)
+    cloud.heard = None
+    assert calls
+
+
+def stored_machines(rack: Rack) -> list[Any]:
+    path = rack.directory / "state" / "nospoon.db"
+    with closing(sqlite3.connect(path)) as store:
+        return [json.loads(text) for (text,) in store.execute("select machine from nodes")]
 
 
 TRUNK = """

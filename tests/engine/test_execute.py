@@ -15,12 +15,12 @@ from nospoon.clusterfile.load import load
 from nospoon.engine.execute import Limits, execute
 from nospoon.engine.observe import observe, observe_reachable
 from nospoon.engine.progress import Outcome, Phase, Progress
-from nospoon.errors import HostUnreachable, OutOfSpace, ProviderError, Transient
+from nospoon.errors import HostUnreachable, NoComputeHost, OutOfSpace, ProviderError, Transient
 from nospoon.model.declared import CallLimits
 from nospoon.model.nova import NovaInventory
 from nospoon.model.resources.keys import IRONIC, Key, Kind
 from nospoon.model.resources.machines import Machine
-from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.resource import Alternative, Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.diff.diff import diff, removal
@@ -160,6 +160,27 @@ async def test_a_failure_stops_only_what_waits_for_it() -> None:
     assert sum(1 for each in seen if each.key.kind is Kind.MACHINE) == 1
     assert (await bench.run(await bench.plan())).complete
     assert (await bench.plan()).empty
+
+
+async def test_what_no_computer_takes_is_made_once_more_of_another_shape() -> None:
+    bench = Bench(1)
+    ((key, desired),) = ((k, r) for k, r in bench.desired.items() if k.kind is Kind.MACHINE)
+    assert isinstance(desired.shape, Machine)
+    others = [replace(desired.shape, zone=zone) for zone in ("b", "c")]
+    kept = tuple(Alternative(each, f"in zone {each.zone}") for each in others)
+    bench.desired[key] = replace(desired, alternatives=kept)
+    moody = Moody(bench.drivers["sim", Kind.MACHINE], [NoComputeHost("No host.") for _ in range(5)])
+    bench.drivers["sim", Kind.MACHINE] = moody
+    outcome = await bench.run(await bench.plan())
+    (failure,) = outcome.failures
+    assert (failure.message, failure.passes, failure.nowhere) == ("No host.", True, True)
+    assert moody.calls == 3, "each of them once"
+    told = [each.message for each in bench.told if each.phase is Phase.RETRYING]
+    assert told == [f"No host. It is created once more in zone {zone}." for zone in "bc"]
+    assert not (await bench.run(await bench.plan())).failures, "it is begun with the first again"
+    (seen,) = (each for each in await observe(bench.drivers, ID) if each.key == key)
+    assert seen.shape == others[1]
+    assert moody.calls == 6
 
 
 async def test_a_host_that_comes_back_is_waited_for() -> None:

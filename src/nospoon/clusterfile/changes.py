@@ -64,7 +64,7 @@ class Rule(StrEnum):
     NODES = "nodes"
     """`+` and `-`: nodes are made and removed; the others stay as they are."""
     NEW_NODES = "new nodes"
-    """Tells where new nodes go; what is placed stays unless `--rebalance` asks otherwise."""
+    """Says where new nodes go; what is placed stays unless `--rebalance` asks otherwise."""
     REMEMBERED = "remembered"
     """Nothing is made of it: it is told to those who ask."""
     REFUSED = "refused"

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nospoon.clusterfile.cloud import CloudOrName, CloudSection
 from nospoon.clusterfile.fields import Address
-from nospoon.clusterfile.section import Flag, Section, Text, Whole
+from nospoon.clusterfile.section import Flag, OneOrMore, Section, Text, Whole, listed
 from nospoon.errors import UsageError
 from nospoon.model.cloud import URLS
 from nospoon.model.connections import GroupRules, OpenStack, RelaySpec, Strictness, WhenOff
@@ -109,7 +109,13 @@ class OpenStackSection(Section):
         description="Flavors that nodes may have, by name or id; the smallest that fits is taken. "
         "Default: all that the project sees.",
     )
-    availability_zone: Text = Field("", description="Availability zone; default: Nova's choice.")
+    availability_zone: Annotated[
+        list[Text], BeforeValidator(listed), OneOrMore(), Field(max_length=16)
+    ] = Field(
+        [],
+        description="Availability zone, or several: the first is taken, and a further one for a "
+        "server for which Nova finds no host there. Default: Nova's choice.",
+    )
     boot_address: Address | None = Field(
         None,
         description="Address of the daemon's machine as guests reach it: they ask there at each "
@@ -178,7 +184,8 @@ def connection(section: OpenStackSection) -> tuple[OpenStack, str]:
         cloud=section.cloud.name or "cloud",
         at=_at(settings),
         flavors=tuple(section.flavors or ()),
-        zone=section.availability_zone,
+        zone=next(iter(section.availability_zone), ""),
+        further_zones=tuple(section.availability_zone[1:]),
         boot_address=str(section.boot_address or ""),
         external=section.external_network,
         has_volumes=bool(section.volumes),

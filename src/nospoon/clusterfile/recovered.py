@@ -230,7 +230,7 @@ def _openstack(cloud: OpenStack, settings: Mapping[str, object], relayed: str) -
         said["per_compute_host"] = cloud.groups.per_host
     if cloud.flavors:
         said["flavors"] = list(cloud.flavors)
-    return said | ({"availability_zone": cloud.zone} if cloud.zone else {})
+    return said | ({"availability_zone": list(cloud.zones)} if cloud.zones else {})
 
 
 def _relay(spec: RelaySpec) -> dict[str, object]:

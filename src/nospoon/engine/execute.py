@@ -18,13 +18,14 @@ from nospoon.engine.observe import Drivers
 from nospoon.engine.progress import Emit, Failure, Outcome, Phase, Progress
 from nospoon.errors import (
     MissingTool,
+    NoComputeHost,
     NospoonError,
     OutOfSpace,
     Transient,
 )
 from nospoon.model.declared import CallLimits
 from nospoon.model.resources.keys import Key
-from nospoon.model.resources.resource import is_adopted
+from nospoon.model.resources.resource import Resource, is_adopted
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.order.kinds import KINDS
 from nospoon.plan.order.order import Half, Move, MoveId, moves
@@ -192,7 +193,9 @@ class _Run:
             error, passes = failed, False
         if error is not None:
             why = _why(error)
-            self.outcome.failures.append(Failure(str(move.key), move.step.node, why, passes))
+            nowhere = isinstance(error, NoComputeHost)
+            failure = Failure(str(move.key), move.step.node, why, passes, nowhere)
+            self.outcome.failures.append(failure)
             self._tell(Phase.FAILED, move, why)
             return False
         self.outcome.done += 1
@@ -208,11 +211,18 @@ class _Run:
         there, and may wait for an hour: it is cancelled, too.
         """
         key, kind = move.key, KINDS[move.key.kind]
-        pauses = self.limits.pauses(key)
+        pauses, desired = self.limits.pauses(key), move.step.desired
+        others = iter(desired.alternatives if desired is not None else ())
         while True:
-            call, name = self._act(move), f"the call for {key}"
+            call, name = self._act(move, desired), f"the call for {key}"
             try:
                 await self.calls.heard_out(call, name=name, cancels=kind.waits)
+            except NoComputeHost as error:
+                if desired is None or (other := next(others, None)) is None:
+                    return error
+                again = f"It is created once more {other.words}."
+                self._tell(Phase.RETRYING, move, f"{str(error).rstrip('. ')}. {again}")
+                desired = replace(desired, shape=other.shape)
             except Transient as error:
                 if (usual := next(pauses, None)) is None:
                     return error
@@ -229,7 +239,7 @@ class _Run:
             else:
                 return None
 
-    async def _act(self, move: Move) -> None:
+    async def _act(self, move: Move, desired: Resource | None) -> None:
         """The driver's call, in a task of its own."""
         left = iter(range(MOST_NOTES))
 
@@ -247,14 +257,14 @@ class _Run:
             adopted = is_adopted(step.observed.shape)
             await (_adoption(driver).release if adopted else driver.delete)(step.observed)
             return
-        assert step.desired is not None, "only what is desired is made"
-        tag = replace(self.tag, note=step.desired.note)
-        if step.action is Action.CHANGE:
+        assert desired is not None, "only what is desired is made"
+        tag = replace(self.tag, note=desired.note)
+        if step.action is Action.CHANGE and desired is step.desired:  # else it was deleted
             assert step.observed is not None, "only what was observed is changed"
-            await driver.change(step.observed, step.desired, tag)
+            await driver.change(step.observed, desired, tag)
         else:
-            adopted = is_adopted(step.desired.shape)
-            await (_adoption(driver).claim if adopted else driver.create)(step.desired, tag)
+            adopted = is_adopted(desired.shape)
+            await (_adoption(driver).claim if adopted else driver.create)(desired, tag)
 
     def _tell(self, phase: Phase, move: Move, message: str) -> None:
         over = self.outcome.done + len(self.outcome.failures) + self.outcome.skipped

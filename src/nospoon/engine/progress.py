@@ -1,4 +1,4 @@
-"""What an operation tells while it runs, and how it ended."""
+"""What an operation reports while it runs, and how it ended."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ Emit = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A move that failed, with the message for its user. `passes`: for want of capacity."""
+    """A move that failed, with the message for its user. `passes`: for want of capacity; `nowhere`:
+    of a computer.
+    """
 
     what: str
     node: str
     message: str
     passes: bool = False
+    nowhere: bool = False
 
 
 @dataclass(slots=True)

@@ -136,6 +136,16 @@ class _Usual:
         return ""
 
     @property
+    def zones(self) -> tuple[str, ...]:
+        """Availability zones that its machines may have, best first; () where there are none."""
+        return (self.zone,) if self.zone else ()
+
+    @property
+    def names_sizes(self) -> bool:
+        """Whether the file says which sizes its machines may have."""
+        return False
+
+    @property
     def groups(self) -> GroupRules:
         """How rules of affinity hold among its computers."""
         return GroupRules()
@@ -379,7 +389,8 @@ class OpenStack(_Usual):
     `volume_type`, "" for the usual one; else they are parts of their flavor. `off`: of servers that
     are powered off. `relay`: by which guests reach this daemon where they reach no `boot_address`.
     `groups`: how rules of affinity hold among its compute hosts. `key_pair`: of VMs and the relay,
-    one that is there; "" for those that nospoon makes.
+    one that is there; "" for those that nospoon makes. `further_zones`: where `zone` has no host
+    for a server.
     """
 
     cloud: str
@@ -395,7 +406,16 @@ class OpenStack(_Usual):
     relay: RelaySpec | None = None
     groups: GroupRules = GroupRules()
     key_pair: str = ""
+    further_zones: tuple[str, ...] = ()
     kind: ClassVar = ConnectionKind.OPENSTACK
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        return (self.zone, *self.further_zones) if self.zone else ()
+
+    @property
+    def names_sizes(self) -> bool:
+        return bool(self.flavors)
 
     def shelves(self, disks: int) -> bool:
         """Nova keeps a root and volumes of what it shelves, and no other disk."""

@@ -61,7 +61,7 @@ class SizeOffered:
 @dataclass(frozen=True, slots=True)
 class Adoptable:
     """A machine on a host as others might have made it. `sizes` of its disks, in bytes, 0 for
-    unknown. `tag`: whose node it is, None for nobody's, and `node` which one. `hindrance`: why it
+    unknown. `tag`: whose node it is, None for no one's, and `node` which one. `hindrance`: why it
     cannot be a node, "" if it can. `made`: nospoon made it, for whomever. `id`: what its host calls
     it besides its name, where that is not its UUID.
     """
@@ -154,16 +154,16 @@ def known(left: int | None) -> int:
 class HostFacts:
     """What is known of a host when the plan is made. `memory`, `disk` in bytes; 0: unknown.
 
-    `links`: its network interfaces, None where nobody looked. `real`: guests really run there.
+    `links`: its network interfaces, None where no one looked. `real`: guests really run there.
     `masters`: of an interface that is plugged into a bridge, the bridge; `bridges`: those.
     `ovs_bridges`: bridges of Open vSwitch, which are no Linux bridges.
     `volumes`: of those that the file names as existing, what is there, by POOL/VOLUME.
     `identity`: hosts of one identity are one machine with several connections, counted once.
     `anti_spoofing`: it can keep NICs to their own MAC and address.
-    `away`: why nobody could ask it, "" for one that answers.
+    `away`: why no one could ask it, "" for one that answers.
     `closed`: a directory above its pools that QEMU may not enter, "" for none or unknown.
     `boot_ports`: UDP ports of network boot that other servers have, and which, "" for unknown.
-    `machines`: those of others, None where nobody looked for them or there can be none.
+    `machines`: those of others, None where no one looked for them or there can be none.
     `sizes`: which alone machines may have where they are flavors (`Declared.sizes`). `networks`:
     existing ones by name and by id, None where networks are bridges; `own_networks`: those of them
     whose ports we may open; `external_networks`: name and id of those to which a router may lead.

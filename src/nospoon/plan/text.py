@@ -46,6 +46,8 @@ def _step_lines(step: Step) -> Iterator[str]:
     late = " (at power-off)" if step.at_power_off else ""
     shape = step.desired.shape if step.desired is not None else None
     about = f"  {describe(shape)}" if shape is not None and step.action is Action.CREATE else ""
+    others = step.desired.alternatives if step.desired is not None and about else ()
+    about += "".join(f"; else {each.words}" for each in others)
     why = "; ".join(_whys(step))
     what = f"{step.key.kind} {step.key.name} {_where(step)}"
     late += f" ({step.verb})" if step.verb != step.action else ""

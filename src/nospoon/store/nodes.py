@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -198,6 +198,13 @@ def settle(connection: Connection, uuid: UUID, host: Host) -> None:
     record = encoded(record_of_node(host))
     connection.execute(update(nodes).where(nodes.c.uuid == str(uuid)).values(host=record))
     capacity.settle(connection, uuid, host)
+
+
+def know_machines(connection: Connection, machines: Mapping[UUID, Machine]) -> None:
+    """From now on nodes have these machines, by their UUIDs."""
+    for uuid, machine in machines.items():
+        known = nodes.c.uuid == str(uuid)
+        connection.execute(update(nodes).where(known).values(machine=encoded(machine)))
 
 
 def renew_account(connection: Connection, row: NodeRow) -> None:

@@ -75,6 +75,7 @@ class FakeCloud:
     `boots`: is called with the id and user data of servers that are made with some; `ends`: with
     the ids of servers that go.
     `compute_hosts`: so many, on which groups have their servers; 0: Nova looks at no group.
+    `full`: names of zones and flavors for which there is none.
     `failing_starts`: so many leave the server off. `slow`: looks at a server until what is under
     way is over. `volumes`: of Cinder, which there is where
     `volume_types` names some, the usual one first; `volume_quotas`: by their names. `revoked`:
@@ -100,6 +101,7 @@ class FakeCloud:
     server_groups: dict[str, Json] = field(default_factory=dict)
     key_pairs: dict[str, Json] = field(default_factory=dict)
     compute_hosts: int = 0
+    full: set[str] = field(default_factory=set)
     limits: Json = field(default_factory=dict)
     volumes: dict[str, Json] = field(default_factory=dict)
     volume_snapshots: dict[str, Json] = field(default_factory=dict)
@@ -332,7 +334,7 @@ class FakeCloud:
         }  # fmt: skip
         if group:
             self.server_groups[group]["members"].append(id_)
-        if not has_compute_host(self, group):
+        if not has_compute_host(self, group, body.get("availability_zone", ""), flavor["name"]):
             self.servers[id_] |= {
                 "status": "ERROR", "OS-EXT-STS:task_state": None,
                 "fault": {"code": 500, "message": "No valid host was found. "},

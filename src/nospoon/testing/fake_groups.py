@@ -19,6 +19,7 @@ class Cloud(Protocol):
     limits: Json
     server_groups: dict[str, Json]
     compute_hosts: int
+    full: set[str]
 
 
 async def server_groups(cloud: Cloud, request: Request, rest: list[str]) -> Response:
@@ -61,8 +62,12 @@ def _shown(group: Json, *, has_rules: bool) -> Json:
     return {**rest, "policies": [policy], "metadata": {}}
 
 
-def has_compute_host(cloud: Cloud, group: str) -> bool:
-    """Whether one is left for the newest server of a group that is strict and apart."""
+def has_compute_host(cloud: Cloud, group: str, *of: str) -> bool:
+    """Whether one is left for the newest server of a group that is strict and apart. `of`: its zone
+    and flavor.
+    """
+    if not cloud.full.isdisjoint(of):
+        return False
     known = cloud.server_groups.get(group)
     if known is None or not cloud.compute_hosts or known["policy"] != "anti-affinity":
         return True

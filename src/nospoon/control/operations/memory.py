@@ -259,6 +259,20 @@ class Memory:
         """Encrypted; b"" for none."""
         return self._cipher.encrypt(secret) if secret else b""
 
+    async def know_alternatives(self, prepared: Prepared, again: Prepared) -> None:
+        """Machines that are another one of their alternatives than what was planned."""
+        made: dict[UUID, Machine] = {}
+        async for key, each in paced(list(prepared.desired.items())):
+            now = again.desired.get(key) if each.alternatives else None
+            if now is not None and now.shape != each.shape and isinstance(now.shape, Machine):
+                made[now.shape.uuid] = now.shape
+        if not made:
+            return
+        await self._database.call(node_rows.know_machines, made)
+        for uuid, machine in made.items():
+            if (member := self._fleet.get(uuid)) is not None:
+                self._fleet.put(replace(member, machine=machine))
+
     async def forget_leavers(self, prepared: Prepared, targets: Collection[str]) -> None:
         """Nodes and hosts that the file names no more; a second look found nothing of them."""
         rows = await self._database.read(node_rows.nodes_of, prepared.seen.id)

@@ -37,6 +37,7 @@ from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.diff.diff import removal, waiting
 from nospoon.plan.order.order import MoveId
 from nospoon.plan.order.steps import Action, Plan
+from nospoon.plan.placement.placement import elsewhere
 from nospoon.plan.text import summary
 from nospoon.plan.words import counted, listed
 from nospoon.runtime.clock import Clock
@@ -112,6 +113,7 @@ class Work:
         await self._look_at_machines(prepared)
         if not outcome.complete:
             await self._add_consoles(outcome, row)
+            await self._add_hosts(outcome, prepared)
             return _fallen_short(outcome, f"up {row.name}")
         as_before = replace(request, fingerprint="", rebalance=False)
         again = await self._planner.prepare(as_before, seen.cluster, surveyed=seen.surveyed)
@@ -119,6 +121,7 @@ class Work:
         if left := prepared.plan.undone(again.plan):
             names = ", ".join(str(step.key) for step in left[:5])
             return Ended(OperationState.PARTLY, f"done, and yet these are not as desired: {names}")
+        await self.memory.know_alternatives(prepared, again)
         await self.memory.forget_leavers(prepared, request.targets)
         if not request.targets and seen.cluster.ironic is None:
             await self._database.call(stored.forget_enrolment, row.id)
@@ -257,6 +260,22 @@ class Work:
             if end:
                 told = f"{each.message}\n  its console's end:\n{textwrap.indent(end, '  | ')}"
                 outcome.failures[outcome.failures.index(each)] = replace(each, message=told)
+
+    async def _add_hosts(self, outcome: Outcome, prepared: Prepared) -> None:
+        """To nodes for which their cloud found no computer: which other hosts can have them."""
+        cluster, facts = prepared.seen.cluster, prepared.seen.surveyed.all_facts
+        for index, each in enumerate(outcome.failures):
+            host = prepared.allocations.hosts.get(each.node, "")
+            if not each.nowhere or not host or len(cluster.hosts) == 1:
+                continue
+            owner = prepared.seen.owner
+            said = await self._planner.workers.run(
+                owner, elsewhere, cluster, facts, each.node, host
+            )
+            if said:
+                outcome.failures[index] = replace(
+                    each, message=f"{each.message.rstrip('. ')}. {said}"
+                )
 
     async def _switch_on(self, prepared: Prepared) -> list[str]:
         """Start what was made now, or by an `up` that did not end."""

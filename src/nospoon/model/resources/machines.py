@@ -137,7 +137,7 @@ class Machine:
 
     @property
     def serial_number(self) -> str:
-        """SMBIOS serial number: derived, so that nobody can disagree about it; "" of a machine of
+        """SMBIOS serial number: derived, so that no one can disagree about it; "" of a machine of
         others or of a cloud, which has what that gave it.
         """
         if self.adopted or self.flavor:

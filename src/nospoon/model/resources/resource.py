@@ -45,14 +45,26 @@ def is_adopted(shape: Shape) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A shape that is as good, and in which words it differs."""
+
+    shape: Shape
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
-    """A desired resource and what must exist before it. `note` is written into its tag."""
+    """A desired resource and what must exist before it. `note` is written into its tag.
+    `alternatives`: in the place of its shape, one after the other, where its host has no computer
+    for that.
+    """
 
     key: Key
     shape: Shape
     needs: tuple[Key, ...] = ()
     node: str = ""
     note: str = ""
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

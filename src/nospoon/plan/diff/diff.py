@@ -45,7 +45,7 @@ def diff(
     notes: tuple[str, ...] = (),
     why: Mapping[Key, str] | None = None,
 ) -> Plan:
-    """The plan. Observed resources that nobody desires any more are deleted.
+    """The plan. Observed resources that no one desires any more are deleted.
 
     `why`: of things that are to be made, why where they are.
     """

@@ -45,6 +45,13 @@ def chosen(
     return min(fit, key=lambda each: (_adds(each, blank), *_order(each)), default=None)
 
 
+def larger(node: Node, facts: HostFacts, size: SizeOffered) -> list[SizeOffered]:
+    """Those that fit as well, and come after one that was chosen."""
+    fit = (each for each in facts.sizes if _fits(node, each) and _order(each) > _order(size))
+    blank = disk_space(node)
+    return sorted(fit, key=lambda each: (_adds(each, blank), *_order(each)))
+
+
 def _adds(size: SizeOffered, blank: int) -> bool:
     """Whether Nova gives a server an ephemeral disk that its node has not: every one of a flavor
     that has one, whose call names no blank disk.

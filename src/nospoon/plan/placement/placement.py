@@ -292,4 +292,24 @@ def _named(demands: list[Demand]) -> str:
     return f"node {names[0]}{like} fit{'' if like else 's'}"
 
 
-__all__ = ["Placed", "place"]
+def elsewhere(cluster: Cluster, facts: Mapping[str, HostFacts], node: str, host: str) -> str:
+    """A sentence on the other hosts of the file which can have a node, as far as they are known
+    without what others take; "" where none can, or it may be on no other.
+    """
+    rooms = Rooms(cluster, facts, {})
+    new, _, _ = demands_of([each for each in cluster.nodes if each.name == node], {})
+    can = [
+        name
+        for demand in new
+        for name in rooms.places
+        if name != host and not rooms.against(demand, name)
+    ]
+    if not can:
+        return ""
+    return (
+        f"Of the file's other hosts, {listed(can)} can have node {node}: write `host: {can[0]}` "
+        "for it, and plan again."
+    )
+
+
+__all__ = ["Placed", "elsewhere", "place"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from nospoon.model.cluster import Firmware, Host, Netboot, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.machines import Machine, MachineNic
+from nospoon.model.resources.resource import Alternative
 from nospoon.plan import identity
 from nospoon.plan.key_pairs import given
-from nospoon.plan.placement.flavors import chosen
+from nospoon.plan.placement.flavors import chosen, larger
 from nospoon.plan.resolution.boot_images import has_image
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.disks import machine_disks
@@ -50,13 +51,32 @@ class Machines:
             ipv6=node.firmware is not Firmware.BIOS
             and any(nic.network in self._with_ipv6 for nic in node.nics),
             flavor=size.name if size is not None else "",
-            zone=host.connection.zone,
+            zone=_zone(host, made),
             shelved=node.kind is NodeKind.VM and host.connection.shelves(len(node.disks)),
             group=context.groups(host).of.get(node.name, ""),
             key_pair=given(node, host).pair,
             kind=node.kind,
             seed=context.around.seeds.get(node.name, ""),
         )
+
+    def alternatives(self, node: Node, host: Host, machine: Machine) -> Iterator[Alternative]:
+        """What its cloud may make in the place of a machine for which it finds no computer: the
+        same in the file's other zones, then one of the next larger flavor that the file names. In
+        Ironic a node has the numbers of its flavor, before that is made.
+        """
+        facts = self._context.facts(host)
+        if node.adopted is not None or facts is None or not machine.flavor:
+            return
+        for zone in host.connection.zones:
+            if zone != machine.zone:
+                yield Alternative(replace(machine, zone=zone), f"in availability zone {zone}")
+        in_ironic = self._context.cluster.ironic is not None and node.kind is NodeKind.BAREMETAL
+        size = next((each for each in facts.sizes if each.name == machine.flavor), None)
+        if size is None or in_ironic or not host.connection.names_sizes:
+            return
+        for other in larger(node, facts, size)[:1]:
+            sized = replace(machine, flavor=other.name, cpus=other.cpus, memory=other.memory)
+            yield Alternative(sized, f"with flavor {other.name}")
 
     def _nic(self, node: Node, host: Host, index: int, *, mac: str, port: str) -> MachineNic:
         """With the addresses that it may send from."""
@@ -89,3 +109,9 @@ class Machines:
         if network.netboot is not Netboot.BUILTIN or not ours:
             return ""
         return self._segments.given(network).get((node.name, index), "")
+
+
+def _zone(host: Host, made: Machine | None) -> str:
+    """That which a machine has, if the file allows it; else the first."""
+    zones = host.connection.zones
+    return made.zone if made is not None and made.zone in zones else next(iter(zones), "")

@@ -53,7 +53,9 @@ class Nodes:
             needs.append(Key(Kind.SERVER_GROUP, host.name, machine.group))
         if machine.key_pair and not machine.key_pair.startswith(THEIRS):
             needs.append(Key(Kind.KEY_PAIR, host.name, machine.key_pair))
-        yield Resource(key, machine, tuple(needs), node.name, self._note(node, host))
+        others = tuple(self._machines.alternatives(node, host, machine))
+        note = self._note(node, host)
+        yield Resource(key, machine, tuple(needs), node.name, note, others)
         bmc = self._bmcs.of(node, uuid, key, tuple(sizes(context, node, host, made)))
         yield bmc
         if context.cluster.ironic is not None and node.kind is NodeKind.BAREMETAL:

@@ -348,7 +348,12 @@ def is_full(words: str) -> bool:
     """Whether a refusal, or the fault of a server, says that there is no capacity now: a quota
     (also of unified limits) is used up, or Nova's scheduler found no host.
     """
-    return any(each in words.lower() for each in ("quota", "over a limit", "no valid host"))
+    return any(each in words.lower() for each in ("quota", "over a limit")) or is_nowhere(words)
+
+
+def is_nowhere(fault: str) -> bool:
+    """Whether the fault of a server says that Nova's scheduler found no host (`NoValidHost`)."""
+    return "no valid host" in fault.lower()
 
 
 def _require_quota(answer: Answered, said: str) -> None:

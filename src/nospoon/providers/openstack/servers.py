@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from nospoon.errors import Gone, OutOfSpace, ProviderError, Transient
+from nospoon.errors import Gone, NoComputeHost, OutOfSpace, ProviderError, Transient
 from nospoon.model.boot import BootPlan
 from nospoon.model.machine import MachineChange, MachineEvent, Outcome, PowerCommand, PowerState
 from nospoon.model.node_kind import NodeKind
@@ -22,7 +22,7 @@ from nospoon.providers.answers import How, text_of
 from nospoon.providers.base import ConsoleStream, Medium
 from nospoon.providers.openstack.actions import STARTED_BY, Actions
 from nospoon.providers.openstack.adopted import OwnersServers, nics, of_its_owner
-from nospoon.providers.openstack.api import Service, is_full
+from nospoon.providers.openstack.api import Service, is_full, is_nowhere
 from nospoon.providers.openstack.around import Around, NeutronPort
 from nospoon.providers.openstack.console_records import ConsoleRecords
 from nospoon.providers.openstack.consoles import serial_console
@@ -220,10 +220,9 @@ class ServerDriver:
         end = clock.monotonic() + BUILD * self._around.pause
         while clock.monotonic() < end:
             if server.status == "ERROR":
-                failure = OutOfSpace if is_full(server.fault) else ProviderError
                 why = f"Nova could not build server {server.id}: {server.fault}"
                 is_container = server.shape.kind is NodeKind.CONTAINER
-                raise failure(why, hint=NEEDS_LXC if is_container else "")
+                raise _failure(server.fault)(why, hint=NEEDS_LXC if is_container else "")
             if not is_building(server):
                 return server
             server = await self._actions.soon(server.machine)
@@ -269,6 +268,9 @@ class ServerDriver:
             return
         server = await self._actions.must(shape.uuid)
         self._around.refuse_others(desired.key, server.tagged, tag)
+        if not server.made and server.power is PowerState.FAILED:
+            await self.create(desired, tag)  # a daemon that died before it was deleted
+            return
         if not server.made:
             await self._finish(await self._built(server))
         if server.task or server.status in STARTED_BY:
@@ -333,6 +335,12 @@ class ServerDriver:
 
     def console_record(self, machine: UUID) -> str:
         return self._consoles.path(machine)
+
+
+def _failure(fault: str) -> type[ProviderError]:
+    if is_nowhere(fault):
+        return NoComputeHost
+    return OutOfSpace if is_full(fault) else ProviderError
 
 
 def _id(answer: Mapping[str, Ref]) -> str:
