@@ -88,6 +88,12 @@ def test_a_vm_is_typed_at_and_its_root_is_what_it_was_when_it_was_kept_or_shelve
     assert member.compute.get_server(server).status == "ACTIVE", "it runs on meanwhile"
     power("off")
     until(lambda: member.compute.get_server(server).status == "SHELVED_OFFLOADED")
+    shelving = written(
+        "shelve", NODE.replace("{network: external}", "{network: external, model: e1000}")
+    )
+    assert "~ machine v" in rack.run("plan", shelving).stdout
+    rack.run("up", shelving, "--yes")
+    until(lambda: member.compute.get_server(server).status == "SHELVED_OFFLOADED")
     power("on")
     assert member.compute.get_server(server).status == "ACTIVE"
     until(has_booted)

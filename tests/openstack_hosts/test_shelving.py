@@ -103,6 +103,29 @@ async def test_a_change_of_a_shelved_server_takes_it_out_first(
     assert seen.shape == vm().shape
 
 
+async def test_a_changed_server_that_was_shelved_is_shelved_again(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """One that was off, and is to be shelved at its next power-off, is left off."""
+    await make(connection, shelved())
+    machines, uuid = connection.machine_driver, shape_of(vm()).uuid
+    await machines.power(uuid, PowerCommand.OFF, PLAN)
+    (seen,) = await machines.observe(None)
+    changed = replace(shelved(), shape=replace(shape_of(shelved()), ipv6=True))
+    await machines.change(seen, changed, ONE)
+    assert cloud.acted == ["os-stop", "shelve", "unshelve", "os-stop", "shelve"]
+    await machines.machines()
+    (record,) = cloud.servers.values()
+    assert record["status"] == SHELVED
+    (seen,) = await machines.observe(None)
+    assert seen.shape == changed.shape
+    assert not seen.running
+    await machines.power(uuid, PowerCommand.ON, PLAN)
+    record["status"], cloud.acted[:] = OFF, []
+    await machines.change(seen, shelved(), ONE)
+    assert cloud.acted == []
+
+
 async def test_a_snapshot_is_restored_to_a_server_that_is_shelved_and_of_none(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:

@@ -91,11 +91,15 @@ class Power:
         if now.status not in STARTED_BY:
             await self._actions.act(server.machine, {"shelve": None})
 
-    async def take_out(self, machine: UUID) -> None:
-        """Of a server that is shelved, on its host and off: Nova changes no other ones."""
+    async def take_out(self, machine: UUID) -> bool:
+        """Of a server that is shelved, on its host and off: Nova changes no other ones. Whether it
+        was shelved.
+        """
         server = await self._actions.until(machine, lambda _: True, KEEP)
-        if server.status in STARTED_BY:
+        is_away = server.status in STARTED_BY
+        if is_away:
             await self.power_off(await self.power_on(server))
+        return is_away
 
     @asynccontextmanager
     async def rebuilding(self, machine: UUID) -> AsyncIterator[None]:

@@ -273,8 +273,9 @@ class ServerDriver:
             return
         if not server.made:
             await self._finish(await self._built(server))
+        was_away = False
         if server.task or server.status in STARTED_BY:
-            await self._power.take_out(shape.uuid)
+            was_away = await self._power.take_out(shape.uuid)
         path = f"/servers/{server.id}"
         for nic in shape.nics:
             own = await self._port(desired, nic.mac, tag)
@@ -283,6 +284,8 @@ class ServerDriver:
                 await self._around.api.call(Service.NOVA, "POST", f"{path}/os-interface", body)
         tagged = {"metadata": {**metadata(desired.key.name, shape, tag), MADE: "yes"}}
         await self._around.api.call(Service.NOVA, "PUT", f"{path}/metadata", tagged)
+        if was_away and shape.shelved:
+            await self._power.put_away(await self._actions.must(shape.uuid))
 
     async def delete(self, observed: Observed) -> None:
         if _shape(observed).adopted:
