@@ -32,6 +32,36 @@ def read(text: str) -> Cluster:
     return load(text, file="cluster.yaml")
 
 
+THROWAWAY = "cluster: dev\nthrowaway: true\n"
+HERE = "hosts:\n  here: {}\n"
+WHY = "the operator of a cloud says how its compute hosts cache disks (`disk_cachemodes`)"
+
+
+def test_caches_that_a_cloud_does_not_have_are_refused_where_they_are_written() -> None:
+    """Nova reads them from `nova.conf` alone."""
+    disks = FILE.replace("{name: n, ", "{name: n, disks: [1GiB, {size: 1GiB, cache: unsafe}], ")
+    assert problems(disks) == [
+        f"cluster.yaml:14:53: nodes[0].disks[1].cache: {WHY}. Drop `cache` of this disk"
+    ]
+    flavor = FILE + "flavors: {f: {disks: [{size: 1GiB, cache: none}]}}\n"
+    (problem,) = problems(flavor)
+    assert f"flavors.f.disks[0].cache: {WHY}" in problem
+    assert problems(FILE.replace("cluster: dev\n", THROWAWAY)) == [
+        f"cluster.yaml:3:12: throwaway: {WHY}. Drop `throwaway`: all hosts are clouds"
+    ]
+
+
+def test_what_only_some_hosts_cache_as_their_file_says_is_not_refused_but_where_it_is_pinned() -> (
+    None
+):
+    mixed = FILE.replace("hosts:\n", HERE).replace("cluster: dev\n", THROWAWAY)
+    mixed = mixed.replace("{name: n, ", "{name: n, disks: [{size: 1GiB, cache: none}], ")
+    read(mixed)
+    (problem,) = problems(mixed.replace("{name: n,", "{name: n, host: cloud,"))
+    assert "nodes[0].disks[0].cache: " in problem
+    read(mixed.replace("{name: n,", "{name: n, host: here,"))
+
+
 def problems(text: str) -> list[str]:
     with pytest.raises(SpecError) as caught:
         read(text)

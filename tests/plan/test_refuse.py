@@ -36,6 +36,28 @@ def reasons(cluster: Cluster, facts: HostFacts) -> list[str]:
     return list(reasons_against(cluster, ID, decided(cluster), {"here": facts}))
 
 
+CACHED = """
+cluster: dev
+throwaway: true
+hosts:
+  here: {}
+  cloud: {openstack: {cloud: {name: c, auth: {auth_url: "http://k"}}, boot_address: 192.0.2.9}}
+nodes: [{name: a}, {name: b, disks: [{size: 1GiB, cache: none}]}, {name: c, disks: []},
+  {name: d, disks: [{size: 1GiB, cache: writeback}]}, {name: e}]
+"""
+
+
+def test_nodes_whose_disks_are_cached_otherwise_than_their_file_says_are_named() -> None:
+    cluster = load(CACHED, file="x")
+    hosts = {**dict.fromkeys("abcd", "cloud"), "e": "here"}
+    (found,) = cautions(cluster, Allocations(hosts=hosts), {})
+    assert found == (
+        "host cloud: `cache` of disks, or `throwaway`, is not used for a, b: its operator says how "
+        "compute hosts cache disks (`disk_cachemodes`)"
+    )
+    assert not [*cautions(cluster, Allocations(hosts=dict.fromkeys("abcde", "here")), {})]
+
+
 def test_every_reason_against_a_cluster_is_told_at_once() -> None:
     cluster = read(
         """

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from nospoon.clusterfile.addresses import addresses
+from nospoon.clusterfile.caching import caching
 from nospoon.clusterfile.document import Path, dotted
 from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hardware import HardwareSection
@@ -65,6 +66,7 @@ def check(
     yield from _hosts(sections)
     yield from _labs(sections)
     yield from _hardware(sections)
+    yield from caching(sections, _layers(sections))
     yield from kinds(sections, expansion)
     yield from _duplicate_nodes(sections, expansion)
     yield from _portgroups(expansion)

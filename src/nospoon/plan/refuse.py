@@ -34,6 +34,7 @@ from nospoon.plan.trunks import Trunks
 from nospoon.plan.words import listed
 
 NOTHING_DECIDED = Allocations()
+USUAL_CACHE = "writeback"
 
 
 def reasons_against(
@@ -242,6 +243,7 @@ def cautions(
     yield from _unrestored(cluster, allocations)
     yield from _shelved(cluster, allocations)
     yield from _containers_of_clouds(cluster, allocations, facts)
+    yield from _uncached(cluster, allocations)
     yield from _by_qcow2(cluster, allocations, facts)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
@@ -299,6 +301,25 @@ def _containers_of_clouds(
             yield (
                 f"host {host.name}: {listed(given)}: user data comes from the cloud's metadata "
                 "service, for a container has no config drive"
+            )
+
+
+def _uncached(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Nodes whose disks have another cache than their file gives them."""
+    for host in cluster.hosts:
+        if host.declares.sets_caches:
+            continue
+        nodes = [
+            each.name
+            for each in cluster.nodes
+            if allocations.hosts.get(each.name) == host.name and each.adopted is None
+            if any(disk.cache != USUAL_CACHE for disk in each.disks)
+        ]
+        if nodes:
+            yield (
+                f"host {host.name}: `cache` of disks, or `throwaway`, is not used for "
+                f"{listed(nodes)}: its operator says how compute hosts cache disks "
+                "(`disk_cachemodes`)"
             )
 
 
