@@ -124,6 +124,44 @@ def _is(member: Connection, id_: str, status: str) -> bool:
     return bool(member.compute.get_server(id_).status == status)
 
 
+ASKING = """
+cluster: {name}
+hosts:
+  cloud: {{openstack: {{cloud: nospoon-cloud, flavors: [bare], boot_address: {address}}}}}
+networks: {{lan: {{}}}}
+nodes: [{{name: n, cpus: 1, memory: 256MiB, firmware: bios, disks: [1GiB], nics: [lan]}}]
+"""
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_a_node_that_runs_is_made_again_of_the_image_for_another_address(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    """Glance has the new image before the first one goes, which Nova has in use until then."""
+    member, bmc, name = connection(cloud), rack.bmc(), rack.name()
+
+    def images() -> list[str]:
+        return [each.id for each in member.image.images() if name in each.name]
+
+    def says(text: str) -> bool:
+        return text in rack.run("node", "console", "n", "--log").stdout
+
+    before = ""
+    for address in ("172.24.5.1", "172.24.5.9"):
+        file = rack.file(ASKING.format(name=name, address=address) + bmc)
+        rack.run("up", file, "--yes")
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        (image,) = images()
+        assert image != before
+        (server,) = (each for each in member.compute.servers() if name in each.name)
+        assert server.image.id == image
+        rack.run("node", "power", "n", "on")
+        until(partial(says, f"nospoon: boot image for http://{address}:"))
+        before = image
+    rack.down()
+    assert images() == []
+
+
 def test_an_ordinary_project_has_only_the_rights_of_a_member(cloud: OwnCloud) -> None:
     member = connection(cloud)
     with pytest.raises(ForbiddenException):

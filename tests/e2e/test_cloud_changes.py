@@ -46,6 +46,39 @@ def renewed(content: str) -> str:
     return content
 
 
+async def asks_elsewhere(rack: Rack, cloud: FakeCloud, bmc: str) -> None:
+    """A node that runs is made again of the image for another address, and then back."""
+
+    async def run(*command: str) -> str:
+        done = await asyncio.to_thread(rack.run, *command)
+        return done.stdout
+
+    def urls() -> list[str]:
+        found = [each["nospoon_url"] for each in cloud.images.values()]
+        return [each.removeprefix("http://").partition(":")[0] for each in found]
+
+    await run("node", "power", "n", "on")
+    for address in ("127.0.0.2", "127.0.0.1"):
+        file = rack.file(text(cloud, address=address) + bmc)
+        found: Any = await asyncio.to_thread(rack.json, "plan", file)
+        steps = sorted((each["kind"], each["action"]) for each in found["steps"])
+        assert steps == [
+            ("boot-image", "create"), ("boot-image", "delete"), ("machine", "replace"),
+        ]  # fmt: skip
+        lost = "what is on its disks is lost"
+        runs = "it runs, and is powered off; " if address == "127.0.0.2" else ""
+        before = set(cloud.servers)
+        shown = await run("plan", file)
+        assert f"(asks_at differs; {runs}{lost})" in shown
+        assert re.search(rf"asks_at: http://127.* -> http://{address}:\d+  \[replace\]", shown)
+        await run("up", file, "--yes")
+        assert "Nothing to do" in await run("plan", file)
+        assert urls() == [address]
+        (server,) = cloud.servers.values()
+        assert server["id"] not in before
+        assert server["image"]["id"] in cloud.images
+
+
 def own(cloud: FakeCloud) -> None:
     cloud.networks["n0"]["project_id"] = "0" * 32
 
@@ -76,7 +109,7 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
             assert billed == "1 server (1 of metal.512), 1 CPU and 512 MiB of memory for nodes"
             assert await plan() == {}
             assert await plan(flavor="metal.2048") == {}, "nodes keep the flavor that they have"
-            assert await plan(address="127.0.0.2") == {"boot-image": "replace"}
+            await asks_elsewhere(rack, cloud, bmc)
             stops = rack.file(text(cloud, more="      off: shelve") + bmc, "changed.yaml")
             told = await asyncio.to_thread(rack.run, "plan", stops)
             assert "host cloud: a power-off stops n, because a cloud keeps" in told.stdout

@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from uuid import uuid4, uuid5
@@ -73,12 +73,25 @@ def is_change(call: str) -> bool:
     return call.startswith(CHANGES) and "auth/tokens" not in call and "/action" not in call
 
 
-async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> bool:
-    """Run a command whose daemon dies at its change number `number`; whether there was one."""
+async def dying(
+    cloud: FakeCloud,
+    rack: Rack,
+    number: int,
+    *command: str,
+    looks: Callable[[FakeCloud], None] = lambda _: None,
+) -> bool:
+    """Run a command whose daemon dies at its change number `number`; whether there was one.
+    `looks`: at the cloud after each call.
+    """
     left = number
+    wrong = list[AssertionError]()
 
     def heard(call: str) -> None:
         nonlocal left
+        try:
+            looks(cloud)
+        except AssertionError as error:
+            wrong.append(error)
         left -= is_change(call)
         if left == 0 and is_change(call):
             rack.crash()
@@ -87,6 +100,8 @@ async def dying(cloud: FakeCloud, rack: Rack, number: int, *command: str) -> boo
     with contextlib.suppress(AssertionError):  # it fails as its daemon dies
         await asyncio.to_thread(rack.run, *command)
     cloud.heard = None
+    for each in wrong:
+        raise each
     return left <= 0
 
 
@@ -125,6 +140,69 @@ async def test_the_daemon_dies_at_each_change_of_a_cloud(cloud: FakeCloud, text:
         await asyncio.to_thread(rack.run, "down", "crash", "--yes")
         assert cloud.everything() == before
         assert killed >= 23
+
+
+ASKING = """
+cluster: moving
+hosts:
+  cloud:
+    openstack: {{cloud: {settings}, flavors: [metal.512], boot_address: {address}}}
+    physnets: {{external: external}}
+networks: {{external: {{physnet: external}}}}
+nodes:
+  - {{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB], nics: [external]}}
+  - {{name: o, adopt: theirs}}
+"""
+
+
+@pytest.mark.timeout(600, func_only=True)
+async def test_a_boot_image_for_another_url_is_there_before_the_first_one_goes() -> None:
+    """Wherever the daemon dies: what servers were made of is there, and what rescues one of others,
+    and nothing else is left once it was carried out.
+    """
+    async with fake_cloud() as cloud:
+        cloud.networks["n0"]["project_id"] = "0" * 32
+        cloud.own_server("theirs")
+        known = set(cloud.images)
+        settings = json.dumps({"name": "mine", **cloud.settings})
+        with private_rack() as rack:
+            bmc = rack.bmc()
+            files = [
+                rack.file(ASKING.format(settings=settings, address=each) + bmc, f"{each}.yaml")
+                for each in ("127.0.0.1", "127.0.0.2")
+            ]
+
+            def boot_images() -> list[str]:
+                """Statuses of those that are whole, and of what is not."""
+                return [e["status"] for e in cloud.images.values() if e["id"] not in known]
+
+            async def up(file: str) -> None:
+                await asyncio.to_thread(rack.run, "up", file, "--yes")
+                assert "Nothing to do" in (await asyncio.to_thread(rack.run, "plan", file)).stdout
+                assert boot_images() == ["active"]
+                assert {each["image"]["id"] for each in cloud.servers.values()} <= set(cloud.images)
+                assert len(cloud.servers) == 2
+
+            await up(files[0])
+            number, killed = 1, 0
+            while True:
+                file = files[number % 2]
+                died = await dying(cloud, rack, number, "up", file, "--yes", looks=usable)
+                if not died:
+                    break
+                usable(cloud)
+                number, killed = number + 1, killed + 1
+                await up(file)
+            assert killed == 6, "an image and its data, a server, another one and its tag, an image"
+            await asyncio.to_thread(rack.run, "down", "moving", "--yes")
+            assert set(cloud.images) == known
+
+
+def usable(cloud: FakeCloud) -> None:
+    """The image of each server is there, and one by which a server of others can be rescued."""
+    whole = {id_ for id_, each in cloud.images.items() if each["status"] == "active"}
+    assert {each["image"]["id"] for each in cloud.servers.values()} <= whole
+    assert any(cloud.images[each].get("hw_rescue_device") for each in whole)
 
 
 @pytest.mark.timeout(200, func_only=True)

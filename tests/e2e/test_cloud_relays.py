@@ -145,9 +145,11 @@ async def test_changes_of_a_relay_follow_their_rules(relayed: Relayed) -> None:
     relayed.bmc, usual = relayed.rack.bmc(pool="127.99.0.0/24"), relayed.bmc
     assert (await relayed.plan(", bmcs: true"))["relay relay"] == "replace"
     relayed.bmc = usual
-    assert await relayed.plan(address="127.0.0.9") == {
-        "port relay": "change", "relay relay": "replace", "boot-image boot-bios": "replace",
-    }  # fmt: skip
+    moved = await relayed.plan(address="127.0.0.9")
+    assert sorted((name.rstrip("0123456789abcdef"), action) for name, action in moved.items()) == [
+        ("boot-image boot-bios-", "create"), ("boot-image boot-bios-", "delete"),
+        ("machine n", "replace"), ("port relay", "change"), ("relay relay", "replace"),
+    ]  # fmt: skip
     assert await relayed.plan(network="other") == {"port relay": "replace"}
     assert await relayed.plan(", floating_ip: external") == {"floating-ip relay": "create"}
     chosen = ", floating_ip: external, floating_address: 203.0.113.9"

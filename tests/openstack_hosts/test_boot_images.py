@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nospoon.clusterfile.load import load
+from nospoon.errors import ProviderError
 from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import HostFacts, SizeOffered
@@ -31,7 +32,8 @@ from nospoon.testing.fake_cloud import AT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 TAG = OwnerTag("kit", uuid4(), 1, "t", name="c")
-IMAGE = Resource(boot_image("cloud", Firmware.BIOS), BootImage(Firmware.BIOS, "http://h:8069"))
+URL = "http://h:8069"
+IMAGE = Resource(boot_image("cloud", Firmware.BIOS, URL), BootImage(Firmware.BIOS, URL))
 UNTIL_YOGA = "2.90"
 
 
@@ -144,3 +146,132 @@ async def test_the_plan_says_by_what_nodes_boot_or_why_they_do_not(
         "which Nova has as CDs"
     )
     assert said == ([words] if warned else [])
+
+
+def alike(cloud: FakeCloud) -> list[str]:
+    """Ids of boot images, in the order in which they were made."""
+    return [id_ for id_, each in cloud.images.items() if "nospoon_url" in each]
+
+
+def machine(name: str, asks_at: str) -> Resource:
+    shape = Machine(
+        node_uuid(TAG.cluster, name), cpus=1, memory=512 << 20, arch=Arch.X86_64,
+        firmware=Firmware.BIOS, tpm=False, nics=(), boot_order=(), boot=BootMethod.SCRIPT,
+        disks=(MachineDisk(f"{name}-0", "sata", "", size=1 << 30),), flavor="metal.512",
+        asks_at=asks_at,
+    )  # fmt: skip
+    return Resource(Key(Kind.MACHINE, "cloud", name), shape)
+
+
+OTHER_URL = "http://other:8069"
+OTHER = Resource(boot_image("cloud", Firmware.BIOS, OTHER_URL), BootImage(Firmware.BIOS, OTHER_URL))
+
+
+async def test_a_server_is_made_of_the_image_that_asks_where_it_is_to_ask(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.BOOT_IMAGE]
+    await driver.create(IMAGE, TAG)
+    await driver.create(OTHER, TAG)
+    first, second = alike(cloud)
+    for name, url in (("a", URL), ("b", OTHER_URL)):
+        await connection.machine_driver.create(machine(name, url), TAG)
+    assert [each["imageRef"] for each in cloud.requested] == [first, second]
+    seen = await connection.machine_driver.observe(TAG.cluster)
+    assert [each.shape for each in seen] == [machine("a", URL).shape, machine("b", OTHER_URL).shape]
+    assert {each.key for each in await driver.observe(TAG.cluster)} == {IMAGE.key, OTHER.key}
+    (old,) = [each for each in await driver.observe(TAG.cluster) if each.key == IMAGE.key]
+    await driver.delete(old)
+    assert alike(cloud) == [second]
+
+
+async def test_where_a_server_of_an_earlier_version_asks_is_what_its_image_says(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """It noted nothing, and called the images of all URLs alike."""
+    await connection.drivers[Kind.BOOT_IMAGE].create(IMAGE, TAG)
+    (id_,) = alike(cloud)
+    cloud.images[id_]["nospoon_name"] = "boot-bios"
+    del cloud.images[id_]["nospoon_recipe"]
+    await connection.machine_driver.create(machine("a", ""), TAG)
+    (seen,) = await connection.machine_driver.observe(TAG.cluster)
+    assert seen.shape == machine("a", URL).shape
+    (image,) = await connection.drivers[Kind.BOOT_IMAGE].observe(TAG.cluster)
+    assert (image.key, image.fault) == (IMAGE.key, "")
+    cloud.images["new"] = cloud.images.pop(id_) | {"id": "new"}
+    (seen,) = await connection.machine_driver.observe(TAG.cluster)
+    assert seen.shape == machine("a", "").shape, "its image is gone: no one knows"
+
+
+async def test_an_image_of_another_recipe_is_there_before_the_earlier_one_goes_with_its_last_server(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver, machines = connection.drivers[Kind.BOOT_IMAGE], connection.machine_driver
+    await driver.create(IMAGE, TAG)
+    (old,) = alike(cloud)
+    for name in "ab":
+        await machines.create(machine(name, URL), TAG)
+    cloud.images[old]["nospoon_recipe"] = "0"
+    (seen,) = await driver.observe(TAG.cluster)
+    assert seen.fault == "another version of nospoon made it"
+    there = list[bool]()
+
+    def heard(call: str) -> None:
+        del call
+        there.append(cloud.images.get(old, {}).get("status") == "active")
+
+    cloud.heard = heard
+    await driver.change(seen, IMAGE, TAG)
+    assert there
+    assert all(there)
+    cloud.heard = None
+    _, new = alike(cloud)
+    (seen,) = await driver.observe(TAG.cluster)
+    assert (seen.key, seen.fault) == (IMAGE.key, "")
+    await machines.create(machine("c", URL), TAG)
+    assert cloud.requested[-1]["imageRef"] == new
+    for name, left in (("c", [old, new]), ("a", [old, new]), ("b", [new])):
+        (server,) = [each for each in await machines.observe(TAG.cluster) if each.key.name == name]
+        await machines.delete(server)
+        assert alike(cloud) == left
+
+
+async def test_what_is_left_of_an_upload_goes_with_the_next_one(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver = connection.drivers[Kind.BOOT_IMAGE]
+    await driver.create(IMAGE, TAG)
+    (first,) = alike(cloud)
+    half = cloud.images[first] | {"id": "half", "status": "queued"}
+    cloud.images["half"] = half
+    (seen,) = await driver.observe(TAG.cluster)
+    assert seen.fault == "others of it are there that no server was made of"
+    await driver.change(seen, IMAGE, TAG)
+    assert alike(cloud) == [first]
+    cloud.images = {"half": half}
+    (seen,) = await driver.observe(TAG.cluster)
+    assert seen.fault == "its upload is queued"
+    await driver.change(seen, IMAGE, TAG)
+    (second,) = alike(cloud)
+    assert second != "half"
+
+
+async def test_an_image_is_used_once_glance_has_stored_it(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Some stores go on after the upload was answered."""
+    states = ["active", "importing", "saving"]
+
+    def upload(call: str) -> None:
+        if call.startswith("PUT") or (call.startswith("GET /image/v2/images/") and states):
+            (each,) = cloud.images.values()
+            each["status"] = states.pop()
+
+    cloud.heard = upload
+    await connection.drivers[Kind.BOOT_IMAGE].create(IMAGE, TAG)
+    assert not states
+    cloud.images.clear()
+    states.append("killed")
+    with pytest.raises(ProviderError, match="it is killed"):
+        await connection.drivers[Kind.BOOT_IMAGE].create(IMAGE, TAG)
+    assert cloud.images == {}

@@ -32,7 +32,8 @@ ON, OFF, CYCLE, RESET, SOFT = (
 
 async def claimed(connection: OpenStackConnection) -> Resource:
     """The one server, as a node that asks what to boot; its boot image is there."""
-    image = Resource(boot_image("cloud", Firmware.BIOS), BootImage(Firmware.BIOS, "http://h:8069"))
+    asks = BootImage(Firmware.BIOS, "http://h:8069")
+    image = Resource(boot_image("cloud", asks.firmware, asks.url), asks)
     await connection.drivers[Kind.BOOT_IMAGE].create(image, TAG)
     (found,) = await connection.adoptable()
     shape = replace(found.machine, boot=BootMethod.SCRIPT)
@@ -188,7 +189,7 @@ async def test_boot_images_are_those_of_their_cluster_also_where_a_cloud_lists_m
 ) -> None:
     """Each cluster has one of the same name, and what is listed may be deleted."""
     shape = BootImage(Firmware.UEFI, "http://boot")
-    wanted = Resource(Key(Kind.BOOT_IMAGE, "cloud", "boot-uefi"), shape)
+    wanted = Resource(boot_image("cloud", shape.firmware, shape.url), shape)
     driver = connection.drivers[Kind.BOOT_IMAGE]
     await driver.create(wanted, TAG)
     (own,) = cloud.images.values()

@@ -231,7 +231,8 @@ async def test_an_image_that_others_made_of_a_server_is_theirs_though_it_has_its
 ) -> None:
     """Nova gives images of servers the properties of the image that a server was made of."""
     roots, boots = connection.drivers[Kind.IMAGE], connection.drivers[Kind.BOOT_IMAGE]
-    boot = Resource(boot_image("cloud", Firmware.BIOS), BootImage(Firmware.BIOS, "http://daemon"))
+    url = "http://daemon"
+    boot = Resource(boot_image("cloud", Firmware.BIOS, url), BootImage(Firmware.BIOS, url))
     await roots.create(image(), ONE)
     await boots.create(boot, ONE)
     for number, record in enumerate(list(cloud.images.values())):

@@ -20,7 +20,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk
 from nospoon.model.resources.networks import Link, Port
 from nospoon.model.resources.resource import Resource
-from nospoon.model.resources.storage import BootImage
+from nospoon.model.resources.storage import BootImage, boot_image
 from nospoon.plan.placement.flavors import chosen, lacking
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import AT, FakeCloud, connected
@@ -196,7 +196,7 @@ async def test_disks_of_bare_metal_are_blank_volumes_beside_the_boot_image(
 ) -> None:
     with_volumes(connection)
     boot = Resource(
-        Key(Kind.BOOT_IMAGE, "cloud", "boot-uefi"), BootImage(Firmware.UEFI, "http://x")
+        boot_image("cloud", Firmware.UEFI, "http://x"), BootImage(Firmware.UEFI, "http://x")
     )
     await connection.drivers[Kind.BOOT_IMAGE].create(boot, ONE)
     await plugged(connection)

@@ -88,7 +88,10 @@ def problems(**of_file: str) -> str:
 
 def test_boot_images_ask_it_and_it_is_there_before_them() -> None:
     resources = wanted(read(f"{RELAYED}, floating_ip: public"))
-    relay, image = resources[relay_of("cloud")], resources[boot_image("cloud", Firmware.UEFI)]
+    relay, image = (
+        resources[relay_of("cloud")],
+        resources[boot_image("cloud", Firmware.UEFI, "http://10.1.0.254:8069")],
+    )
     port, floating, own = (
         resources[Key(kind, "cloud", name)]
         for kind, name in ((Kind.PORT, RELAY), (Kind.FLOATING_IP, RELAY), (Kind.PORT, "a-0"))

@@ -118,9 +118,9 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
     },
     OpenStackSection: {
         **_all(Rule.REFUSED, "cloud", "region"),
-        **_all(Rule.NEW_NODES, "flavors", "boot_address", "volumes"),
-        **_all(Rule.REPLACE, "availability_zone", "server_groups", "per_compute_host"),
-        "key_pair": Rule.REPLACE,
+        **_all(Rule.NEW_NODES, "flavors", "volumes"),
+        **_all(Rule.REPLACE, "availability_zone", "boot_address"),
+        **_all(Rule.REPLACE, "server_groups", "per_compute_host", "key_pair"),
         **_all(Rule.LIVE, "external_network", "off"),
         "relay": Rule.PARTS,
     },

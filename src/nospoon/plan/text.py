@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nospoon.model.resources.keys import Kind
+from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.resource import Observed, is_adopted
 from nospoon.model.rest.plans import Remembered
 from nospoon.plan.order.steps import Action, Plan, Step
@@ -81,5 +82,13 @@ def _losses(step: Step, observed: Observed) -> Iterator[str]:
         yield "it is left to its owner as it is"
     elif step.key.kind is Kind.MACHINE and observed.running:
         yield "it runs, and is powered off"
+    if _has_own_disks(observed) and step.action is Action.REPLACE:
+        yield "what is on its disks is lost"
     if step.key.kind is Kind.VOLUME and step.action is Action.REPLACE:
         yield "what is on it is lost"
+
+
+def _has_own_disks(observed: Observed) -> bool:
+    """Whether it is a machine with disks that go with it, and are no volumes of a pool."""
+    shape = observed.shape
+    return isinstance(shape, Machine) and any(disk.size for disk in shape.disks)

@@ -529,7 +529,10 @@ class FakeCloud:
                 return JSONResponse({"images": shown})
             case "POST", ["images"]:
                 id_ = str(uuid4())
-                self.images[id_] = {"id": id_, "status": "queued", **await request.json()}
+                self.images[id_] = {
+                    "id": id_, "status": "queued", "created_at": self.now(),
+                    **await request.json(),
+                }  # fmt: skip
                 return JSONResponse(self.images[id_], 201)
             case "PATCH", ["images", id_] if id_ in self.images:
                 for change in await request.json():

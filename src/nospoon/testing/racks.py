@@ -39,6 +39,10 @@ async def open_seed(digest: str) -> Seed:
     return next(each for each in SEEDS if each.digest == digest)
 
 
+ASKED = "http://192.0.2.1:8069"
+"""Where machines ask that boot a boot image."""
+
+
 @dataclass(slots=True)
 class Bench:
     """What the kit needs of a connection under test.
@@ -153,8 +157,8 @@ def any_rack(bench: Bench) -> AnyRack:
     machine = _machine(bench, (disk,), memory=512 * MEBI)
     more = []
     if bench.declares.has_boot_image:
-        image = BootImage(Firmware.BIOS, "http://192.0.2.1:8069")
-        more.append(Resource(boot_image(bench.host, Firmware.BIOS), image))
+        image = BootImage(Firmware.BIOS, ASKED)
+        more.append(Resource(boot_image(bench.host, image.firmware, image.url), image))
     if bench.declares.has_ports:
         port = Port(bench.plugged, machine.nics[0].mac)
         more.append(Resource(Key(Kind.PORT, bench.host, "m0-0"), port))
@@ -210,6 +214,7 @@ def _machine(bench: Bench, disks: tuple[MachineDisk, ...], *, memory: int) -> Ma
         boot=declares.boot_of(asks=bench.kind is NodeKind.BAREMETAL),
         flavor=bench.flavor if declares.sizes is Sizes.FLAVORS else "",
         kind=bench.kind,
+        asks_at=ASKED if declares.has_boot_image and bench.kind is NodeKind.BAREMETAL else "",
     )
 
 

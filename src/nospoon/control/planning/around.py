@@ -44,4 +44,9 @@ def surroundings(
             if host.connection.relay is not None
         },
         made=machines,
+        unnoted=frozenset(
+            each.key
+            for each in seen.observed
+            if isinstance(each.shape, Machine) and each.shape.asks and not each.shape.asks_at
+        ),
     )

@@ -74,6 +74,8 @@ class Machine:
     `shelved`: its cloud shelves it when it is powered off. `group`: name of its server group, ""
     for none; `key_pair`: of its key pair, after `THEIRS` that of others.
     `seed`: digest of what cloud-init reads in it (`model.seed`), "" for nothing.
+    `asks_at`: URL at which the boot image asks that it was made of, "" for none, or one that was
+    not noted.
     """
 
     uuid: UUID
@@ -95,6 +97,7 @@ class Machine:
     shelved: bool = False
     group: str = ""
     key_pair: str = ""
+    asks_at: str = ""
 
     @property
     def asks(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from uuid import UUID
 
 from nospoon.model.cluster import Firmware
@@ -57,9 +58,11 @@ class BootImage:
     url: str
 
 
-def boot_image(host: str, firmware: Firmware) -> Key:
-    """Names the boot image that machines of this firmware have on a host."""
-    return Key(Kind.BOOT_IMAGE, host, f"boot-{firmware}")
+def boot_image(host: str, firmware: Firmware, url: str) -> Key:
+    """Names the boot image that machines of this firmware have on a host and that asks at a URL:
+    for another URL it is another image, which is there before the first one goes.
+    """
+    return Key(Kind.BOOT_IMAGE, host, f"boot-{firmware}-{sha256(url.encode()).hexdigest()[:8]}")
 
 
 @dataclass(frozen=True, slots=True)

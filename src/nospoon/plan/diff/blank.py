@@ -87,7 +87,19 @@ def _lost(
             lost = step.action is not Action.CHANGE and home == step.removes.place
         if lost:
             result[node].add(name)
+    for step in steps:
+        if step.key.kind is Kind.MACHINE and step.action is Action.REPLACE:
+            result[step.node] |= set(_own_disks(step.observed))
     return result
+
+
+def _own_disks(observed: Observed | None) -> Iterable[str]:
+    """Those that come and go with a machine, as a cloud's do."""
+    match observed:
+        case Observed(shape=Machine(disks=disks)):
+            return (disk.volume for disk in disks if disk.size)
+        case _:
+            return ()
 
 
 def _disks(desired: Desired, found: Found) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine
 from nospoon.model.resources.netboot import NetbootService, Reservation
-from nospoon.model.resources.resource import Observed, Resource
+from nospoon.model.resources.resource import Observed, Resource, is_adopted
 from nospoon.plan.order.order import dependents, named_links
 from nospoon.plan.order.steps import Step
 
@@ -35,12 +35,20 @@ def held(
     running = [each for each in found if each.running and each.key not in ends | gone]
     links = [each for each in found if each.key.kind is Kind.NETWORK]
     holders = {each.key: f"{each.key.name} runs with it until its power-off" for each in running}
+    others = {each.key for each in running if is_adopted(each.shape)}
     live = [replace(each, shape=each.live or each.shape) for each in running]
     below = [each for each in found if each.key in gone and each.key.kind is Kind.VOLUME]
-    users = dependents([*links, *live, *below])
+    images = [each for each in found if each.key.kind is Kind.BOOT_IMAGE]
+    users = dependents([*links, *images, *live, *below])
     why: dict[Key, str] = {}
     for step in sorted(wanted, key=lambda step: step.key.kind is not Kind.VOLUME):
-        holding = [holders.get(user) or why.get(user, "") for user in users.get(step.key, ())]
+        # whichever boot image is there rescues a server of others
+        by = [
+            user
+            for user in users.get(step.key, ())
+            if user not in others or step.key.kind not in {Kind.BOOT_IMAGE, Kind.RELAY}
+        ]
+        holding = [holders.get(user) or why.get(user, "") for user in by]
         if any(holding):
             why[step.key] = next(filter(None, holding))
     why |= _served(wanted, links, why)

@@ -16,14 +16,14 @@ A node that moves to another host exists once at any time, and loses nothing bef
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from typing import TypeVar
 from uuid import UUID
 
-from nospoon.model.cluster import BESIDES
+from nospoon.model.cluster import BESIDES, Firmware
 from nospoon.model.ironic import (
     BLANK,
     IronicConnector,
@@ -81,7 +81,8 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
     halves = {move.id: move for step in plan.steps for move in _halves(step)}
     again = _upon_replaced(plan.steps)
     changing = {step.key for step in plan.steps if step.action is Action.CHANGE} - again
-    fresh = {step.key for step in plan.steps if step.action is Action.CREATE} - again
+    made = {step.key for step in plan.steps if step.action is Action.CREATE}
+    fresh = made - again
     there = [step.observed for step in plan.steps if step.observed is not None]
     live = [replace(each, shape=each.live) for each in there if each.live is not None]
     needed = dependents([*there, *live])  # a running machine has what it was started with, too
@@ -103,6 +104,7 @@ def moves(plan: Plan) -> dict[MoveId, Move]:
                         *_let_go(move, needed, changing),
                         *moving.waits(move),
                         *_ready(move, fresh),
+                        *_succeeded(move, made),
                         *_told(move, blank),
                         *_after_ironic(move, nodes),
                         *_whole(move, blank, parts),
@@ -158,6 +160,15 @@ def _ready(move: Move, fresh: Container[Key]) -> Iterable[MoveId]:
     if move.half is Half.REMOVE and step.action is Action.REPLACE and not step.moves_from:
         needs = step.desired.needs if step.desired is not None else ()
         yield from ((need, Half.MAKE) for need in needs if need in fresh)
+
+
+def _succeeded(move: Move, made: Iterable[Key]) -> Iterable[MoveId]:
+    """A boot image goes when those are there that come in its place: a server of others may be
+    rescued with one at any time.
+    """
+    if move.half is Half.REMOVE and move.key.kind is Kind.BOOT_IMAGE:
+        alike = (key for key in made if key.kind is Kind.BOOT_IMAGE)
+        yield from ((key, Half.MAKE) for key in alike if key.place == move.key.place)
 
 
 def _is_blank(step: Step) -> bool:
@@ -268,7 +279,7 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
         for led in each.shape.networks
     }
     pools = _pools(observed)
-    clouds = _Clouds(links, ports, on, tagged, routers)
+    clouds, asked = _Clouds(links, ports, on, tagged, routers), _asked(observed)
     bmcs = {each.shape.uuid: each.key for each in observed if isinstance(each.shape, Bmc)}
     enrolled, parts = _enrolled(observed)
     result: dict[Key, list[Key]] = defaultdict(list)
@@ -281,8 +292,8 @@ def dependents(observed: Sequence[Observed]) -> dict[Key, list[Key]]:
                 for plugs_in in (ports, trunks):
                     needs += [key for n in nics for key in _there(plugs_in, (host, n.mac))]
                 needs += pools.get(host, [])
+                needs += asked(each)
                 needs += [
-                    boot_image(host, each.shape.firmware),
                     Key(Kind.SERVER_GROUP, host, group),
                     Key(Kind.KEY_PAIR, host, pair),
                 ]
@@ -367,11 +378,32 @@ class _Clouds:
             case Relay(mac=mac):
                 return _there(self.ports, (host, mac))
             case BootImage():
-                return [relay_of(host)]
+                return []  # it is stored; who asks by the relay are machines
             case ServerGroup() | KeyPair():
                 return []
             case KeptRoot(node=node):
                 return [Key(Kind.MACHINE, host, node)]
+
+
+def _asked(observed: Iterable[Observed]) -> Callable[[Observed], list[Key]]:
+    """What a machine asks by: its boot image, or any that it may have where that is not known, and
+    the relay of its host.
+    """
+    images: dict[tuple[str, Firmware], list[Key]] = defaultdict(list)
+    for each in observed:
+        if isinstance(each.shape, BootImage):
+            images[each.key.place, each.shape.firmware].append(each.key)
+
+    def asked(found: Observed) -> list[Key]:
+        shape, host = found.shape, found.key.place
+        assert isinstance(shape, Machine), "of machines"
+        if not shape.asks:
+            return []
+        if shape.asks_at:
+            return [boot_image(host, shape.firmware, shape.asks_at), relay_of(host)]
+        return [*images[host, shape.firmware], relay_of(host)]
+
+    return asked
 
 
 def _of_ironic(shape: Shape, enrolled: Mapping[UUID | None, Key]) -> list[Key]:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from nospoon.model.host_facts import Adoptable, HostFacts
 from nospoon.model.images import HypervisorType
+from nospoon.model.resources.keys import Key
 from nospoon.model.resources.machines import Machine
 
 
@@ -32,7 +33,8 @@ class Surroundings:
     `facts` of hosts, by name. `certificate`: SHA-256 of that which the file gives. `boot_port`:
     where boot scripts are served by HTTP. `adopted`: machines of others that are nodes, by UUID.
     `made`: the machines that nodes have, by node. `seeds`: digests of what cloud-init gets, by
-    node. `relay_keys`: of the keys of relays, by host.
+    node. `relay_keys`: of the keys of relays, by host. `unnoted`: machines that ask at a URL which
+    is not known.
     """
 
     pool_roots: Mapping[str, str]
@@ -45,3 +47,4 @@ class Surroundings:
     made: Mapping[str, Machine] = field(default_factory=dict)
     seeds: Mapping[str, str] = field(default_factory=dict)
     relay_keys: Mapping[str, str] = field(default_factory=dict)
+    unnoted: frozenset[Key] = frozenset()

@@ -22,4 +22,4 @@ def boot_images(host: Host, asking: Iterable[Node], url: str) -> Iterator[Resour
     """For each firmware of nodes of a host that ask; `url`: where they ask."""
     needs = (relay_of(host.name),) if host.connection.relay is not None else ()
     for firmware in sorted({node.firmware for node in asking}):
-        yield Resource(boot_image(host.name, firmware), BootImage(firmware, url), needs)
+        yield Resource(boot_image(host.name, firmware, url), BootImage(firmware, url), needs)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from nospoon.model.cluster import Firmware, Host, Netboot, Node
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineNic
 from nospoon.model.resources.resource import Alternative
 from nospoon.plan import identity
@@ -16,12 +17,13 @@ from nospoon.plan.placement.flavors import chosen, larger
 from nospoon.plan.resolution.boot_images import has_image
 from nospoon.plan.resolution.context import Context
 from nospoon.plan.resolution.disks import machine_disks
+from nospoon.plan.resolution.relay import Relays
 from nospoon.plan.resolution.segments import Segments
 
 
 class Machines:
-    def __init__(self, context: Context, segments: Segments) -> None:
-        self._context, self._segments = context, segments
+    def __init__(self, context: Context, segments: Segments, relays: Relays) -> None:
+        self._context, self._segments, self._relays = context, segments, relays
         networks = context.cluster.networks
         self._with_ipv6 = {each.name for each in networks if each.cidr6 is not None}
 
@@ -57,6 +59,7 @@ class Machines:
             key_pair=given(node, host).pair,
             kind=node.kind,
             seed=context.around.seeds.get(node.name, ""),
+            asks_at=self._asks_at(node, host),
         )
 
     def alternatives(self, node: Node, host: Host, machine: Machine) -> Iterator[Alternative]:
@@ -77,6 +80,11 @@ class Machines:
         for other in larger(node, facts, size)[:1]:
             sized = replace(machine, flavor=other.name, cpus=other.cpus, memory=other.memory)
             yield Alternative(sized, f"with flavor {other.name}")
+
+    def _asks_at(self, node: Node, host: Host) -> str:
+        """That of a server of an earlier version stays unknown: no one can say that it differs."""
+        is_unknown = Key(Kind.MACHINE, host.name, node.name) in self._context.around.unnoted
+        return "" if is_unknown or not has_image(node, host) else self._relays.boot_url(host)
 
     def _nic(self, node: Node, host: Host, index: int, *, mac: str, port: str) -> MachineNic:
         """With the addresses that it may send from."""

@@ -21,11 +21,13 @@ from nospoon.plan.resolution.disks import sizes, volumes
 from nospoon.plan.resolution.images import has_root_image, root_key
 from nospoon.plan.resolution.machines import Machines
 from nospoon.plan.resolution.ports import Ports
+from nospoon.plan.resolution.relay import Relays
 
 
 class Nodes:
-    def __init__(self, context: Context, ports: Ports, machines: Machines) -> None:
+    def __init__(self, context: Context, ports: Ports, machines: Machines, relays: Relays) -> None:
         self._context, self._ports, self._machines = context, ports, machines
+        self._relays = relays
         self._bmcs = Bmcs(context)
         self._needed: dict[tuple[str, tuple[str, ...]], list[Key]] = {}
         """What is made of networks, by host and networks: many nodes are on the same."""
@@ -42,7 +44,7 @@ class Nodes:
         key = Key(Kind.MACHINE, host.name, node.name)
         needs = [each.key for each in (*made, *ports)]
         if has_image(node, host):
-            needs.append(boot_image(host.name, node.firmware))
+            needs.append(boot_image(host.name, node.firmware, self._relays.boot_url(host)))
         elif host.declares.has_boot_image and has_root_image(node):
             needs.append(root_key(context, node, host.name))
         if host.declares.has_pools and not made:

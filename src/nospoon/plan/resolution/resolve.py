@@ -34,7 +34,7 @@ def _resources(context: Context) -> Iterator[Resource]:
     segments = Segments(context)
     ports = Ports(context, segments)
     relays, networks = Relays(context, segments, ports), Networks(context, segments)
-    nodes = Nodes(context, ports, Machines(context, segments))
+    nodes = Nodes(context, ports, Machines(context, segments, relays), relays)
     for host in context.used_hosts:
         yield from storage(context, context.hosts[host], relays)
     for host in context.used_hosts:

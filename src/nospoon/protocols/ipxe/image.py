@@ -16,6 +16,8 @@ from nospoon.model.boot import BootDevice
 from nospoon.protocols.ipxe.offer import Offer
 from nospoon.protocols.ipxe.script import is_image, load, plain, written
 
+RECIPE = "2"
+"""Counts the ways in which images were made; those that were made otherwise are outdated."""
 PAUSE = 5  # seconds
 BASE = "${base}"
 """The daemon's URL as the machine knows it, which is the one that its image was made for."""

@@ -47,7 +47,7 @@ class MadeOf:
                 return await self._of_image(shape, tag)
             case NodeKind.CONTAINER:
                 return await self._of_root(shape, tag)
-        root = await self.boot_images.root_for(shape.firmware, tag.cluster)
+        root = await self.boot_images.root_for(shape.firmware, tag.cluster, shape.asks_at)
         return {
             "imageRef": root["uuid"],
             "block_device_mapping_v2": [

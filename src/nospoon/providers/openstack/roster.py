@@ -78,7 +78,7 @@ class Server:
     of its node.
     `task`: what Nova is doing with it, "" for nothing. `cpus`, `memory` (bytes): of its flavor.
     `made`: it was made to the end. `has_root_volume`: it boots a volume. `attached`: volumes that
-    it has.
+    it has. `image`: id of that of which Nova made it, "" for none.
     """
 
     id: UUID
@@ -94,6 +94,7 @@ class Server:
     made: bool
     has_root_volume: bool = False
     attached: int = 0
+    image: str = ""
 
     @property
     def volumes(self) -> int:
@@ -233,7 +234,14 @@ def read(record: ServerShown, machine_of: MachineOf) -> Server | None:
         made=MADE in metadata or bool(shape.adopted),
         has_root_volume=not record.get("image"),
         attached=len(record.get("os-extended-volumes:volumes_attached", ())),
+        image=image_of(record) or "",
     )
+
+
+def image_of(record: ServerShown) -> str | None:
+    """The id of that of which Nova made a server, None for none."""
+    image = record.get("image")
+    return text_of(image["id"])[:LONGEST_NAME] if image else None
 
 
 def _power(record: ServerShown, status: str) -> PowerState:

@@ -83,7 +83,7 @@ class ServerDriver:
     ) -> None:
         self._around, self._owners, self._made_of = around, owners, made_of
         self._groups = groups
-        self._media = media
+        self._media, self._boot_images = media, made_of.boot_images
         self._roster = Roster(around)
         self._consoles = ConsoleRecords(around, recorder)
         self._watched = Watched(around, self._roster, self._consoles, serve)
@@ -145,6 +145,7 @@ class ServerDriver:
         plugged = await nics(self._around) if servers else {}
         grouped = any(each.shape.group for each in servers)
         groups = await self._groups.of_servers(cluster) if grouped else {}
+        urls = await self._boot_images.urls() if any(map(_is_unnoted, servers)) else {}
         found = []
         async for each in paced(servers):
             there = tuple(plugged.get(each.id, ()))
@@ -155,6 +156,8 @@ class ServerDriver:
             order = each.shape.boot_order if each.made else ()
             group = groups.get(str(each.id), "")
             shape = replace(each.shape, nics=links, boot_order=order, group=group)
+            if _is_unnoted(each):
+                shape = replace(shape, asks_at=urls.get(each.image, ""))
             seen = self._around.observed(self.kind, shape, each.tagged, fault=each.fault)
             found.append(replace(seen, running=each.power is PowerState.ON))
         return found
@@ -308,6 +311,7 @@ class ServerDriver:
             try:
                 await self._actions.soon(server.machine)
             except Gone:
+                await self._boot_images.left(server.image)
                 return
             if clock.monotonic() > end:
                 raise ProviderError(
@@ -353,6 +357,12 @@ def _id(answer: Mapping[str, Ref]) -> str:
 def _called(name: str, record: Mapping[str, object]) -> str | None:
     """The id of a flavor, if it has this name."""
     return text_of(record["id"])[:LONGEST_NAME] if record["name"] == name else None
+
+
+def _is_unnoted(server: Server) -> bool:
+    """Whether an earlier version made it, which did not note where it asks: its image may say."""
+    shape = server.shape
+    return shape.asks and not shape.adopted and not shape.asks_at
 
 
 def _machine(resource: Resource) -> Machine:

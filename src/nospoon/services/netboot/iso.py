@@ -54,8 +54,6 @@ LABEL nospoon
 LINUX ipxe.krn
 INITRD {starters.SCRIPT}
 """
-RECIPE = b"2"
-"""Counts the ways in which ISOs were made of the same inputs; those made otherwise are outdated."""
 FLOPPY = 2880  # KiB: room for GRUB's 1.1 MiB, and a size that El Torito knows
 LOADER = "EFI/BOOT/BOOTX64.EFI"
 """What UEFI starts by default (UEFI 2.10 §3.5.1.1)."""
@@ -125,7 +123,8 @@ async def _built(disc: _Disc, *, place: Path, name: str, base_url: str) -> Path:
     sources = {name: _found(path, package) for name, (path, package) in FILES.items()}
     modules = _found(Path("/usr/lib/grub") / GRUB_TARGET / "http.mod", GRUB_PACKAGE)
     stamps = [f"{p} {p.stat().st_mtime_ns}".encode() for p in (*sources.values(), modules)]
-    key = hashlib.sha256(b"\0".join([RECIPE, *disc.inputs, *stamps])).hexdigest()[:16]
+    inputs = [image.RECIPE.encode(), *disc.inputs, *stamps]
+    key = hashlib.sha256(b"\0".join(inputs)).hexdigest()[:16]
     iso = place / f"{name}-{key}.iso"
     if not iso.exists():
         place.mkdir(parents=True, exist_ok=True)
