@@ -127,9 +127,9 @@ def _is(member: Connection, id_: str, status: str) -> bool:
 ASKING = """
 cluster: {name}
 hosts:
-  cloud: {{openstack: {{cloud: nospoon-cloud, flavors: [bare], boot_address: {address}}}}}
-networks: {{lan: {{}}}}
-nodes: [{{name: n, cpus: 1, memory: 256MiB, firmware: bios, disks: [1GiB], nics: [lan]}}]
+  cloud: {{openstack: {{cloud: nospoon-cloud, flavors: [metal.tiny], boot_address: {address}}}}}
+networks: {{lan: {{nat: true}}}}
+nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB], nics: [lan]}}]
 """
 
 
@@ -147,7 +147,7 @@ def test_a_node_that_runs_is_made_again_of_the_image_for_another_address(
         return text in rack.run("node", "console", "n", "--log").stdout
 
     before = ""
-    for address in ("172.24.5.1", "172.24.5.9"):
+    for address in ("172.24.5.1", "127.0.0.9"):
         file = rack.file(ASKING.format(name=name, address=address) + bmc)
         rack.run("up", file, "--yes")
         assert "Nothing to do" in rack.run("plan", file).stdout
