@@ -72,6 +72,52 @@ async def test_boots_that_say_the_same_are_all_on_record(
     assert record.read_bytes() == all_.encode()
 
 
+async def test_a_reset_begins_a_log_whatever_the_one_before_said(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """Nova has it before it is done with the reset, and the watch looks meanwhile."""
+    driver, (id_,) = connection.machine_driver, cloud.servers
+    record, all_ = Path(driver.console_record(VM)), "boot\r\nlogin: " * 3 + "root"
+    cloud.slow = 10
+    events = driver.watch()
+    await anext(events)
+    await driver.power(VM, PowerCommand.ON, PLAN)
+    cloud.consoles[id_] = "boot\r\nlogin: "
+    logs = ["boot\r\nlogin: root", "boot\r\nlogin: "]
+
+    def heard(call: str) -> None:
+        if call.endswith(f"{id_}/action") and cloud.acted[-1:] == ["reboot"]:
+            cloud.acted.append("said")
+            cloud.consoles[id_] = logs.pop()
+
+    cloud.heard = heard
+    await driver.power(VM, PowerCommand.RESET, PLAN)
+    await driver.power(VM, PowerCommand.RESET, PLAN)
+    await driver.power(VM, PowerCommand.OFF, PLAN)
+    async with asyncio.timeout(30):
+        while not record.exists() or record.stat().st_size < len(all_):  # noqa: ASYNC110  (a file)
+            await asyncio.sleep(0.01)
+    assert record.read_bytes() == all_.encode()
+
+
+async def test_a_reset_that_fails_leaves_the_log_as_it_is(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    driver, (id_,) = connection.machine_driver, cloud.servers
+    record = Path(driver.console_record(VM))
+    await driver.power(VM, PowerCommand.ON, PLAN)
+    cloud.consoles[id_] = "boot\r\nlogin: "
+    cloud.fail("POST .*/action", 400, skip=1)  # the first asks for the log
+    with pytest.raises(ProviderError):
+        await driver.power(VM, PowerCommand.RESET, PLAN)
+    cloud.consoles[id_] += "root"
+    await driver.power(VM, PowerCommand.OFF, PLAN)
+    async with asyncio.timeout(30):
+        while not record.exists() or record.stat().st_size < 17:  # noqa: ASYNC110  (a file)
+            await asyncio.sleep(0.01)
+    assert record.read_bytes() == b"boot\r\nlogin: root"
+
+
 async def test_a_proxy_does_not_choose_a_prime_for_the_keys_of_its_tls(
     connection: OpenStackConnection,
 ) -> None:

@@ -6,7 +6,8 @@ https://docs.openstack.org/api-ref/compute/#show-console-output-os-getconsoleout
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from uuid import UUID
 
 from nospoon.errors import Conflict, Gone, ProviderError
@@ -47,6 +48,20 @@ class ConsoleRecords:
         """It was started: its log is of this boot, also where it is off again when that is read."""
         self._known.setdefault(machine, Known()).start()
 
+    @contextmanager
+    def renewed(self, machine: UUID) -> Iterator[None]:
+        """Nova resets it meanwhile, and begins a new log at a moment that it does not say. Nothing
+        is read until that is over: a log that begins as the one before looks like more of that. Of
+        a reset that fails, the boot before is not known to have ended.
+        """
+        self.begins(machine)
+        self._known[machine].is_held = True
+        try:
+            yield
+            self._known.setdefault(machine, Known()).reset()
+        finally:
+            self._known.setdefault(machine, Known()).is_held = False
+
     def pass_over(self, machine: UUID) -> None:
         """It is off, and what it said until now is of no use."""
         self._known[machine] = Known(is_over=True)
@@ -71,7 +86,7 @@ class ConsoleRecords:
         if each.power is not PowerState.ON:
             return False
         known = self._known.get(each.uuid)
-        return known is None or clock.monotonic() >= known.due
+        return known is None or (not known.is_held and clock.monotonic() >= known.due)
 
     async def _try(self, each: MachineEvent) -> None:
         if each.smbios is None:
@@ -98,6 +113,8 @@ class ConsoleRecords:
         except (Gone, Conflict):
             return
         known = self._known.setdefault(machine, Known())
+        if known.is_held:  # the reset began while this was asked for
+            return
         known.is_over = not is_on
         fresh = await asyncio.to_thread(
             known.more, text, restarted=machine in self._started, is_on=is_on

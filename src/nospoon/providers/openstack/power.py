@@ -65,11 +65,11 @@ class Power:
             case (PowerCommand.CYCLE, True):
                 await self.power_on(await self.power_off(server))
             case (PowerCommand.RESET, True):
-                self._consoles.begins(machine)
-                await self._actions.act(machine, {"reboot": {"type": "HARD"}})
-                now = await self._actions.until(
-                    machine, lambda each: each.status == "ACTIVE", POWER
-                )
+                with self._consoles.renewed(machine):
+                    await self._actions.act(machine, {"reboot": {"type": "HARD"}})
+                    now = await self._actions.until(
+                        machine, lambda each: each.status == "ACTIVE", POWER
+                    )
                 self._watched.publish(now.event(MachineChange.RESET))
             case (PowerCommand.DIAG, True):
                 await self._actions.act(machine, {"trigger_crash_dump": None})

@@ -26,7 +26,8 @@ LONGEST_PAUSE, LONGEST_SILENCE = 5, 30
 class Known:
     """What a log said last: its length, a digest of it, and its end. `due`: when it is read next,
     on the monotonic clock; the less it says, the later. `is_over`: it says no more until its
-    machine starts. `is_left`: it is starting, with which Nova begins a new log.
+    machine starts. `is_left`: it is starting, with which Nova begins a new log. `is_held`: Nova
+    resets it, and what it shows meanwhile may be of either boot.
     """
 
     length: int = 0
@@ -36,6 +37,7 @@ class Known:
     pause: float = 0.0
     is_over: bool = False
     is_left: bool = False
+    is_held: bool = False
 
     def begin(self, now: float, shortest: float) -> None:
         """Its machine starts; as `rest`."""
@@ -47,6 +49,10 @@ class Known:
         """It was started: all of its log is new, whatever it begins with."""
         if self.is_left:
             self.length, self.is_left = 0, False
+
+    def reset(self) -> None:
+        """Nova has reset it: all of its log is of the new boot, whatever it begins with."""
+        self.length = 0
 
     def rest(self, now: float, *, said: int, shortest: float) -> None:
         """It was read. `said`: characters that were new. `shortest` in seconds: from a reading to
