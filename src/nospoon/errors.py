@@ -156,7 +156,13 @@ class Stale(Conflict):
 
 
 class ProviderError(NospoonError):
-    """A connection could not do what was asked."""
+    """A connection could not do what was asked. `status`: of HTTP, by which it was refused; 0 for
+    none.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", status: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
 
 
 class Transient(ProviderError):
@@ -165,8 +171,10 @@ class Transient(ProviderError):
     `retry_after`: in so many seconds, as the host says itself; None where it says nothing.
     """
 
-    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str = "", status: int = 0, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, status=status)
         self.retry_after = retry_after
 
 

@@ -31,7 +31,7 @@ from nospoon.dev.cloud.configuration import Passwords
 from nospoon.dev.cloud.namespaces import Namespaces
 from nospoon.dev.cloud.wanted import INSIDE, LAST_BASE, Api, Wanted
 from nospoon.errors import Conflict, MissingTool, ProviderError, UsageError
-from nospoon.runtime import process
+from nospoon.runtime import owned, process
 from nospoon.runtime.owned import Process
 from nospoon.testing.bench import free_port
 from nospoon.testing.ironic import until
@@ -70,6 +70,20 @@ async def test_namespaces_show_nothing_of_the_host_and_end_with_all_processes(
             assert (each / "ns/pid").readlink() != namespace
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
+
+
+async def test_namespaces_whose_keeper_is_not_there_are_said_to_have_ended(tmp_path: Path) -> None:
+    """Their parent has not begun it, or has not noticed yet that it ended."""
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/keeper.log").write_text("it said why")
+    parent = owned.begin(["/usr/bin/sleep", "1000"], output=tmp_path / "log/parent", env=ENV)
+    made = Namespaces(parent, tmp_path)
+    with pytest.raises(ProviderError, match="keeper ended:\n  it said why"):
+        _ = made.first
+    await made.end()
+    assert not made.alive
+    with pytest.raises(ProviderError, match="keeper ended"):
+        _ = made.first
 
 
 async def test_the_keeper_reports_what_ended_and_starts_it_again(tmp_path: Path) -> None:

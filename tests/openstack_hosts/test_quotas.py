@@ -9,17 +9,21 @@ from uuid import UUID
 import pytest
 
 from nospoon.clusterfile.load import load
-from nospoon.errors import HostUnreachable, NoCapacity
+from nospoon.control.maintenance.host_check import _resources
+from nospoon.errors import NoCapacity, ProviderError
 from nospoon.model.cluster import Adopted, Arch, Firmware
 from nospoon.model.host_facts import HostFacts, Quota, QuotaName, Share, SizeOffered
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.networks import Link, Port
 from nospoon.model.resources.resource import Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.model.rest.hosts import Verdict
 from nospoon.plan.addresses.allocate import Allocations
-from nospoon.plan.refuse import reasons_against
+from nospoon.plan.refuse import cautions, reasons_against
+from nospoon.providers.openstack.around import cloud_of
 from nospoon.providers.openstack.connection import OpenStackConnection
-from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.providers.openstack.quotas import NEUTRONS
+from nospoon.testing.fake_cloud import AT, FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
 MIB = 1 << 20
@@ -115,12 +119,50 @@ async def test_what_is_left_of_neutrons_quotas_is_beside_what_others_have(
     assert (await connection.survey("", ())).quota.allocated == {"203.0.113.1"}
     cloud.quotas = {"subnet": 4}
     assert left(await connection.survey("", ())) == {"subnets": 1}
+    unknown = frozenset(NEUTRONS)
     for status in (403, 404):
         cloud.fail("GET .*/quotas/", status)
-        assert (await connection.survey("", ())).quota == Quota(), "not for this role"
-    cloud.fail("GET .*/quotas/", 502)
-    with pytest.raises(HostUnreachable):
+        assert (await connection.survey("", ())).quota == Quota(unknown=unknown), "for other roles"
+
+
+@pytest.mark.parametrize("path", [".*/quotas/", "/volume/.*/limits", "/volume/.*/os-quota-sets/"])
+async def test_quotas_that_a_cloud_fails_to_show_are_not_unlimited(
+    cloud: FakeCloud, connection: OpenStackConnection, path: str
+) -> None:
+    """What fails there is asked for again; a login that is refused is told at once."""
+    cloud.volume_types = ["usual"]
+    with_volumes = replace(cloud_of(AT), has_volumes=True, volume_type="usual")
+    connection.configure(replace(AT, connection=with_volumes))
+    flavor = cloud.flavors["1"]
+    cloud.flavors = {"1": flavor | {"OS-FLV-EXT-DATA:ephemeral": 0}}
+    whole = (await connection.survey("", ())).quota
+    assert whole.unknown == frozenset()
+    for status in (500, 502):
+        cloud.fail(f"GET {path}", status, times=3)
+        assert (await connection.survey("", ())).quota == whole
+        cloud.fail(f"GET {path}", status, times=4)
+        with pytest.raises(ProviderError, match=f"refused with {status}"):
+            await connection.survey("", ())
+    cloud.fail(f"GET {path}", 401, times=2)  # keystoneauth logs in again once
+    with pytest.raises(ProviderError, match="401"):
         await connection.survey("", ())
+    assert not cloud.rules[-1].times
+    cloud.fail(f"GET {path}", 403)
+    assert (await connection.survey("", ())).quota.unknown
+
+
+def test_a_plan_says_which_quotas_it_does_not_know() -> None:
+    cluster, placed = load(TEXT, file="c.yaml"), Allocations(hosts={"a": "cloud"})
+    hidden = frozenset({QuotaName.PORTS, QuotaName.VOLUME_SPACE})
+    facts = HostFacts(frozenset(Firmware), frozenset(Arch), tpm=False, quota=Quota(unknown=hidden))
+    words = (
+        "host cloud: its cloud does not show this login the quotas of ports, GiB of volumes: "
+        "whether they suffice is not known"
+    )
+    assert words in list(cautions(cluster, placed, {"cloud": facts}))
+    assert not any("quotas" in each for each in cautions(cluster, Allocations(), {"cloud": facts}))
+    said = [each for each in _resources(facts) if each[0] == "quotas"]
+    assert said == [("quotas", Verdict.WITHOUT, "not shown to this login: ports, GiB of volumes")]
 
 
 def test_what_nodes_take_is_compared_with_all_quotas_at_once() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.recovered import cluster_file
-from nospoon.errors import Conflict, Gone
+from nospoon.errors import Conflict, Gone, HostUnreachable
 from nospoon.model.cluster import Arch, Firmware
 from nospoon.model.host_facts import ENDLESS, HostFacts, SizeOffered
 from nospoon.model.resources.keys import Key, Kind
@@ -217,8 +217,27 @@ async def test_nat_comes_goes_and_moves_to_another_range_while_ports_stay(
 async def test_a_cloud_without_routers_has_none(
     cloud: FakeCloud, connection: OpenStackConnection
 ) -> None:
-    cloud.fail("GET /network/v2.0/routers", 404)
+    cloud.has_routers = False
     assert await connection.drivers[Kind.ROUTER].observe(None) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(Kind.ROUTER, "routers"), (Kind.FLOATING_IP, "floatingips"), (Kind.TRUNK, "trunks")],
+)
+async def test_a_wrong_404_is_not_taken_for_a_cloud_that_has_none(
+    cloud: FakeCloud, connection: OpenStackConnection, kind: Kind, path: str
+) -> None:
+    """Such as that of a proxy in front of Neutron: what is there would be left."""
+    driver = connection.drivers[kind]
+    cloud.fail(f"GET /network/v2.0/{path}", 404)
+    with pytest.raises(HostUnreachable, match="though it has the extension"):
+        await driver.observe(None)
+    cloud.fail("GET /network/", 404, times=2)
+    with pytest.raises(HostUnreachable, match="and so is its list of extensions"):
+        await driver.observe(None)
+    cloud.has_trunks = cloud.has_routers = False
+    assert await driver.observe(None) == []
 
 
 def test_what_is_routed_goes_before_its_router_and_that_before_its_network() -> None:

@@ -126,15 +126,17 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Those of a project of a cloud. What is not in `shares` is unlimited, or not shown.
-    `allocated`: floating IPs that it has by itself: they count, and cost nothing more.
+    """Those of a project of a cloud. What is neither in `shares` nor in `unknown` is unlimited.
+    `allocated`: floating IPs that it has by itself: they count, and cost nothing more. `unknown`:
+    those that the cloud does not show to the login.
     """
 
     shares: Mapping[QuotaName, Share] = field(default_factory=dict)
     allocated: frozenset[str] = frozenset()
+    unknown: frozenset[QuotaName] = frozenset()
 
     def left(self, name: QuotaName) -> int | None:
-        """For nodes of nospoon; None: as much as one likes."""
+        """For nodes of nospoon; None: as much as one likes, or unknown."""
         share = self.shares.get(name)
         return None if share is None else share.left
 

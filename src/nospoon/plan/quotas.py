@@ -162,3 +162,14 @@ def against_quotas(
                 "`openstack quota show`, or take fewer."
             )
             yield why if wanted > share.most else NoCapacity(why)
+
+
+def unknown_quotas(allocations: Allocations, facts: Mapping[str, HostFacts]) -> Iterator[str]:
+    """Of clouds that have nodes and do not show them to the login."""
+    for name in sorted({*allocations.hosts.values()} & facts.keys()):
+        hidden = [TAKEN[each].called for each in QuotaName if each in facts[name].quota.unknown]
+        if hidden:
+            yield (
+                f"host {name}: its cloud does not show this login the quotas of "
+                f"{', '.join(hidden)}: whether they suffice is not known"
+            )

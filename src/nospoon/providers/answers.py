@@ -276,6 +276,6 @@ def judged(answer: Answered, call: str, *, said: Callable[[str], str]) -> Any:
         case 429:
             raise Transient(message, retry_after=answer.retry_after)
         case 502 | 503 | 504:
-            raise HostUnreachable(message, retry_after=answer.retry_after)
+            raise HostUnreachable(message, status=status, retry_after=answer.retry_after)
         case _:
-            raise ProviderError(message)
+            raise ProviderError(message, status=status)

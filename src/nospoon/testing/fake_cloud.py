@@ -92,6 +92,7 @@ class FakeCloud:
     routers: dict[str, Json] = field(default_factory=dict)
     trunks: dict[str, Json] = field(default_factory=dict)
     has_trunks: bool = True
+    has_routers: bool = True
     image_formats: tuple[str, ...] = ("raw", "qcow2", "iso")
     microversion: str = "2.95"
     quotas: dict[str, int] = field(default_factory=dict)

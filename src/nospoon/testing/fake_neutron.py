@@ -29,6 +29,7 @@ class Cloud(Protocol):
     routers: dict[str, Json]
     trunks: dict[str, Json]
     has_trunks: bool
+    has_routers: bool
     quotas: dict[str, int]
 
 
@@ -167,6 +168,8 @@ class Neutron:
         match request.method, path.removeprefix("/v2.0").strip("/").split("/"):
             case _, ["trunks", *_] if not self._cloud.has_trunks:
                 return missing(path)
+            case _, ["routers" | "floatingips", *_] if not self._cloud.has_routers:
+                return missing(path)
             case "GET", ["quotas", _, "details.json"]:
                 limits = {**dict.fromkeys(QUOTAS, -1), **self._cloud.quotas}
                 quota = {
@@ -178,6 +181,10 @@ class Neutron:
                     for name, most in limits.items()
                 }
                 return JSONResponse({"quota": quota})
+            case "GET", ["extensions"]:
+                there = {"trunk": self._cloud.has_trunks, "router": self._cloud.has_routers}
+                found = [{"alias": name} for name, is_there in there.items() if is_there]
+                return JSONResponse({"extensions": found})
             case "GET", ["extensions", "trunk"] if self._cloud.has_trunks:
                 return JSONResponse({"extension": {"alias": "trunk"}})
             case "POST", ["trunks"] if self._is_bound((await request.json())["trunk"]):

@@ -233,6 +233,9 @@ def _resources(facts: HostFacts) -> Iterator[Said]:
         if name not in {QuotaName.CPUS, QuotaName.MEMORY}:
             row = TAKEN[name]
             yield row.called, Verdict.OK, f"{share.left // row.unit} of {share.most // row.unit}"
+    hidden = [TAKEN[name].called for name in QuotaName if name in facts.quota.unknown]
+    if hidden:
+        yield "quotas", Verdict.WITHOUT, f"not shown to this login: {', '.join(hidden)}"
 
 
 def _bridges(host: Host, facts: HostFacts) -> Iterator[Said]:

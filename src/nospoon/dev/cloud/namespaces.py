@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,17 @@ class Namespaces:
 
     @property
     def first(self) -> int:
-        """The keeper's pid on the host: it has the namespaces."""
+        """The keeper's pid on the host: it has the namespaces. Raises `ProviderError` where it has
+        not begun, or has ended: the file is empty then, or gone with its process.
+        """
         pid = self.process.pid
-        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            children = []
+        if not children:
+            raise ProviderError(f"the cloud's keeper ended:\n{tail(self.state / 'log/keeper.log')}")
+        return int(children[0])
 
     async def ask(self, request: Mapping[str, Any]) -> Any:
         """The keeper's answer."""
@@ -123,8 +131,9 @@ class Namespaces:
         """Kill all that runs in them; return when it is gone."""
         if not self.alive:
             return
-        keeper = Process(self.first, owned.start_time(self.first) or 0)
-        await owned.stop(keeper, patience=0)
+        with suppress(ProviderError):  # its parent is all that is left
+            first = self.first
+            await owned.stop(Process(first, owned.start_time(first) or 0), patience=0)
         await owned.stop(self.process, patience=0)
 
 

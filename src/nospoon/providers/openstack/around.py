@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from nospoon.errors import Gone, NotOurs, ProviderError
+from nospoon.errors import Gone, HostUnreachable, NotOurs, ProviderError
 from nospoon.model.cloud import URLS
 from nospoon.model.cluster import Host
 from nospoon.model.connections import OpenStack
@@ -44,6 +44,9 @@ KIND, PHYSICAL, VLAN = (
 """Of a network, for those who may see them
 (https://docs.openstack.org/api-ref/network/v2/#provider-extended-attributes).
 """
+ROUTERS, TRUNKS = "router", "trunk"
+"""Extensions of Neutron; with the first one come floating IPs, too."""
+MOST_EXTENSIONS = 1000
 AtHome = Callable[[UUID], bool]
 """Whether a machine is one of a node's that is on this host."""
 
@@ -208,14 +211,33 @@ class Around:
         listed = self.api.listed(Service.NEUTRON, "/routers", read=_router)
         try:
             return [each async for each in listed]
-        except Gone:
+        except Gone as error:
+            await self.require_lack(ROUTERS, error)
             return []
+
+    async def require_lack(self, extension: str, why: Gone) -> None:
+        """Neutron says that a collection is not there: it is not if Neutron lacks this extension.
+        Raises `HostUnreachable` where it has it, or does not say: clusters may have things there.
+        """
+        try:
+            there = await self.api.call(Service.NEUTRON, "GET", "/extensions", read=_aliases)
+        except Gone as error:
+            raise HostUnreachable(f"{why}, and so is its list of extensions") from error
+        if extension in there:
+            raise HostUnreachable(
+                f"{why}, though it has the extension `{extension}`",
+                hint="What is in front of Neutron, such as a proxy, may have answered.",
+            )
 
     async def subnets(self, network: str) -> list[NeutronSubnet]:
         """Those of a network, by its id."""
         query = {"network_id": network}
         listed = self.api.listed(Service.NEUTRON, "/subnets", query, read=_subnet)
         return [each async for each in listed]
+
+
+def _aliases(answer: Mapping[str, Sequence[Mapping[str, object]]]) -> frozenset[str]:
+    return frozenset(short(each["alias"]) for each in answer["extensions"][:MOST_EXTENSIONS])
 
 
 def _router(record: Mapping[str, object]) -> NeutronRouter:

@@ -16,7 +16,7 @@ from nospoon.model.resources.networks import FloatingIp
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import Service
-from nospoon.providers.openstack.around import Around, NeutronPort
+from nospoon.providers.openstack.around import ROUTERS, Around, NeutronPort
 from nospoon.providers.openstack.ports import BY_ID, vlan_noted
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
 from nospoon.providers.understood import understood
@@ -158,7 +158,8 @@ class FloatingIpDriver:
         listed = self._around.api.listed(Service.NEUTRON, PATH, read=_record)
         try:
             return [each async for each in listed]
-        except Gone:
+        except Gone as error:
+            await self._around.require_lack(ROUTERS, error)
             return []
 
     async def _own(self, key: Key, tag: OwnerTag) -> _FloatingIp | None:

@@ -16,10 +16,10 @@ from uuid import UUID
 
 import structlog
 
-from nospoon.errors import HostUnreachable, ProviderError
+from nospoon.errors import Gone, ProviderError
 from nospoon.model.host_facts import Quota, QuotaName, Share
 from nospoon.providers.answers import number_of, text_of
-from nospoon.providers.openstack.api import Service
+from nospoon.providers.openstack.api import UNAVAILABLE, Service
 from nospoon.providers.openstack.around import Around
 from nospoon.providers.openstack.floating_ips import KEPT, MARK
 from nospoon.providers.openstack.key_pairs import KeyPairDriver
@@ -34,6 +34,10 @@ A = TypeVar("A")
 K = TypeVar("K")
 V = TypeVar("V")
 UNLIMITED = -1
+FORBIDDEN, FAILED = 403, 500
+"""Statuses of HTTP; from the second on, what is asked for failed there."""
+AGAIN = (2, 6, 10)
+"""Pauses until it is asked for again."""
 Limits = Mapping[str, int]
 """Name -> how many: a project may have so many, or has so many."""
 
@@ -101,22 +105,28 @@ class Quotas:
         self._around = around
 
     async def survey(self) -> Quota:
-        """What it may have, and who has what of it. What a cloud shows to some roles alone counts
-        as unlimited.
+        """What it may have, and who has what of it. What a cloud shows to other roles alone is
+        unknown. Raises `ProviderError`, also for a login that is refused.
         """
+        unknown = set[QuotaName]()
         made = [each for each in await Roster(self._around).servers() if not each.shape.adopted]
         nova = await self._around.api.call(Service.NOVA, "GET", "/limits", read=_limits)
         found = await _shares(nova, NOVAS, made)
         if self._around.cloud.has_volumes:
             cinder = await self._shown(Service.CINDER, "/limits", _limits)
-            found |= await _shares(cinder, CINDERS, made)
+            unknown |= CINDERS.keys() if cinder is None else set()
+            found |= await _shares(cinder or {}, CINDERS, made)
         found |= await self._of_groups(nova)
         found |= await self._of_key_pairs(nova)
         project = await self._around.api.project()
         if self._around.cloud.has_volumes:
-            found |= await self._of_type(project, made)
+            of_type = await self._of_type(project, made)
+            unknown |= QUOTA_SET.keys() if of_type is None else set()
+            found |= of_type or {}
         path = f"/quotas/{project}/details.json"
-        limited = await self._shown(Service.NEUTRON, path, _details)
+        shown = await self._shown(Service.NEUTRON, path, _details)
+        unknown |= NEUTRONS.keys() if shown is None else set()
+        limited = shown or {}
         things = await self._things(limited, project)
         for name, share in limited.items():
             own = Counter[UUID]()
@@ -125,7 +135,8 @@ class Quotas:
                     own[each.of] += 1
             found[name] = Share(share.most, share.used, own)
         floating = things.get(QuotaName.FLOATING_IPS, ())
-        return Quota(found, frozenset(each.allocated for each in floating if each.allocated))
+        allocated = frozenset(each.allocated for each in floating if each.allocated)
+        return Quota(found, allocated, frozenset(unknown))
 
     async def _of_groups(self, limits: Limits) -> Mapping[QuotaName, Share]:
         """Quotas of server groups, and of servers in one."""
@@ -146,18 +157,20 @@ class Quotas:
         used, own = await KeyPairDriver(self._around).counted()
         return {QuotaName.KEY_PAIRS: Share(most, used, own)}
 
-    async def _of_type(self, project: str, made: Sequence[Server]) -> Mapping[QuotaName, Share]:
-        """Quotas of the type that volumes of the host have, and of the size of one. Which volumes
-        of a type are nodes' disks is known by their attachments: a host may have had another type
-        when it made some.
+    async def _of_type(
+        self, project: str, made: Sequence[Server]
+    ) -> Mapping[QuotaName, Share] | None:
+        """Quotas of the type that volumes of the host have, and of the size of one; None where they
+        are not shown. Which volumes of a type are nodes' disks is known by their attachments: a
+        host may have had another type when it made some.
         """
         type_ = self._around.cloud.volume_type
         if not type_:
             usual = await self._shown(Service.CINDER, "/types/default", _usual_type)
-            type_ = usual.get("name", "")
+            type_ = (usual or {}).get("name", "")
         path = f"/os-quota-sets/{project}?usage=True"
         found = await self._shown(Service.CINDER, path, partial(_of_quota_set, type_))
-        if not found.keys() & OF_TYPE.keys():
+        if found is None or not found.keys() & OF_TYPE.keys():
             return found
         of = {str(each.id): each.tagged.tag.cluster async for each in paced(made)}
         count, space = Counter[UUID](), Counter[UUID]()
@@ -173,15 +186,24 @@ class Quotas:
 
     async def _shown(
         self, service: Service, path: str, read: Callable[[A], Mapping[K, V]]
-    ) -> Mapping[K, V]:
-        """Nothing where the cloud does not say. Raises `HostUnreachable`."""
-        try:
-            return await self._around.api.call(service, "GET", path, read=read)
-        except HostUnreachable:
-            raise
-        except ProviderError as error:  # it is for some roles alone in some clouds
-            log.info("no quotas are shown", cloud=self._around.api.name, why=str(error))
-            return {}
+    ) -> Mapping[K, V] | None:
+        """None where the cloud does not show it: in some it is for other roles alone (403), or is
+        not there (404). What fails in the cloud is asked for again. Raises `ProviderError`.
+        """
+        for pause in (*AGAIN, None):
+            try:
+                return await self._around.api.call(service, "GET", path, read=read)
+            except ProviderError as error:
+                is_hidden = isinstance(error, Gone) or error.status == FORBIDDEN
+                if is_hidden:
+                    log.info("no quotas are shown", cloud=self._around.api.name, why=str(error))
+                    return None
+                # what is not available (503) the API asked for again already
+                fails = error.status >= FAILED and error.status != UNAVAILABLE
+                if pause is None or not fails:
+                    raise
+                await asyncio.sleep(pause * self._around.pause)
+        raise AssertionError("the last one is returned or raised")
 
     async def _things(
         self, limited: Mapping[QuotaName, Share], project: str

@@ -20,7 +20,7 @@ from nospoon.model.resources.networks import Carried, Trunk
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.providers.openstack.api import MOST_LISTED, Service
-from nospoon.providers.openstack.around import Around, NeutronPort
+from nospoon.providers.openstack.around import TRUNKS, Around, NeutronPort
 from nospoon.providers.openstack.ports import file_name, vlan_noted
 from nospoon.providers.openstack.shown import ServerShown
 from nospoon.providers.openstack.tags import Tagged, described, of_description, short
@@ -211,7 +211,8 @@ class TrunkDriver:
                         f"Neutron of cloud {self._around.api.name} lists trunks with more than "
                         f"{MOST_LISTED} ports"
                     )
-        except Gone:
+        except Gone as error:
+            await self._around.require_lack(TRUNKS, error)
             return []
         return found
 
