@@ -143,8 +143,8 @@ def test_a_node_that_runs_is_made_again_of_the_image_for_another_address(
     def images() -> list[str]:
         return [each.id for each in member.image.images() if name in each.name]
 
-    def says(text: str) -> bool:
-        return text in rack.run("node", "console", "n", "--log").stdout
+    def says(text: str, times: int = 1) -> bool:
+        return rack.run("node", "console", "n", "--log").stdout.count(text) >= times
 
     before = ""
     for address in ("172.24.5.1", "127.0.0.9"):
@@ -156,8 +156,11 @@ def test_a_node_that_runs_is_made_again_of_the_image_for_another_address(
         (server,) = (each for each in member.compute.servers() if name in each.name)
         assert server.image.id == image
         rack.run("node", "power", "n", "on")
-        until(partial(says, f"nospoon: boot image for http://{address}:"))
+        begins = f"nospoon: boot image for http://{address}:"
+        until(partial(says, begins))
         before = image
+    rack.run("node", "power", "n", "reset")
+    until(partial(says, begins, 2))
     rack.down()
     assert images() == []
 

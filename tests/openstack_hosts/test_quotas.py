@@ -151,6 +151,33 @@ async def test_quotas_that_a_cloud_fails_to_show_are_not_unlimited(
     assert (await connection.survey("", ())).quota.unknown
 
 
+async def test_a_plan_says_which_addresses_of_the_networks_of_others_nodes_take(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    """On networks that are made for the cluster, ports have none."""
+    pools = [{"start": "203.0.113.10", "end": "203.0.113.19"}, {"start": "203.0.113.30"}]
+    pools[1]["end"] = "203.0.113.30"
+    cloud.subnets = {
+        "s": {"id": "s", "network_id": "n0", "ip_version": 4, "cidr": "203.0.113.0/24",
+              "allocation_pools": pools},
+        "six": {"id": "six", "network_id": "n0", "ip_version": 6, "cidr": "fd00::/64",
+                "allocation_pools": [{"start": "fd00::1", "end": "fd00::ffff"}]},
+    }  # fmt: skip
+    facts = await connection.survey("", ())
+    assert facts.addresses == {"n0": 11, "external": 11}
+    text = TEXT.replace("networks: {lan: {}}", "networks: {lan: {}, ext: {physnet: outside}}")
+    text = text.replace("networks:", "    physnets: {outside: external}\nnetworks:")
+    text = text.replace("{memory: 1GiB, disks: [], nics: [lan]}", NODE * 2)
+    cluster = load(text, file="c.yaml")
+    placed = Allocations(hosts=dict.fromkeys((each.name for each in cluster.nodes), "cloud"))
+    said = [each for each in cautions(cluster, placed, {"cloud": facts}) if "address" in each]
+    words = "has no ports without an address: NICs of nodes take 4 of the 11 that its subnets give"
+    assert said == [f"host cloud: network external of its cloud {words}"]
+
+
+NODE = "{memory: 1GiB, disks: [], nics: [ext, lan, ext]},"
+
+
 def test_a_plan_says_which_quotas_it_does_not_know() -> None:
     cluster, placed = load(TEXT, file="c.yaml"), Allocations(hosts={"a": "cloud"})
     hidden = frozenset({QuotaName.PORTS, QuotaName.VOLUME_SPACE})

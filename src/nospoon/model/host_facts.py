@@ -177,7 +177,8 @@ class HostFacts:
     login may not see them. `kept`: the roots of snapshots there, and the firmware that starts them.
     `flavors`: all sizes of its cloud by name and by id, those that nodes may not have too; None
     where there are none. `counts_in_groups`: a server group can have several machines on a compute
-    host. `key_pairs`: of the user of its login, None where no one looked.
+    host. `key_pairs`: of the user of its login, None where no one looked. `addresses`: of existing
+    networks of a cloud, by name and by id, how many their subnets give to ports.
     """
 
     firmwares: frozenset[Firmware]
@@ -204,6 +205,7 @@ class HostFacts:
     external_networks: tuple[tuple[str, str], ...] = ()
     quota: Quota = Quota()
     provider_networks: bool = False
+    addresses: Mapping[str, int] = field(default_factory=dict)
     trunks: bool | None = None
     roles: tuple[str, ...] = ()
     image_formats: frozenset[str] | None = None

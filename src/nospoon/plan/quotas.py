@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -173,3 +174,32 @@ def unknown_quotas(allocations: Allocations, facts: Mapping[str, HostFacts]) -> 
                 f"host {name}: its cloud does not show this login the quotas of "
                 f"{', '.join(hidden)}: whether they suffice is not known"
             )
+
+
+def taken_addresses(
+    cluster: Cluster, allocations: Allocations, facts: Mapping[str, HostFacts]
+) -> Iterator[str]:
+    """Of networks of a cloud that exist: Neutron gives an address to each port there, by which its
+    NIC reaches what is on it. On those that nospoon makes without a router, ports have none.
+    """
+    hosts = {each.name: each for each in cluster.hosts}
+    existing = {each.name: each for each in cluster.networks if each.existing}
+    plugged: Counter[tuple[str, str]] = Counter()
+    for node in cluster.nodes:
+        host = hosts.get(allocations.hosts.get(node.name, ""))
+        if host is None or node.adopted is not None or not host.declares.has_ports:
+            continue
+        for nic in node.nics:
+            if nic.network in existing:
+                plugged[host.name, _name_there(host, existing[nic.network])] += 1
+    for (name, network), taken in sorted(plugged.items()):
+        given = facts[name].addresses.get(network) if name in facts else None
+        if given is not None:
+            yield (
+                f"host {name}: network {network} of its cloud has no ports without an address: "
+                f"NICs of nodes take {taken} of the {given} that its subnets give"
+            )
+
+
+def _name_there(host: Host, network: Network) -> str:
+    return dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge

@@ -27,7 +27,7 @@ from nospoon.plan.addresses.allocate import Allocations
 from nospoon.plan.closed import remedy
 from nospoon.plan.key_pairs import against_key_pairs
 from nospoon.plan.placement.hosts import against_network, against_node
-from nospoon.plan.quotas import against_quotas, unknown_quotas
+from nospoon.plan.quotas import against_quotas, taken_addresses, unknown_quotas
 from nospoon.plan.seeds import stray_addresses
 from nospoon.plan.server_groups import against_groups
 from nospoon.plan.trunks import Trunks
@@ -246,6 +246,7 @@ def cautions(
     yield from _uncached(cluster, allocations)
     yield from _by_qcow2(cluster, allocations, facts)
     yield from unknown_quotas(allocations, facts)
+    yield from taken_addresses(cluster, allocations, facts)
     yield from _unused(cluster)
     short = [n.name for n in cluster.nodes if 0 < len(n.credentials.password) < REDFISH_SHORTEST]
     if short:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -47,6 +48,7 @@ KIND, PHYSICAL, VLAN = (
 ROUTERS, TRUNKS = "router", "trunk"
 """Extensions of Neutron; with the first one come floating IPs, too."""
 MOST_EXTENSIONS = 1000
+IPV4 = 4
 AtHome = Callable[[UUID], bool]
 """Whether a machine is one of a node's that is on this host."""
 
@@ -229,6 +231,16 @@ class Around:
                 hint="What is in front of Neutron, such as a proxy, may have answered.",
             )
 
+    async def addresses(self) -> dict[str, int]:
+        """How many IPv4 addresses Neutron gives to ports of each network, by its id: as many as it
+        may give, of which others' ports have some that the project may not see.
+        """
+        found: dict[str, int] = {}
+        listed = self.api.listed(Service.NEUTRON, "/subnets", read=_counted)
+        async for network, count in listed:
+            found[network] = found.get(network, 0) + count
+        return found
+
     async def subnets(self, network: str) -> list[NeutronSubnet]:
         """Those of a network, by its id."""
         query = {"network_id": network}
@@ -260,6 +272,14 @@ def _subnet(record: Mapping[str, object]) -> NeutronSubnet:
         led=bool(record.get("gateway_ip")),
         given=_spans(record),
     )
+
+
+def _counted(record: Mapping[str, object]) -> tuple[str, int] | None:
+    """The network of a subnet of IPv4, and how many addresses its pools have."""
+    if record.get("ip_version", IPV4) != IPV4:
+        return None
+    ends = ((int(ip_address(first)), int(ip_address(last))) for first, last in _spans(record))
+    return short(record["network_id"]), sum(max(0, last - first + 1) for first, last in ends)
 
 
 def _spans(record: Mapping[str, object]) -> tuple[Span, ...]:

@@ -180,9 +180,12 @@ class OpenStackConnection:
         own, roles = await self._api.project(), await self._api.roles()
         version = await self._api.microversion()
         names, own_names, external = set[str](), set[str](), list[tuple[str, str]]()
-        sees_places = False
+        sees_places, given = False, await self._around.addresses()
+        addresses = dict[str, int]()
         async for each in paced(await self._around.networks()):
             names |= {each.name, each.id}
+            if each.tagged is None:
+                addresses |= dict.fromkeys((each.name, each.id), given.get(each.id, 0))
             sees_places |= each.segment is not None
             if each.project == own:
                 own_names |= {each.name, each.id}
@@ -200,6 +203,7 @@ class OpenStackConnection:
             own_networks=frozenset(own_names),
             external_networks=tuple(external),
             provider_networks=sees_places,
+            addresses=addresses,
             trunks=await self._api.get(Service.NEUTRON, TRUNKS, read=bool) is not None,
             roles=roles,
             computes=await self._computes() if ADMIN in roles else None,
