@@ -165,6 +165,37 @@ def test_a_node_that_runs_is_made_again_of_the_image_for_another_address(
     assert images() == []
 
 
+OF_TYPES = """
+cluster: {name}
+hosts:
+  cloud:
+    openstack: {{cloud: nospoon-cloud-admin, flavors: [metal.tiny], boot_address: 172.24.5.1}}
+networks:
+  lan: {{nat: true}}
+  any: {{segment: vxlan}}
+  leaf: {{segment: vxlan, segment_id: {vni}}}
+nodes: [{{name: n, cpus: 1, memory: 512MiB, firmware: bios, disks: [1GiB], nics: [lan, any, leaf]}}]
+"""
+
+
+@pytest.mark.timeout(600, func_only=True)
+def test_networks_are_made_of_the_segments_that_an_administrator_names(
+    cloud: OwnCloud, rack: Rack
+) -> None:
+    admin, bmc, name = connection(cloud, "nospoon-cloud-admin"), rack.bmc(), rack.name()
+    before = {each.id for each in admin.network.networks()}
+    for vni in (40001, 40002):
+        file = rack.file(OF_TYPES.format(name=name, vni=vni) + bmc)
+        rack.run("up", file, "--yes")
+        assert "Nothing to do" in rack.run("plan", file).stdout
+        new = [each for each in admin.network.networks() if each.id not in before]
+        assert {each.provider_network_type for each in new} == {"vxlan"}
+        assert sum(each.provider_segmentation_id == vni for each in new) == 1
+        assert len(new) == 3
+    rack.down()
+    assert {each.id for each in admin.network.networks()} == before
+
+
 def test_an_ordinary_project_has_only_the_rights_of_a_member(cloud: OwnCloud) -> None:
     member = connection(cloud)
     with pytest.raises(ForbiddenException):

@@ -114,6 +114,8 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     (NicSection, "pxe"): ENROLLED,
     (NicSection, "address"): KINDS,
     (NetworkSection, "provider"): CLOUDS,
+    (NetworkSection, "segment"): CLOUDS,
+    (NetworkSection, "segment_id"): CLOUDS,
     (NetworkSection, "router"): CLOUDS,
     (NicSection, "floating_ip"): CLOUDS,
     (NicSection, "floating_address"): CLOUDS,

@@ -156,6 +156,18 @@ async def test_changes_of_a_cloud_follow_their_rules() -> None:
                 found: Any = await asyncio.to_thread(rack.json, "plan", named)
                 steps = [(each["kind"], each["action"]) for each in found["steps"]]
                 assert steps == [("network", "replace")]
+            tunnel = vlan.replace("provider: racks, vlan: 101", "segment: vxlan, segment_id: 9")
+            for content, action in (
+                (tunnel, "replace"), (tunnel.replace("id: 9", "id: 10"), "replace"),
+                (tunnel.replace("vxlan", "geneve"), "replace"),
+            ):  # fmt: skip
+                found = await asyncio.to_thread(
+                    rack.json, "plan", rack.file(content + bmc, "changed.yaml")
+                )
+                assert [e["action"] for e in found["steps"] if e["kind"] == "network"] == [action]
+                await asyncio.to_thread(rack.run, "up", rack.file(content + bmc), "--yes")
+                assert "Nothing to do" in (await asyncio.to_thread(rack.run, "plan", file)).stdout
+            await asyncio.to_thread(rack.run, "up", rack.file(vlan + bmc), "--yes")
             leafs = vlan.replace("networks: {", "networks: {a: {nat: true}, b: {nat: true}, ")
             leafs = leafs.replace("nics: [", "nics: [{network: a, floating_ip: external}, ")
             file = rack.file(leafs + bmc)

@@ -19,6 +19,8 @@ from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
 from nospoon.plan.refuse import reasons_against
+from nospoon.plan.resolution.around import Surroundings
+from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
 from nospoon.providers.openstack.connection import OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
@@ -53,9 +55,12 @@ async def only(connection: OpenStackConnection) -> Observed:
         Link("ns-lan", mtu=9000, provider="racks", vlan=101),
         Link("ns-lan", "10.1.0.1/24", nat=True, provider="racks", vlan=101),
         Link("ns-lan", "10.1.0.1/24", mtu=9000, nat=True),
+        Link("ns-lan", provider="racks", segment="flat"),
+        Link("ns-lan", segment="vxlan", segment_id=7001),
+        Link("ns-lan", "10.1.0.1/24", nat=True, segment="geneve", segment_id=7002),
     ],
 )
-async def test_a_network_is_the_vlan_that_the_file_says(
+async def test_a_network_is_the_segment_that_the_file_says(
     cloud: FakeCloud, connection: OpenStackConnection, link: Link
 ) -> None:
     driver = connection.drivers[Kind.NETWORK]
@@ -63,19 +68,28 @@ async def test_a_network_is_the_vlan_that_the_file_says(
         await driver.create(replace(WANTED, shape=link), TAG)
     made = cloud.networks[next(each for each in cloud.networks if each != "n0")]
     placed = {name: value for name, value in made.items() if name.startswith("provider:")}
-    assert placed == (
-        {
-            "provider:network_type": "vlan", "provider:physical_network": "racks",
-            "provider:segmentation_id": 101,
-        }
-        if link.provider
-        else {}
-    )  # fmt: skip
+    said = {
+        "provider:network_type": link.segment or ("vlan" if link.provider else ""),
+        "provider:physical_network": link.provider,
+        "provider:segmentation_id": link.segment_id or link.vlan,
+    }
+    assert placed == {name: value for name, value in said.items() if value}
     assert (await only(connection)).shape == link
     await driver.change(await only(connection), replace(WANTED, shape=link), TAG)
     assert (await only(connection)).shape == link
     await driver.delete(await only(connection))
     assert set(cloud.networks) == {"n0"}
+
+
+async def test_the_id_of_a_type_that_the_cloud_chose_is_no_part_of_a_networks_shape(
+    cloud: FakeCloud, connection: OpenStackConnection
+) -> None:
+    typed = replace(WANTED, shape=Link("ns-lan", segment="vxlan"))
+    await connection.drivers[Kind.NETWORK].create(typed, TAG)
+    (made,) = (each for each in cloud.networks.values() if each["id"] != "n0")
+    assert "provider:segmentation_id" not in made
+    made |= {"provider:segmentation_id": 12, "provider:physical_network": None}
+    assert (await only(connection)).shape == typed.shape
 
 
 async def test_a_vlan_that_the_cloud_chose_is_no_part_of_a_networks_shape(
@@ -108,6 +122,76 @@ def test_it_is_described_and_in_a_recovered_file() -> None:
     assert yaml.safe_load(text)["networks"] == {"lan": {"provider": "racks", "vlan": 101}}
 
 
+@pytest.mark.parametrize(
+    ("said", "link", "words"),
+    [
+        (
+            {"provider": "racks", "segment": "flat"},
+            Link("x", provider="racks", segment="flat"),
+            "flat of racks",
+        ),
+        ({"segment": "gre"}, Link("x", segment="gre"), "gre"),
+        (
+            {"segment": "vxlan", "segment_id": 16777215},
+            Link("x", segment="vxlan", segment_id=16777215),
+            "vxlan 16777215",
+        ),
+        (
+            {"provider": "racks", "segment": "vlan", "vlan": 101},
+            Link("x", provider="racks", vlan=101),
+            "VLAN 101 of racks",
+        ),
+    ],
+)
+def test_a_file_says_of_what_a_network_is_made(
+    said: dict[str, object], link: Link, words: str
+) -> None:
+    text = f"cluster: dev\n{CLOUD}networks: {{ext: {{physnet: lab}}, lan: {said}}}\n"
+    cluster = load(f"{text}nodes: [{{nics: [ext, lan]}}]\n", file="x")
+    allowed = {"here": replace(FACTS, provider_networks=True)}
+    placed, refused = allocate(cluster, Allocations(), Occupied(), facts=allowed)
+    assert not refused
+    made = resolve(cluster, TAG.cluster, placed, Surroundings({}, {}, {}, facts=allowed))
+    shape = made[Key(Kind.NETWORK, "here", "lan")].shape
+    assert isinstance(shape, Link)
+    assert replace(shape, name="x") == link
+    assert describe(link).startswith(f"bridge x {words}")
+    written = cluster_file("dev", TAG.cluster, (), [Observed(KEY, link, TAG)], lambda _: {})
+    again = yaml.safe_load(written)["networks"]["lan"]
+    assert again == {name: value for name, value in said.items() if value != "vlan"}
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (
+            "{segment: flat}",
+            "networks.lan.segment: a segment of type flat is in a physical network",
+        ),
+        (
+            "{segment: vlan, vlan: 5}",
+            "networks.lan.segment: a segment of type vlan is in a physical",
+        ),
+        ("{segment: vxlan, provider: p, vlan: 5}", "type vxlan is in no physical network"),
+        (
+            "{segment: flat, provider: p, vlan: 5}",
+            "networks.lan.vlan: a segment of type flat has no",
+        ),
+        ("{segment: gre, physnet: lab}", "networks.lan.segment: expected a network of nospoon's"),
+        ("{segment_id: 5}", "networks.lan.segment_id: expected the id of a tunnel"),
+        ("{segment: geneve, segment_id: 16777216}", "expected 16777215 at most"),
+        ("{segment: token_ring}", "networks.lan.segment"),
+        ("{provider: p}", "a network of a cloud's physical one needs a VLAN"),
+    ],
+)
+def test_segments_that_cannot_be_are_refused(network: str, said: str) -> None:
+    text = f"cluster: dev\n{CLOUD}networks: {{ext: {{physnet: lab}}, lan: {network}}}\n"
+    with pytest.raises(SpecError) as caught:
+        load(f"{text}nodes: [{{nics: [ext, lan]}}]\n", file="x")
+    assert said in " ".join(map(str, caught.value.problems))
+
+
+TUNNEL = "networks: {ext: {physnet: lab}, lan: {segment: vxlan}}\n"
 VLAN = "networks: {ext: {physnet: lab}, lan: {provider: racks, vlan: 101}}\n"
 
 
@@ -115,6 +199,8 @@ VLAN = "networks: {ext: {physnet: lab}, lan: {provider: racks, vlan: 101}}\n"
     ("hosts", "networks", "nic", "said"),
     [
         (CLOUD, VLAN, "lan", "its project may not see physical networks"),
+        (CLOUD, TUNNEL, "lan", "may not choose vxlan. Leave `segment` out"),
+        ("hosts: {here: {}}\n", TUNNEL, "lan", "host here is not a cloud. Leave `segment` out"),
         ("hosts: {here: simulated}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
         ("hosts: {here: {}}\n", VLAN, "lan", "host here is not a cloud. Write `physnet`"),
         (

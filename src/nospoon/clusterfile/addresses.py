@@ -12,7 +12,7 @@ from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.hosts import connections_of
 from nospoon.clusterfile.models import MAX_PARTS, NetworkSection
 from nospoon.clusterfile.sections import Sections
-from nospoon.model.cluster import BmcProtocol, Netboot, Switch
+from nospoon.model.cluster import BmcProtocol, Netboot, SegmentType, Switch
 from nospoon.model.connections import ConnectionKind
 from nospoon.plan.words import counted
 
@@ -21,6 +21,7 @@ NETBOOT_OVERHEAD = 3
 
 Network = IPv4Network | IPv6Network
 LEAST6 = 1280
+MOST_VNI = (1 << 24) - 1
 HALF = 64
 """The length of prefix with which hosts make addresses of their own (RFC 4291 §2.5.1)."""
 
@@ -76,7 +77,9 @@ def _segment(path: Path, network: NetworkSection, tagged: Container[int]) -> Ite
     if network.provider and existing:
         message = "expected a network of nospoon's or an existing one, got both"
         yield Complaint((*path, "provider"), message, "Leave `physnet` and `bridge` out")
-    if network.provider and network.vlan is None:
+    yield from _type(path, network, existing=existing)
+    is_flat = network.segment is SegmentType.FLAT
+    if network.provider and network.vlan is None and not is_flat:
         message = "a network of a cloud's physical one needs a VLAN"
         yield Complaint((*path, "provider"), message, "Write its id as `vlan`")
     if network.vlan in tagged:
@@ -87,6 +90,31 @@ def _segment(path: Path, network: NetworkSection, tagged: Container[int]) -> Ite
     if network.vlan is not None and existing and network.switch is not Switch.OVS:
         message = "a VLAN needs an Open vSwitch bridge: a Linux bridge made by nospoon does not tag"
         yield Complaint((*path, "vlan"), message, "Write `switch: ovs` if it is one")
+
+
+def _type(path: Path, network: NetworkSection, *, existing: bool) -> Iterator[Complaint]:
+    """Of its segment, and the id of that."""
+    type_, id_ = network.segment, network.segment_id
+    in_physical = type_ in {SegmentType.FLAT, SegmentType.VLAN}
+    if type_ is not None and existing:
+        message = "expected a network of nospoon's or an existing one, got both"
+        yield Complaint((*path, "segment"), message, "Leave `physnet` and `bridge` out")
+    elif in_physical and not network.provider:
+        message = f"a segment of type {type_} is in a physical network of the cloud's"
+        yield Complaint((*path, "segment"), message, "Name that as `provider`")
+    elif type_ is not None and not in_physical and network.provider:
+        message = f"a segment of type {type_} is in no physical network"
+        yield Complaint((*path, "segment"), message, "Leave `provider` out")
+    if type_ is SegmentType.FLAT and network.vlan is not None and network.provider:
+        message = "a segment of type flat has no VLAN"
+        yield Complaint((*path, "vlan"), message, "Leave it out, or write `segment: vlan`")
+    if id_ is not None and (type_ is None or in_physical):
+        message = "expected the id of a tunnel, and `segment` names none"
+        hint = "Write `segment: vxlan`, `geneve` or `gre`; the id of a VLAN is `vlan`"
+        yield Complaint((*path, "segment_id"), message, hint)
+    elif id_ is not None and id_ > MOST_VNI and type_ is not SegmentType.GRE:
+        message = f"expected {MOST_VNI} at most: a VNI has 24 bits"
+        yield Complaint((*path, "segment_id"), message)
 
 
 def _network(name: str, network: NetworkSection, tagged: Container[int]) -> Iterator[Complaint]:

@@ -142,7 +142,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.LIVE, "cidr", "netboot", "mtu", "overlay", "nat", "host_ports", "router"),
         **_all(Rule.AT_POWER_OFF, "physnet", "bridge", "vlan", "switch", "anti_spoofing"),
         "virtual_ips": Rule.AT_POWER_OFF,
-        "provider": Rule.REPLACE,
+        **_all(Rule.REPLACE, "provider", "segment", "segment_id"),
     },
     HardwareSection: {
         **_all(Rule.AT_POWER_OFF, "cpus", "memory", "firmware", "tpm", "disks", "nics"),

@@ -276,6 +276,8 @@ def _networks(sections: Sections) -> tuple[Network, ...]:
             bridge=n.bridge,
             vlan=n.vlan,
             provider=n.provider,
+            segment=n.segment,
+            segment_id=n.segment_id,
             mtu=n.mtu,
             nat=n.nat,
             router=n.router or "",

@@ -42,7 +42,7 @@ from nospoon.clusterfile.section import (
 )
 from nospoon.clusterfile.services import ServiceSection
 from nospoon.clusterfile.simulated import OrSwitch, SimulatedSection, switched
-from nospoon.model.cluster import Netboot, Overlay, Switch
+from nospoon.model.cluster import Netboot, Overlay, SegmentType, Switch
 
 MAX_PATTERNS = 100
 """Groups that adopt by a pattern, which is compared with every machine."""
@@ -143,7 +143,19 @@ class NetworkSection(Section):
     provider: Annotated[Text, Field(max_length=255)] = Field(
         "",
         description="In a cloud: the physical network of Neutron's in which nospoon makes this "
-        "network, as its VLAN `vlan`. Needs the right to do so, which administrators have.",
+        "network, as its VLAN `vlan`, or untagged with `segment: flat`. Needs the right to do so, "
+        "which administrators have.",
+    )
+    segment: SegmentType | None = Field(
+        None,
+        description="In a cloud: what Neutron makes this network of: `flat` or `vlan` (of "
+        "`provider`), `vxlan`, `geneve` or `gre`. Needs the right to do so, which administrators "
+        "have. Default `vlan` with `provider`, else the cloud's choice.",
+    )
+    segment_id: Annotated[Whole, Field(ge=1, le=(1 << 32) - 1)] | None = Field(
+        None,
+        description="In a cloud, with `segment`: the VNI (`vxlan`, `geneve`: 24 bits) or key "
+        "(`gre`); default the cloud's choice. A VLAN's is `vlan`.",
     )
     mtu: Annotated[Whole, Field(ge=576, le=65535)] = Field(
         1500, description="MTU in bytes; default 1500."

@@ -243,7 +243,11 @@ def _network(name: str, link: Link, router: str) -> dict[str, object]:
     """`router`: that of a cloud which leads out of it, "" for none."""
     said: dict[str, object] = {"mtu": link.mtu} if link.mtu != USUAL_MTU else {}
     if link.provider:
-        said |= {"provider": link.provider, "vlan": link.vlan}
+        said |= {"provider": link.provider, **({} if link.segment else {"vlan": link.vlan})}
+    if link.segment:
+        said |= {"segment": link.segment}
+    if link.segment_id is not None:
+        said |= {"segment_id": link.segment_id}
     given = [str(ip_interface(each).network) for each in (link.address, link.address6) if each]
     if given:
         said["cidr"] = given[0] if len(given) == 1 else given

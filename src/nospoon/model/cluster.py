@@ -62,6 +62,16 @@ class Switch(StrEnum):
     """Open vSwitch, with VLANs."""
 
 
+class SegmentType(StrEnum):
+    """What a network of a cloud is made of (`provider:network_type` of Neutron)."""
+
+    FLAT = "flat"
+    VLAN = "vlan"
+    VXLAN = "vxlan"
+    GENEVE = "geneve"
+    GRE = "gre"
+
+
 class Overlay(StrEnum):
     """How a network is one on several hosts that share no L2."""
 
@@ -188,7 +198,9 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class Network:
     """An L2 segment. With `physnet` it is an existing bridge of each host, else nospoon makes one;
-    with `provider`, in a physical network of a cloud, as its `vlan`.
+    with `provider`, in a physical network of a cloud, as its `vlan`, or untagged (`flat`).
+    `segment`: of which type in a cloud, None for its choice, or a VLAN with `provider`;
+    `segment_id`: of a tunnel, None for the cloud's choice.
 
     `cidr` None, and no `cidr6` either: a free network is chosen when the plan is made. With both
     its machines have addresses of both kinds. `mtu` in bytes.
@@ -215,6 +227,8 @@ class Network:
     virtual_ips: tuple[str, ...] = ()
     provider: str = ""
     router: str = ""
+    segment: SegmentType | None = None
+    segment_id: int | None = None
 
     @property
     def addressed(self) -> bool:

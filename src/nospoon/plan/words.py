@@ -225,6 +225,9 @@ def carried(part: Carried) -> str:
 
 
 def _segment(link: Link) -> str:
+    if link.segment:
+        id_ = f" {link.segment_id}" if link.segment_id is not None else ""
+        return f"{link.segment}{id_}{f' of {link.provider}' if link.provider else ''}"
     return f"VLAN {link.vlan} of {link.provider}" if link.provider else ""
 
 

@@ -26,7 +26,9 @@ class Link:
     `tunnel` leads to the same network on other hosts. `host_ports`: ports at the host's addresses
     that guests reach besides DHCP, TFTP and ICMP, and nothing else of the host; None: all of it.
     `provider`: the physical network of a cloud in which it is the VLAN `vlan`; "" and None for one
-    that the cloud places. `spared`: a network (CIDR) of which the cloud gives no address.
+    that the cloud places. `segment`: of which other type it is there, "" for the cloud's choice,
+    `segment_id`: of a tunnel, None for the cloud's choice. `spared`: a network (CIDR) of which the
+    cloud gives no address.
     `relayed`: a relay serves DHCP there, and the cloud none; `nameservers`: that it asks.
     """
 
@@ -42,6 +44,8 @@ class Link:
     spared: str = ""
     relayed: bool = False
     nameservers: tuple[str, ...] = ()
+    segment: str = ""
+    segment_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,8 @@ def against_network(
         return
     if network.provider:
         yield f"host {host.name} is not a cloud. Write `physnet` in place of `provider` there."
+    if network.segment is not None and not network.provider:
+        yield f"host {host.name} is not a cloud. Leave `segment` out."
     if network.router:
         yield f"host {host.name} is not a cloud. Leave `router` out."
     if host.declares.networking is Networking.EXISTING:
@@ -289,6 +291,11 @@ def _against_ports(network: Network, host: Host, facts: HostFacts) -> Iterator[s
             f"host {host.name}: its project may not see physical networks, so it may make no VLAN "
             f"in {network.provider}. Have its administrator make the network, and name it in "
             "`physnets`."
+        )
+    elif network.segment is not None and facts.networks and not facts.provider_networks:
+        yield (
+            f"host {host.name}: its project may not see of what networks are made, so it may not "
+            f"choose {network.segment}. Leave `segment` out, or have its administrator make it."
         )
     if network.existing:
         yield from _against_named(network, host, facts)

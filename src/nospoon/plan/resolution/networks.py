@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network
 
-from nospoon.model.cluster import Host, Netboot, Network
+from nospoon.model.cluster import Host, Netboot, Network, SegmentType
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import Led, Link, Router, Tunnel
@@ -95,6 +95,8 @@ class Networks:
             network.nat,
             provider=network.provider,
             vlan=vlan,
+            segment="" if network.segment in {None, SegmentType.VLAN} else str(network.segment),
+            segment_id=network.segment_id,
             spared=str(self._context.cluster.addressing.pool or "") if spared else "",
             relayed=served,
             nameservers=relay.nameservers if relay is not None and served else (),

@@ -38,7 +38,8 @@ MADE_SECONDS = 60.0
 """For which a port is taken to be what it was when it was made."""
 MOST_SPANS = 64
 """Of a subnet that are looked at."""
-Segment = tuple[str, int | None]
+Segment = tuple[str, str, int | None]
+"""Type, physical network ("" for none) and id."""
 KIND, PHYSICAL, VLAN = (
     f"provider:{each}" for each in ("network_type", "physical_network", "segmentation_id")
 )
@@ -56,8 +57,7 @@ AtHome = Callable[[UUID], bool]
 @dataclass(frozen=True, slots=True)
 class NeutronNetwork:
     """What is kept of a network. `tagged`: whose it is, None where nospoon did not make it.
-    `segment`: the physical network and VLAN that it is, ("", None) for another kind; None where the
-    project may not see that.
+    `segment`: what it is made of; None where the project may not see that.
     """
 
     id: str
@@ -342,6 +342,5 @@ def _network(record: Mapping[str, object]) -> NeutronNetwork:
 def _segment(record: Mapping[str, object]) -> Segment | None:
     if KIND not in record:
         return None
-    if record[KIND] != "vlan":
-        return "", None
-    return short(record[PHYSICAL]), int(short(record[VLAN]))
+    physical, id_ = record.get(PHYSICAL) or "", record.get(VLAN)
+    return short(record[KIND]), short(physical), None if id_ is None else int(short(id_))

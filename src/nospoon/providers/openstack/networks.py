@@ -12,6 +12,7 @@ from ipaddress import IPv4Interface, ip_address, ip_interface, ip_network
 from uuid import UUID
 
 from nospoon.errors import Gone
+from nospoon.model.cluster import SegmentType
 from nospoon.model.resources.keys import Kind
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Observed, Resource
@@ -35,8 +36,8 @@ USUAL_MTU = Link(name="").mtu
 """Of the file's networks that name none: they have what their cloud gives them."""
 
 
-NOWHERE: Segment = ("", None)
-PLACED, RELAYED = "placed", "relayed"
+NOWHERE: Segment = ("", "", None)
+PLACED, TYPED, RELAYED = "placed", "typed", "relayed"
 BETWEEN = "+"
 """Name servers are noted so."""
 UNUSED = "192.0.2.0/24"
@@ -179,11 +180,13 @@ def _pools(given: Sequence[Span]) -> list[dict[str, str]]:
 
 def _said(resource: Resource, tag: OwnerTag) -> dict[str, object]:
     """Noted with the tag: an MTU of the file's, the address of its router, whether the file says in
-    which physical network it is, what is spared, and whether a relay serves, by which name servers.
+    which physical network it is or with which id, or its type alone, what is spared, and whether a
+    relay serves, by which name servers.
     """
     link = _link(resource)
     mtu = str(link.mtu) if link.mtu != USUAL_MTU else ""
-    placed = PLACED if link.provider else ""
+    placed = PLACED if link.provider or link.segment_id is not None else ""
+    placed = placed or (TYPED if link.segment else "")
     relayed = BETWEEN.join((RELAYED, *link.nameservers)) if link.relayed else ""
     notes = (mtu, link.address if link.nat else "", placed, link.spared, relayed)
     more = ",".join(notes).rstrip(",")
@@ -195,14 +198,17 @@ def _shape(record: NeutronNetwork, tagged: Tagged) -> Link:
     mtu, noted, placed, spared, relayed, *_ = (*tagged.more.split(","), "", "", "", "")
     address = noted if _is_interface(noted) else ""  # others may have written that
     by, *nameservers = relayed.split(BETWEEN)
-    provider, vlan = (record.segment or NOWHERE) if placed else NOWHERE
+    kind, provider, id_ = (record.segment or NOWHERE) if placed else NOWHERE
+    is_vlan = kind == str(SegmentType.VLAN)
     return Link(
         name=record.name,
         mtu=int(record.mtu) if mtu else USUAL_MTU,
         address=address,
         nat=bool(address),
         provider=provider,
-        vlan=vlan,
+        vlan=id_ if is_vlan else None,
+        segment="" if is_vlan else kind,
+        segment_id=id_ if placed == PLACED and not is_vlan else None,
         spared=spared,
         relayed=by == RELAYED,
         nameservers=tuple(nameservers),
@@ -217,10 +223,15 @@ def _is_interface(text: str) -> bool:
 
 
 def _place(link: Link) -> dict[str, object]:
-    """Which VLAN it is, for who may say so."""
-    if not link.provider:
+    """What it is made of, for who may say so."""
+    if not link.provider and not link.segment:
         return {}
-    return {KIND: "vlan", PHYSICAL: link.provider, VLAN: link.vlan}
+    id_ = link.segment_id if link.segment else link.vlan
+    return {
+        KIND: link.segment or str(SegmentType.VLAN),
+        **({PHYSICAL: link.provider} if link.provider else {}),
+        **({VLAN: id_} if id_ is not None else {}),
+    }
 
 
 def _id(answer: Mapping[str, Ref]) -> str:
