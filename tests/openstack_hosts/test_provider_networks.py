@@ -18,11 +18,14 @@ from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
 from nospoon.plan.addresses.allocate import Allocations, Occupied, allocate
+from nospoon.plan.diff.diff import diff
+from nospoon.plan.order.order import Half, moves
+from nospoon.plan.order.steps import Action
 from nospoon.plan.refuse import reasons_against
 from nospoon.plan.resolution.around import Surroundings
 from nospoon.plan.resolution.resolve import resolve
 from nospoon.plan.words import describe
-from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.providers.openstack.connection import RULES, OpenStackConnection
 from nospoon.testing.fake_cloud import FakeCloud
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
@@ -159,6 +162,46 @@ def test_a_file_says_of_what_a_network_is_made(
     written = cluster_file("dev", TAG.cluster, (), [Observed(KEY, link, TAG)], lambda _: {})
     again = yaml.safe_load(written)["networks"]["lan"]
     assert again == {name: value for name, value in said.items() if value != "vlan"}
+
+
+@pytest.mark.parametrize(("running", "machine"), [(False, Action.CHANGE), (True, Action.REPLACE)])
+def test_what_is_plugged_into_a_network_that_is_replaced_is_plugged_into_the_other_one(
+    machine: Action, *, running: bool
+) -> None:
+    """Neutron removes no network that has ports."""
+    allowed = {"here": replace(FACTS, provider_networks=True, external_networks=(("public", "p"),))}
+
+    def wanted(vni: int) -> dict[Key, Resource]:
+        text = (
+            f"cluster: dev\n{CLOUD}"
+            f"networks: {{lan: {{nat: true, segment: vxlan, segment_id: {vni}}}}}\n"
+            "nodes: [{name: n, nics: [{network: lan, floating_ip: public}]}]\n"
+        )
+        cluster = load(text, file="x")
+        placed, refused = allocate(cluster, Allocations(), Occupied(), facts=allowed)
+        assert not refused
+        return resolve(cluster, TAG.cluster, placed, Surroundings({}, {}, {}, facts=allowed))
+
+    there = [
+        Observed(key, each.shape, TAG, running=running and key.kind is Kind.MACHINE)
+        for key, each in wanted(1).items()
+        if key.kind in RULES or key.kind is Kind.NETWORK
+    ]
+    plan = diff(
+        cluster="dev", cluster_id=TAG.cluster, desired=wanted(2), observed=there,
+        rules={"here": RULES},
+    )  # fmt: skip
+    actions = {step.key.kind: step.action for step in plan.steps if step.key.kind in RULES}
+    assert actions == {
+        Kind.NETWORK: Action.REPLACE, Kind.PORT: Action.REPLACE, Kind.ROUTER: Action.REPLACE,
+        Kind.FLOATING_IP: Action.CHANGE, Kind.MACHINE: machine,
+    }  # fmt: skip
+    order = [(key.kind, half) for key, half in moves(plan)]
+    gone = order.index((Kind.NETWORK, Half.REMOVE))
+    assert order.index((Kind.PORT, Half.REMOVE)) < gone
+    assert order.index((Kind.ROUTER, Half.REMOVE)) < gone
+    assert order.index((Kind.PORT, Half.MAKE)) < order.index((Kind.MACHINE, Half.MAKE))
+    assert order.index((Kind.ROUTER, Half.MAKE)) < order.index((Kind.FLOATING_IP, Half.MAKE))
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,10 @@ class Namespaces:
         """Kill all that runs in them; return when it is gone."""
         if not self.alive:
             return
+        first = 0
         with suppress(ProviderError):  # its parent is all that is left
             first = self.first
+        if first:
             await owned.stop(Process(first, owned.start_time(first) or 0), patience=0)
         await owned.stop(self.process, patience=0)
 

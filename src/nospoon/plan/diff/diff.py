@@ -106,6 +106,7 @@ def _steps(
             steps.append(step)
     steps = [_explained(step, reasons.get(step.key, "")) for step in steps]
     steps += _unplugged(steps, desired, found)
+    steps = _with_ports(steps, desired, found)
     steps = _with_disturbed(_with_trunks(steps, desired, found), desired, found)
     return steps + _plugged_again(steps, desired, found)
 
@@ -279,6 +280,25 @@ def _unplugged(
     ]
 
 
+def _with_ports(
+    steps: Sequence[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
+) -> list[Step]:
+    """A cloud removes no network that has ports: they are replaced with it, those of routers by
+    replacing the router.
+    """
+    known = {step.key: step for step in steps}
+    replaced = {
+        step.key
+        for step in steps
+        if step.key.kind is Kind.NETWORK and step.action is Action.REPLACE
+    }
+    for key, resource in desired.items() if replaced else ():
+        lost = [need for need in resource.needs if need in replaced]
+        if key.kind in {Kind.PORT, Kind.ROUTER} and key in found and lost:
+            known[key] = Step(Action.REPLACE, key, f"{lost[0]} is replaced", resource, found[key])
+    return list(known.values())
+
+
 def _with_trunks(
     steps: Sequence[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
@@ -297,7 +317,7 @@ def _with_trunks(
 def _plugged_again(
     steps: Sequence[Step], desired: Mapping[Key, Resource], found: Mapping[Key, Observed]
 ) -> list[Step]:
-    """Machines that are off, and that lose a port with which they were found."""
+    """Machines that are off, and that lose a port with which they were found; and floating IPs."""
     replaced = _replaced_ports(steps)
     if not replaced:
         return []
@@ -305,7 +325,7 @@ def _plugged_again(
     return [
         Step(Action.CHANGE, key, f"{lost[0]} is replaced", resource, found[key])
         for key, resource in desired.items()
-        if key.kind is Kind.MACHINE and key in found and key not in known
+        if key.kind in {Kind.MACHINE, Kind.FLOATING_IP} and key in found and key not in known
         if (lost := [need for need in resource.needs if need in replaced])
     ]
 
