@@ -64,7 +64,7 @@ class Bmc:
     """The aggregate of one node. `script`: its machine boots our ISO and tells when it booted, or
     `starts_disk` without it, and then reports nothing.
 
-    `watchdog` None: nobody has set it yet. `restart_seconds`: how long a restart of the BMC takes.
+    `watchdog` None: no one has set it yet. `restart_seconds`: how long a restart of the BMC takes.
     """
 
     __slots__ = (
@@ -166,12 +166,12 @@ class Bmc:
 
     @property
     def is_restarting(self) -> bool:
-        """It was told to restart, and answers nobody yet."""
+        """It was told to restart, and answers no one yet."""
         return self._restarting_until is not None
 
     @property
     def answers(self) -> bool:
-        """Somebody who asks is answered; without AC power and while it restarts nobody is."""
+        """Someone who asks is answered; without AC power and while it restarts no one is."""
         return self._restarting_until is None and self.state.runtime.has_power
 
     @property

@@ -104,7 +104,7 @@ class Boot:
         return bool(runtime.boot_flags) and once and not runtime.clearing & KEEP_AFTER_TIMEOUT
 
     def chassis_command(self, now: float) -> None:
-        """Somebody gave one: the time of boot flags starts again."""
+        """Someone gave one: the time of boot flags starts again."""
         if self.flags_expire is not None:
             self.flags_expire = now + FLAGS_TIMEOUT
 
@@ -123,7 +123,7 @@ class Boot:
         yield from self._keep(replace(self._state.runtime, boot_order=kept), busy=busy)
 
     def expire(self, now: float, *, busy: bool) -> Iterator[Effect]:
-        """Clear flags that nobody followed."""
+        """Clear flags that no one followed."""
         if self.flags_expire is not None and self.flags_expire <= now:
             if busy:
                 self.flags_expire = now + FLAGS_TIMEOUT

@@ -1,4 +1,4 @@
-"""Faults on demand: what a BMC does wrong because somebody asked for it.
+"""Faults on demand: what a BMC does wrong because someone asked for it.
 
 A fault strikes with its probability, until its time or its count is over. Chance and time come in.
 Of several that could strike at once each has its chance, in the order in which they were put.

@@ -41,7 +41,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PowerRequested:
-    """Somebody asks for a chassis command; the answer carries the ticket.
+    """Someone asks for a chassis command; the answer carries the ticket.
 
     `restart`: with SOFT, start the machine again once its guest has shut down. `turns_on`: a
     machine that is off is switched on instead.
@@ -55,7 +55,7 @@ class PowerRequested:
 
 @dataclass(frozen=True, slots=True)
 class OverrideRequested:
-    """Somebody sets the boot override. `flags`: the raw IPMI parameter, b"" from elsewhere."""
+    """Someone sets the boot override. `flags`: the raw IPMI parameter, b"" from elsewhere."""
 
     override: BootOverride
     ticket: int = 0
@@ -64,7 +64,7 @@ class OverrideRequested:
 
 @dataclass(frozen=True, slots=True)
 class BootOrderRequested:
-    """Somebody sets the persistent boot order: all devices of the cluster file's, in any order."""
+    """Someone sets the persistent boot order: all devices of the cluster file's, in any order."""
 
     order: tuple[BootDevice, ...]
     ticket: int = 0
@@ -72,7 +72,7 @@ class BootOrderRequested:
 
 @dataclass(frozen=True, slots=True)
 class HttpBootUriRequested:
-    """Somebody sets the URI that boot target HTTP boots; "" for none."""
+    """Someone sets the URI that boot target HTTP boots; "" for none."""
 
     uri: str
     ticket: int = 0
@@ -105,7 +105,7 @@ class IdentifyRequested:
 
 @dataclass(frozen=True, slots=True)
 class SettingsRequested:
-    """Somebody changes what clients may set: these are all settings, with the change."""
+    """Someone changes what clients may set: these are all settings, with the change."""
 
     settings: Settings
     ticket: int = 0
@@ -113,7 +113,7 @@ class SettingsRequested:
 
 @dataclass(frozen=True, slots=True)
 class BiosRequested:
-    """Somebody changes what the next boot makes of the firmware's settings: this is all of it."""
+    """Someone changes what the next boot makes of the firmware's settings: this is all of it."""
 
     bios: Bios
     ticket: int = 0
@@ -129,7 +129,7 @@ class SoftwareRequested:
 
 @dataclass(frozen=True, slots=True)
 class SecureBootRequested:
-    """Somebody switches secure boot, or resets its keys, from the next start on: all of it."""
+    """Someone switches secure boot, or resets its keys, from the next start on: all of it."""
 
     secure_boot: SecureBoot
     ticket: int = 0
@@ -145,7 +145,7 @@ class Defaults(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """Somebody restarts the BMC itself (§20.2, §20.3; Redfish Manager.Reset)."""
+    """Someone restarts the BMC itself (§20.2, §20.3; Redfish Manager.Reset)."""
 
     ticket: int = 0
     defaults: Defaults = Defaults.NONE
@@ -153,7 +153,7 @@ class RestartRequested:
 
 @dataclass(frozen=True, slots=True)
 class VolumesRequested:
-    """Somebody makes or removes volumes: these are all of them, with the change."""
+    """Someone makes or removes volumes: these are all of them, with the change."""
 
     volumes: tuple[AddedVolume, ...]
     ticket: int = 0
@@ -169,7 +169,7 @@ class LogAddRequested:
 
 @dataclass(frozen=True, slots=True)
 class LogEraseRequested:
-    """Somebody erases the record with this number, or with None the whole log."""
+    """Someone erases the record with this number, or with None the whole log."""
 
     number: int | None = None
     ticket: int = 0

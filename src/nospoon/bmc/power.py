@@ -140,7 +140,7 @@ class Power:
             yield from self._failed(reason, now)
 
     def requested(self, event: PowerRequested, now: float) -> Iterator[Effect]:
-        """Somebody asks for a command."""
+        """Someone asks for a command."""
         self._boot.chassis_command(now)
         event = meant(event, self._pending, self._state)
         refused = refusal(event, self._pending, self._state)

@@ -43,7 +43,7 @@ class Pending:
 
     @property
     def switches_on(self) -> bool:
-        """Somebody's command makes the machine go on."""
+        """Someone's command makes the machine go on."""
         by_command = self.cause == CAUSE_CHASSIS_CONTROL
         return by_command and self.command in {PowerCommand.ON, PowerCommand.CYCLE}
 

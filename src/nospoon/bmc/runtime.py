@@ -50,7 +50,7 @@ class SolSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What clients set and nothing acts on but the BMC; shared by all BMCs that nobody set.
+    """What clients set and nothing acts on but the BMC; shared by all BMCs that no one set.
 
     `clock_offset`: seconds by which the log's clock is ahead of ours. `utc_offset`: minutes
     (§31.11a). `asset_tag` and `controller_id`: DCMI 1.5 §6.4.2, §6.6.2, as `bmc.octets` keeps

@@ -15,7 +15,7 @@ from nospoon.model.cloud import AUTH_TYPES, FILES, SETTINGS, refused
 
 
 def cloud(name: str) -> dict[str, object]:
-    """What somebody needs to use a cloud. Raises `UsageError`, `MissingTool`."""
+    """What someone needs to use a cloud. Raises `UsageError`, `MissingTool`."""
     try:
         from openstack import exceptions  # noqa: PLC0415  (an extra)
         from openstack.config import loader  # noqa: PLC0415

@@ -72,7 +72,7 @@ def _pass_phrase(value: object) -> object:
 
 
 def _refuse_variable(value: str) -> str:
-    """A variable of a shell or template, which somebody else was to fill in."""
+    """A variable of a shell or template, which someone else was to fill in."""
     if _VARIABLE.match(value):
         raise ValueError(
             "expected a password, got the name of a variable: nospoon fills in none. Write the "

@@ -264,7 +264,7 @@ def _machine(
     floating: dict[str, FloatingIp],
     trunks: dict[str, Trunk],
 ) -> dict[str, object]:
-    """One that somebody else made has the shape that its owner gives it."""
+    """One that someone else made has the shape that its owner gives it."""
     if machine.adopted:
         return {"adopt": str(machine.uuid)}
     return _hardware(machine, volumes, by_bridge, floating, trunks)

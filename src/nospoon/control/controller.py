@@ -72,7 +72,7 @@ from nospoon.store.database import Database
 from nospoon.store.operations import OperationRow
 
 AGAIN = 5
-"""How often a plan on which nobody agreed is made again, when others take the same meanwhile."""
+"""How often a plan on which no one agreed is made again, when others take the same meanwhile."""
 AS_FILED = "as configured"
 
 
@@ -138,7 +138,7 @@ class Controller:
             places = await self.planner.workers.run(uid, places_of, request, urls)
         return await self.operations.start(
             "fetch",
-            cluster_id=uuid4(),  # it holds up nobody
+            cluster_id=uuid4(),  # it holds up no one
             cluster=name,
             owner=uid,
             work=lambda running: fetch_all(running, places, self.files, owner=uid),
@@ -169,7 +169,7 @@ class Controller:
     async def _begun(
         self, request: Request, cluster: Cluster, *, again: int
     ) -> tuple[Plan, OperationRow | None]:
-        """A plan on which nobody agreed is made again when others meanwhile took what it chose, or
+        """A plan on which no one agreed is made again when others meanwhile took what it chose, or
         changed what it was made from.
         """
         prepared = await self.planner.prepare(request, cluster)

@@ -67,7 +67,7 @@ class Connections:
     turns: Turns = field(default_factory=Turns)
 
     def connect(self, host: Host) -> Connection:
-        """A new one. Nobody is asked anything yet."""
+        """A new one. No one is asked anything yet."""
         match host.connection:
             case Simulated() as simulated:
                 return self.simulations.connect(host, simulated, self.records)

@@ -66,7 +66,7 @@ class Lease:
                 instance=self._instance,
                 now=clock.unix(),
             )
-        except IntegrityError:  # somebody was quicker
+        except IntegrityError:  # someone was quicker
             return 0
 
     async def _silence_of(self, seen: LeaseRow) -> LeaseRow:
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def fresh(self) -> bool:
-        """Whether nobody can have taken over since the last beat."""
+        """Whether no one can have taken over since the last beat."""
         return clock.steady() - self._beaten < self._seconds * TRUSTED
 
     async def require(self) -> None:

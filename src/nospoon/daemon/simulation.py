@@ -1,6 +1,6 @@
 """Simulated hosts of a daemon: their worlds live in memory, and are kept in files as they change.
 
-After a sudden end at most the last moments are lost, as if somebody had been at the host. Machines
+After a sudden end at most the last moments are lost, as if someone had been at the host. Machines
 that were on when this machine rebooted are off, as others are.
 """
 

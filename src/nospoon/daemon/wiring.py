@@ -157,7 +157,7 @@ class Daemon:
         return self.control.registered_consoles.is_growing(machine)
 
     def _superseded(self, reason: str) -> None:
-        """Somebody else is in control: end, and do nothing on the way."""
+        """Someone else is in control: end, and do nothing on the way."""
         self.superseded = reason
         self._ending.set()
 

@@ -185,14 +185,14 @@ def _held(found: Ironic, wanted: Wanted) -> Collection[int]:
 
 
 async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:
-    """Somebody else's service would answer in its place. `but`: ports that will be free.
+    """Someone else's service would answer in its place. `but`: ports that will be free.
 
     The workers of an Ironic that was killed see within a second that they are alone, and end.
     """
     end = clock.monotonic() + LEAVING_SECONDS
     for port, option in ((wanted.port, "--port"), (wanted.files, "--files-port")):
         free = 0 if port in but else port  # is the address there at all?
-        while (  # noqa: ASYNC110  (nobody tells)
+        while (  # noqa: ASYNC110  (no one tells)
             why := _taken(wanted.address, free)
         ) and clock.monotonic() < end:
             await asyncio.sleep(0.2)
@@ -204,7 +204,7 @@ async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:
 
 
 def _taken(address: str, port: int) -> str:
-    """Why nobody could listen there, "" when one could."""
+    """Why no one could listen there, "" when one could."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -329,7 +329,7 @@ def _is_ending(found: Ironic) -> bool:
 
 
 async def _answers(found: Ironic) -> None:
-    """Wait until it does; nobody tells when but the API itself."""
+    """Wait until it does; no one tells when but the API itself."""
     end = clock.monotonic() + START_SECONDS
     while not await answers(found):
         if not owned.is_alive(found.process):

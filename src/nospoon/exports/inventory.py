@@ -18,7 +18,7 @@ from nospoon.plan.enrollment.enrol import enrolled, login, nested, values
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node and where it is. `addresses` of its NICs in their order, "" where nobody knows it."""
+    """A node and where it is. `addresses` of its NICs in their order, "" where no one knows it."""
 
     node: Node
     host: Host

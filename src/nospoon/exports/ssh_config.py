@@ -1,6 +1,6 @@
 """Nodes for ssh(1): a block each, to be included by ~/.ssh/config (ssh_config(5)).
 
-A node gets a new host key with each deployment, as often as one likes: nobody is asked about it.
+A node gets a new host key with each deployment, as often as one likes: no one is asked about it.
 """
 
 from __future__ import annotations

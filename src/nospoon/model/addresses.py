@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 def same_place(one: str, other: str) -> bool:
     """Whether sockets of one port, bound to these, hinder each other.
 
-    "::" takes IPv4 too while nobody asks for IPV6_V6ONLY (ipv6(7)).
+    "::" takes IPv4 too while no one asks for IPV6_V6ONLY (ipv6(7)).
     """
     pair = {one, other}
     return len(pair) == 1 or ANY in pair or (ANY_IPV4 in pair and not any(":" in a for a in pair))

@@ -47,7 +47,7 @@ class BmcProtocol(StrEnum):
 
 
 class Netboot(StrEnum):
-    """Who answers DHCP and TFTP on a network: nospoon, or somebody else."""
+    """Who answers DHCP and TFTP on a network: nospoon, or someone else."""
 
     BUILTIN = "builtin"
     NONE = "none"
@@ -242,7 +242,7 @@ class Network:
 
     @property
     def existing(self) -> bool:
-        """Somebody else's bridge, which nospoon plugs into and never makes or removes."""
+        """Someone else's bridge, which nospoon plugs into and never makes or removes."""
         return bool(self.physnet or self.bridge)
 
 
@@ -404,7 +404,7 @@ class CloudInit:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A machine that somebody else made and that is a node's: its UUID and its name on its host."""
+    """A machine that someone else made and that is a node's: its UUID and its name on its host."""
 
     uuid: UUID
     name: str
@@ -475,7 +475,7 @@ class Adoption:
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What one file describes. `flavors`: the names of those that it defines. `adoptions` are among
-    `nodes` once somebody has looked at the hosts. `logins`: host -> openstacksdk's settings of
+    `nodes` once someone has looked at the hosts. `logins`: host -> openstacksdk's settings of
     its cloud, as JSON, until `control.planning.logins` took them. `services`: those that others are
     `after` first. `templates`: a node of each flavor of its labs, without name and host.
     """

@@ -245,7 +245,7 @@ class Simulated(_Usual):
 
     @property
     def daemon(self) -> tuple[str, ...]:
-        """Nobody's: two names are two hosts."""
+        """No one's: two names are two hosts."""
         return ()
 
     @property

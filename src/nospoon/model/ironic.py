@@ -17,7 +17,7 @@ from nospoon.model.declared import CallLimits
 BLANK = "blank"
 """The state of a deployed node whose disk is removed or made again: nothing is on it any more."""
 ORPHANED = "orphaned"
-"""The state of a node that no file has any more, and whose BMC nobody serves."""
+"""The state of a node that no file has any more, and whose BMC no one serves."""
 
 
 class Standing(StrEnum):

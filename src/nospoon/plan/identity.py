@@ -96,7 +96,7 @@ def physnet_bridge(interface: str) -> str:
 
 
 def pool_name(cluster: UUID, name: str) -> str:
-    """Name of a cluster's pool: nobody else's, also when two users' clusters share a name."""
+    """Name of a cluster's pool: no one else's, also when two users' clusters share a name."""
     return f"nospoon-{name}-{cluster.hex[:8]}"
 
 

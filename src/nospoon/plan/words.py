@@ -30,7 +30,7 @@ from nospoon.model.resources.storage import OWN_FORMAT, BootImage, Image, KeptRo
 from nospoon.model.sizes import size
 
 HIDDEN = "…"
-"""Stands for a value that is nobody's business."""
+"""Stands for a value that is no one's business."""
 _ACCOUNT = re.compile(r"(?<=://)[^/@\s]*@")
 
 LONGEST_TEXT = 1000

@@ -102,7 +102,7 @@ def _name(arch: Arch, packages: tuple[Package, ...]) -> str:
 
 
 async def _make(sources: Sources, *, place: Path) -> None:
-    """Build into a private directory and move it in place whole, so that nobody sees half of it."""
+    """Build into a private directory and move it in place whole, so that no one sees half of it."""
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".building-") as made:
         work, result = Path(made), Path(made) / "result"
         result.mkdir()

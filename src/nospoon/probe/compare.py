@@ -140,7 +140,7 @@ _MODEL_OF = {
 
 
 def _nics(machine: Machine, found: Record) -> tuple[Finding, ...]:
-    """Declared NICs are looked for by MAC; one that nobody declared is a finding too."""
+    """Declared NICs are looked for by MAC; one that no one declared is a finding too."""
     seen = {nic.mac.lower(): _nic_text(nic) for nic in found.nics}
     wanted = {nic.mac.lower(): f"{nic.mac.lower()}, {nic.model}" for nic in machine.nics}
     declared = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import requests
 
 PATIENCE = 60.0
-"""Seconds until somebody who says nothing is away; Ironic's API itself waits so long for its
+"""Seconds until someone who says nothing is away; Ironic's API itself waits so long for its
 conductor.
 """
 MAX_TEXT = 16 << 10
@@ -259,7 +259,7 @@ def judged(answer: Answered, call: str, *, said: Callable[[str], str]) -> Any:
     """The body of an answer, decoded, None for an empty one. `call` says who was asked for what;
     `said` finds the words in the body of a refusal. Raises `Gone` (404), `Conflict` (409),
     `Transient` (429), `HostUnreachable` (502 to 504, which those in between answer; or what is no
-    JSON: somebody else answers there), or `ProviderError`.
+    JSON: someone else answers there), or `ProviderError`.
     """
     status = answer.status_code
     if status < 400:

@@ -11,7 +11,7 @@ Promises that every driver keeps, and `nospoon.testing.conformance` checks:
 3. `change` brings an observed resource to a desired shape without replacing it. It is only asked
    for fields that `rules` allows.
 4. `delete` is idempotent: what is gone already is no error. It refuses what is not ours, and disks
-   of machines that run with them: they may have been switched on since somebody looked.
+   of machines that run with them: they may have been switched on since someone looked.
 5. Every call may be cancelled at any await; what it leaves is found by the next `observe`.
 6. Machines that nospoon did not make are `claimed` and `released` in place of that, also by a
    `delete`: only what nospoon made is ever removed.

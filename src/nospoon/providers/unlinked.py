@@ -8,7 +8,7 @@ from dataclasses import replace
 from nospoon.model.resources.resource import Deviation, Observed
 
 UNLINKED = "unlinked"
-"""MACs of NICs whose link somebody took down, or that are not where they were plugged in."""
+"""MACs of NICs whose link someone took down, or that are not where they were plugged in."""
 
 
 def with_unlinked(machine: Observed, macs: Iterable[str]) -> Observed:

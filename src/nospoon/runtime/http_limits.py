@@ -30,7 +30,7 @@ class HttpLimits:
     `handshake`: of TLS. `head`: from a connection, or the first byte of a request, to the end of
     its headers. `keep_alive`: between requests. `body_rate`: bytes a second that a body must bring,
     measured over `body_window`. `stalled`: how long a client may read nothing of what it is sent.
-    `stranger_body`: for the whole body of a request, while nobody has logged in by it.
+    `stranger_body`: for the whole body of a request, while no one has logged in by it.
     `linger`: how long a refused client is listened to, so that it can read why.
     `headers`, `header_bytes` (names and values together), `url`: of one request.
     `pipelined`: requests that may wait for the answer to the one before.

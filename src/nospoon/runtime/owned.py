@@ -1,6 +1,6 @@
 """Processes of ours that outlive who started them.
 
-Each is known by its pid and its start time, for a pid alone may be somebody else's by now. Signals
+Each is known by its pid and its start time, for a pid alone may be someone else's by now. Signals
 go through a pidfd, so that they cannot miss (pidfd_open(2)).
 """
 

@@ -1,4 +1,4 @@
-"""Where a connection may go that somebody else names.
+"""Where a connection may go that someone else names.
 
 A name is resolved once, its addresses are judged, and the one that was judged is connected to: what
 the name means a moment later (DNS rebinding) does not matter.
@@ -125,7 +125,7 @@ def _meant(address: Address) -> list[Address]:
 def dial(host: str, port: int, reach: Reach, patience: float) -> socket.socket:
     """A connection to a name or address that may be reached; blocks.
 
-    Raises `Unfetchable` when it may not be, `OSError` when nobody answers.
+    Raises `Unfetchable` when it may not be, `OSError` when no one answers.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     trouble: OSError | None = None

@@ -49,7 +49,7 @@ class LocalRunner:
 class SshRunner:
     """Commands on a machine over ssh(1), with the user's own configuration and keys.
 
-    Commands share one connection, whose socket is in `sockets`; it ends when nobody used it for a
+    Commands share one connection, whose socket is in `sockets`; it ends when no one used it for a
     minute (ssh_config(5), ControlPersist), so that a command costs milliseconds and no login.
     A destination of another form than `SshDestination` is refused: it may be from an older store.
     """

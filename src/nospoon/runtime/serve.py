@@ -239,7 +239,7 @@ class HttpServer:
             "http": LimitedHttp,
             "timeout_keep_alive": limits.keep_alive,
             "timeout_graceful_shutdown": 1,
-            "proxy_headers": False,  # nobody stands between, who could say who asks
+            "proxy_headers": False,  # no one stands between, who could say who asks
         }
         self._server = _Server(
             uvicorn.Config(app, **{**settings, **config}),

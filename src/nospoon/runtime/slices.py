@@ -1,7 +1,7 @@
 """Long work on the event loop, cut into slices by time: one slice in each turn of the loop.
 
 However many pieces of work there are at a time, what comes from others waits for one slice of one
-of them at most. Work that has just begun shares what is left of this turn's slice, while nobody
+of them at most. Work that has just begun shares what is left of this turn's slice, while no one
 waits: of short work, much fits into one.
 """
 
@@ -24,7 +24,7 @@ class Slices:
         self._seconds, self._now = seconds, now
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._end: float | None = None
-        """Of the slice of this turn of the loop; None: nobody has begun it."""
+        """Of the slice of this turn of the loop; None: no one has begun it."""
 
     def begin(self, key: Hashable = None) -> Slice:
         """For one piece of work, which gets its first slice by `rest`. `key`: whom it is for."""
@@ -34,7 +34,7 @@ class Slices:
         return self._now() >= end
 
     def shared(self) -> float | None:
-        """The end of this turn's slice, where something is left of it and nobody waits."""
+        """The end of this turn's slice, where something is left of it and no one waits."""
         if self._waiting:
             return None
         end = self._begun() if self._end is None else self._end

@@ -21,7 +21,7 @@ def listen(tell: Tell) -> None:
 
 
 def is_heard() -> bool:
-    """Whether somebody listens: an operation does, who only asks for a plan does not."""
+    """Whether someone listens: an operation does, who only asks for a plan does not."""
     return _listener.get() is not _nobody
 
 

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 
 class Turns:
-    """A lock for each name, for as long as somebody has it or waits for it."""
+    """A lock for each name, for as long as someone has it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()

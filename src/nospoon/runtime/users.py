@@ -36,7 +36,7 @@ GroupOf = Callable[[], Group]
 
 
 def user_name(uid: Uid) -> str:
-    """A user's name, their number where they have none, "" for nobody that we know of. Blocks."""
+    """A user's name, their number where they have none, "" for no one that we know of. Blocks."""
     if uid is None:
         return ""
     try:
@@ -66,7 +66,7 @@ def unprivileged_uid() -> int:
 
 
 def group_of_nobody() -> Group:
-    """Its name differs between distributions: nogroup, nobody. Blocks."""
+    """Its name differs between distributions: nogroup, no one. Blocks."""
     gid = pwd.getpwnam("nobody").pw_gid
     return Group(grp.getgrgid(gid).gr_name, gid)
 

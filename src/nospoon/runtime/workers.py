@@ -39,7 +39,7 @@ class Workers:
             except asyncio.CancelledError:
                 if not job.cancel():
                     await asyncio.wait([answer])
-                    answer.exception()  # nobody asks for it any more
+                    answer.exception()  # no one asks for it any more
                 raise
             if (error := answer.exception()) is None:
                 return answer.result()

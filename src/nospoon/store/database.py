@@ -197,7 +197,7 @@ _HINTS = {
 
 
 class Fence:
-    """Checks the epoch at the first write of each transaction. `epoch` 0: nobody's."""
+    """Checks the epoch at the first write of each transaction. `epoch` 0: no one's."""
 
     def __init__(self, engine: Engine) -> None:
         self.epoch = 0

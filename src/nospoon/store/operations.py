@@ -242,7 +242,7 @@ def conclude(connection: Connection, entry: int, *, error: str, now: float) -> N
 
 
 def open_intents(connection: Connection) -> list[tuple[UUID, Key]]:
-    """Driver calls whose outcome nobody knows: the daemon ended while they ran."""
+    """Driver calls whose outcome no one knows: the daemon ended while they ran."""
     query = select(journal).where(journal.c.state == "intent").order_by(journal.c.id)
     return [
         (UUID(row.cluster_id), Key(Kind(row.kind), row.host, row.name))

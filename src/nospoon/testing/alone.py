@@ -17,7 +17,7 @@ PATIENCE = 400.0
 
 
 def held(name: str) -> int | None:
-    """A descriptor that holds a name until it is closed; None when somebody else has the name."""
+    """A descriptor that holds a name until it is closed; None when someone else has the name."""
     holder = socket.socket(socket.AF_UNIX)
     with contextlib.closing(holder), contextlib.suppress(OSError):
         holder.bind(f"\0nospoon-test-{name}")
@@ -27,7 +27,7 @@ def held(name: str) -> int | None:
 
 @contextlib.contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Hold a name, once nobody else does."""
+    """Hold a name, once no one else does."""
     end = time.monotonic() + PATIENCE
     while (descriptor := held(name)) is None:
         assert time.monotonic() < end, f"somebody else has {name}"

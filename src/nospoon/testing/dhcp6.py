@@ -49,7 +49,7 @@ def ask(interface: str, duid: bytes) -> str:
             try:
                 client.sendto(solicit, (SERVERS, SERVER_PORT, 0, socket.if_nametoindex(interface)))
                 answer = client.recv(2048)
-            except OSError:  # no link-local address yet, or nobody has answered
+            except OSError:  # no link-local address yet, or no one has answered
                 time.sleep(0.2)
                 continue
             if answer[0] == REPLY and answer[1:4] == transaction:

@@ -1,4 +1,4 @@
-"""DMTF's scripts and checkers on a BMC of the bench, as somebody at a keyboard runs them."""
+"""DMTF's scripts and checkers on a BMC of the bench, as someone at a keyboard runs them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _random(size: int) -> bytes:
 
 
 def strangers_datagram(data: bytes) -> None:
-    """RMCP of somebody who did not log in: no session comes of one datagram."""
+    """RMCP of someone who did not log in: no session comes of one datagram."""
     endpoint = Endpoint(IDENTITY)
     list(endpoint.receive(data, HERE, now=0.0, random=_random))
     assert not any(each.active for each in endpoint.sessions.values())
@@ -80,7 +80,7 @@ def _logged_in() -> tuple[Endpoint, Console]:
 
 
 def session_payload(data: bytes) -> None:
-    """What somebody who logged in puts into a packet, and what its command makes of it."""
+    """What someone who logged in puts into a packet, and what its command makes of it."""
     endpoint, console = _logged_in()
     console.sequence += 1
     for each in endpoint.receive(console.sealed(data), HERE, now=0.0, random=_random):
@@ -131,7 +131,7 @@ def snmp_datagram(data: bytes) -> None:
 
 
 def snmp_request(data: bytes) -> None:
-    """What somebody who knows the community asks."""
+    """What someone who knows the community asks."""
     whole = ber.sequence(ber.encode_int(1), ber.encode_octets(b"secret"), data)
     _agent().receive(whole, source="127.0.0.1", now=0.0, random=_random)
 

@@ -1,4 +1,4 @@
-"""A running Ironic as somebody else sees it, and what it gives to nodes."""
+"""A running Ironic as someone else sees it, and what it gives to nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGE = bytes(1 << 20)
 
 
 class Api:
-    """What somebody else sees and does in Ironic."""
+    """What someone else sees and does in Ironic."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint

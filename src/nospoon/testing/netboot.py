@@ -156,7 +156,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A guest's hardware; `more` are arguments of QEMU as they are. `unprivileged`: as nobody.
+    """A guest's hardware; `more` are arguments of QEMU as they are. `unprivileged`: as no one.
     `display`: it has one, without which SeaBIOS prints on the serial port. `cpus`: under TCG, the
     second one costs a sixth more to boot.
     """

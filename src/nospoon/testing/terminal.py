@@ -14,7 +14,7 @@ from nospoon.runtime.clock import monotonic
 
 
 class Terminal:
-    """`heard` is what the program showed and nobody has asked for yet."""
+    """`heard` is what the program showed and no one has asked for yet."""
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
         self.master, self.slave = pty.openpty()

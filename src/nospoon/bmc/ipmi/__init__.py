@@ -77,7 +77,7 @@ __all__ = [
 
 
 def answer(context: Context, netfn: int, command: int, data: bytes) -> Result | None:
-    """What a request gets; None: no reply at all (unknown commands of nobody)."""
+    """What a request gets; None: no reply at all (unknown commands of no one)."""
     row = COMMANDS.get((netfn, command))
     held = context.session.privilege if context.session is not None else Privilege.NONE
     if context.session is None and (row is None or row.privilege is not Privilege.NONE):

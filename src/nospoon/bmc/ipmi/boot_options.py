@@ -58,7 +58,7 @@ def decode_flags(flags: bytes) -> BootOverride | None:
 
 
 def encode_flags(override: BootOverride) -> bytes:
-    """Parameter 5 for an override that somebody else set."""
+    """Parameter 5 for an override that someone else set."""
     if not override.active or override.target is None:
         return bytes(5)
     first = VALID

@@ -33,7 +33,7 @@ _NONE, _USER, _ADMINISTRATOR = Privilege.NONE, Privilege.USER, Privilege.ADMINIS
 _ACCESS = bytes([0x22, Privilege.ADMINISTRATOR])
 """§22.23: always available, every message authenticated, no alerts; administrator at most."""
 _OEM = 5
-"""The level of OEMs, above administrator: nobody here has it (§6.8)."""
+"""The level of OEMs, above administrator: no one here has it (§6.8)."""
 _MULTI_SESSION = 0x80
 _RMCP_PLUS = 0x10
 _SESSION_INFO_MORE = {0xFE: 1, 0xFF: 4}

@@ -145,7 +145,7 @@ def _identifier(context: Context) -> bytes:
 
 
 def _controller_id(context: Context, data: bytes) -> Result:
-    """§6.4.6.1: the node's name until somebody sets another; ends with a zero."""
+    """§6.4.6.1: the node's name until someone sets another; ends with a zero."""
     return _part(_identifier(context), data)
 
 

@@ -44,7 +44,7 @@ def _read(context: Context, data: bytes) -> Result:
 
 
 def _write(context: Context, data: bytes) -> Result:
-    """§34.3: derived from the node, so that nobody can disagree about it."""
+    """§34.3: derived from the node, so that no one can disagree about it."""
     del context
     return Reply(WRITE_PROTECTED if data[0] == _DEVICE else NOT_PRESENT)
 

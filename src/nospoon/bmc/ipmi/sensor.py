@@ -148,7 +148,7 @@ def _event_receiver(context: Context, data: bytes) -> Result:
 
 
 def _platform_event(context: Context, data: bytes) -> Result:
-    """§29.3: an event of somebody else's sensor goes to the log as it is."""
+    """§29.3: an event of someone else's sensor goes to the log as it is."""
     del context
     generator, event = (data[0], data[1:8]) if len(data) > 7 else (_REMOTE_CONSOLE, data[:7])
     raw_event = bytes([0, 0, 0x02, 0, 0, 0, 0, generator, 0]) + event
@@ -186,7 +186,7 @@ def _set_pef(context: Context, data: bytes) -> Result:
 
 
 def _last_processed(context: Context, data: bytes) -> Result:
-    """§30.6: when the log last grew, and to which record; nobody processed any."""
+    """§30.6: when the log last grew, and to which record; no one processed any."""
     del data
     log = context.bmc.log
     stamp = (int(log.added_at) & 0xFFFFFFFF).to_bytes(4, "little")

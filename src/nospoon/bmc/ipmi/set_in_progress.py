@@ -4,7 +4,7 @@
 Rules:
 
 - It notifies, and locks nothing: other parameters can be written by anybody all the while.
-- 81h: somebody else's (or one's own) set is in progress already.
+- 81h: someone else's (or one's own) set is in progress already.
 - "Commit write" is done at once, for every write takes effect when it is acknowledged.
 - It ends with "set complete", with the session that began it, and with a restart of the BMC.
 """

@@ -1,4 +1,4 @@
-"""Users (§22.26 to §22.30): 1 is nobody, 2 the node's account, the rest are added by clients."""
+"""Users (§22.26 to §22.30): 1 is no one, 2 the node's account, the rest are added by clients."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ Effect = Switch | Configure
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """An outlet and the BMC that it feeds. `node`: its name while nobody gave it another."""
+    """An outlet and the BMC that it feeds. `node`: its name while no one gave it another."""
 
     uuid: UUID
     node: str

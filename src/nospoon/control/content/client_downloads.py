@@ -80,7 +80,7 @@ class ClientDownloads:
         try:
             outcome = await asyncio.shield(running)
         finally:
-            transfer.stop()  # where it has ended, nobody hears it
+            transfer.stop()  # where it has ended, no one hears it
         if isinstance(outcome, NospoonError):
             raise outcome
         return outcome
@@ -88,7 +88,7 @@ class ClientDownloads:
     async def _in_turn(
         self, machine: UUID, transfer: Transfer, work: Callable[[Terms], R]
     ) -> R | NospoonError:
-        """Its turn lasts until its thread has ended, also when nobody waits for it any more."""
+        """Its turn lasts until its thread has ended, also when no one waits for it any more."""
         owner = self._owner(machine)
         async with self._one_of(machine), self._of_owner[owner]:
             with self._space.charge(owner) as charge:

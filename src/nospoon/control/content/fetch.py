@@ -199,9 +199,9 @@ def _refuse_large(place: str, amount: int, terms: Terms) -> None:
 
 
 def _opener(access: Access, transfer: Transfer, reach: Reach) -> urllib.request.OpenerDirector:
-    """Speaks HTTP and nothing else: a redirect to ftp: or file: finds nobody who takes it.
+    """Speaks HTTP and nothing else: a redirect to ftp: or file: finds no one who takes it.
 
-    A proxy of the daemon's environment would connect to addresses that nobody here judged.
+    A proxy of the daemon's environment would connect to addresses that no one here judged.
     """
 
     def connect(

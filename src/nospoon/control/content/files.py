@@ -60,7 +60,7 @@ def is_url(name: str) -> bool:
 class Files:
     """A directory of files named by their SHA-256; what is not whole yet lies apart.
 
-    Who knows a digest may name the file as one of its own: nobody else may list them.
+    Who knows a digest may name the file as one of its own: no one else may list them.
     """
 
     directory: Path
@@ -236,7 +236,7 @@ class Files:
     ) -> None:
         """Take an upload; content that does not match its digest is refused and removed.
 
-        `announced`: how many bytes it is to have, 0 where nobody says. Raises `OutOfSpace` for more
+        `announced`: how many bytes it is to have, 0 where no one says. Raises `OutOfSpace` for more
         than its owner may have here.
         """
         if not _DIGEST.match(sha256):
@@ -299,7 +299,7 @@ class Files:
 
     async def _begun(self, owner: int | None, work: Callable[[], str]) -> Future[str]:
         """The work, begun when it is the owner's turn, which lasts until its thread has ended, also
-        when nobody waits for it any more.
+        when no one waits for it any more.
         """
         mine = _turns(self._of_owner, owner, PER_OWNER)
         await mine.acquire()

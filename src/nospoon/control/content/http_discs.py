@@ -35,7 +35,7 @@ class HttpDiscs:
         )
 
     def _cmdline(self, uri: str, transfer: Transfer, terms: Terms) -> str:
-        """Firmware has certificates of its own to hold servers to; nobody gave ours any."""
+        """Firmware has certificates of its own to hold servers to; no one gave ours any."""
         with self.files.scratch() as file:
             download(uri, Access(verify=False), file, transfer, terms)
             file.flush()

@@ -22,7 +22,7 @@ STEP = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Charge:
-    """What one transfer takes of its owner's quota while it runs. `owner` None: nobody's."""
+    """What one transfer takes of its owner's quota while it runs. `owner` None: no one's."""
 
     space: Space
     owner: int | None

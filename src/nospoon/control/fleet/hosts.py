@@ -44,7 +44,7 @@ IDLE = 300.0
 class HostInUse:
     """A host that some cluster uses, under the name that the cluster gives it.
 
-    `asked`: when somebody last wanted it, on the monotonic clock. `held`: operations that change
+    `asked`: when someone last wanted it, on the monotonic clock. `held`: operations that change
     something there now.
     """
 
@@ -129,7 +129,7 @@ class Hosts:
         return await self.use(host).connection.adoptable()
 
     def identity(self, host: Host) -> str:
-        """The machine behind a host, as far as somebody asked it; else the host's own name."""
+        """The machine behind a host, as far as someone asked it; else the host's own name."""
         return self.identity_at((host.name, *host.place))
 
     def identity_at(self, place: tuple[str, ...]) -> str:
@@ -160,7 +160,7 @@ class Hosts:
         self._watchers.pop(machine, None)
 
     def driver(self, machine: UUID) -> MachineDriver:
-        """The driver of a machine's host. Raises `Gone` when nobody knows the machine."""
+        """The driver of a machine's host. Raises `Gone` when no one knows the machine."""
         home = self._homes.get(machine)
         if home is None:
             raise Gone(f"machine {machine} is on no host that is in use")
@@ -275,13 +275,13 @@ class Hosts:
             await used.connection.close()
 
     async def tidy(self) -> None:
-        """For ever, close connections that no machine needs and nobody asked for of late."""
+        """For ever, close connections that no machine needs and no one asked for of late."""
         while True:
             await asyncio.sleep(IDLE / 5)
             await self.close_idle(IDLE)
 
     async def close_idle(self, seconds: float) -> None:
-        """Close the connections that no machine and no operation needs, and that nobody asked for
+        """Close the connections that no machine and no operation needs, and that no one asked for
         in so many seconds.
         """
         since = clock.monotonic() - seconds

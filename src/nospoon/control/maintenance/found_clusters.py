@@ -112,7 +112,7 @@ def _owner(things: Sequence[Observed], owner: OwnerId) -> int:
 def others_of(
     seen: Sequence[Seen], known: Mapping[UUID, Known], of: Cluster | None
 ) -> tuple[Host, ...]:
-    """Hosts of clusters that are known, and that were found or are asked for, where nobody looked:
+    """Hosts of clusters that are known, and that were found or are asked for, where no one looked:
     only who looks everywhere can tell what is lacking.
     """
     found = {id_ for each in seen for id_ in each.clusters()}

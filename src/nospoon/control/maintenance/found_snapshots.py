@@ -17,7 +17,7 @@ Kept = Sequence[tuple[NodeRow, Mapping[str, Mapping[str, KeptState]]]]
 
 def snapshots_of(cluster: UUID, kept: Kept) -> list[SnapshotRow]:
     """Snapshots by what the disks of its nodes keep: those who have it were there. One that some
-    disk of theirs lacks was half taken or deleted, or a disk is newer; nobody can tell.
+    disk of theirs lacks was half taken or deleted, or a disk is newer; no one can tell.
     """
     names = {name for _, disks in kept for states in disks.values() for name in states}
     return [_snapshot(cluster, name, kept) for name in sorted(names)]

@@ -107,7 +107,7 @@ class Orphans:
         return Ended(state, f"{with_verb(done, 'orphan')} removed, {len(failures)} not: {why}")
 
     async def _remove(self, running: Running, seen: Seen, cluster: UUID) -> Outcome:
-        """One cluster's on one host (`seen`), unless somebody recovered it meanwhile."""
+        """One cluster's on one host (`seen`), unless someone recovered it meanwhile."""
         if await self._database.read(stored.get, cluster) is not None:
             return Outcome(total=0)
         found = seen.things

@@ -219,7 +219,7 @@ class Recovery:
         return self._more(found, known, of, away)
 
     def _first(self, found: Found, of: Cluster | None, away: Sequence[Host]) -> Part:
-        """Of a cluster that nobody knows; any host that is away may have more of it."""
+        """Of a cluster that no one knows; any host that is away may have more of it."""
         hosts = beside(found.hosts, of.hosts if of is not None else ())
         row = ClusterRow(
             id=found.id,

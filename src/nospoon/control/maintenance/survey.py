@@ -54,7 +54,7 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one host or Ironic has. `others`: other deployment -> how many things; `away`: why
-    nobody knows.
+    no one knows.
     """
 
     place: Host | IronicPlace

@@ -309,7 +309,7 @@ class Memory:
         await free(held)
         given = {row.uploads.get(name, "") for name in files}
         for digest in given - used - {""}:
-            self._files.release(digest, row.owner)  # a key waits for nobody who may name it again
+            self._files.release(digest, row.owner)  # a key waits for no one who may name it again
         if purge:
             uploads = {digest for name, digest in row.uploads.items() if not is_url(name)}
             await asyncio.to_thread(self._files.release_unasked, uploads - given - used, row.owner)

@@ -84,7 +84,7 @@ class _End:
 class Running:
     """An operation at work: what it has told so far, how many of these are stored, who listens.
 
-    `worked`: its work is over, and its end is being stored; nobody can cancel that. `calls`: to
+    `worked`: its work is over, and its end is being stored; no one can cancel that. `calls`: to
     hosts, as its engine makes them.
     """
 

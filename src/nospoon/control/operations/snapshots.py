@@ -151,7 +151,7 @@ class Snapshots:
         raise Conflict(f"snapshot {snapshot.name!r} {of}", hint=COMPLETE)
 
     async def _kept_by(self, machine: UUID) -> set[str]:
-        """Names of the states that a node's disks keep; none of one that nobody can ask, or that
+        """Names of the states that a node's disks keep; none of one that no one can ask, or that
         was not made yet.
         """
         try:

@@ -180,7 +180,7 @@ class Work:
 
     async def removal(self, row: ClusterRow, how: Removal) -> tuple[Plan, Drivers, dict[str, str]]:
         """What `down` would remove, with which drivers, and which hosts are away. Raises `Conflict`
-        for nodes that stay in Ironic, and somebody uses.
+        for nodes that stay in Ironic, and someone uses.
         """
         nodes = await self._database.read(node_rows.nodes_of, row.id)
         known = await self._planner.workers.run(row.owner, self._planner.clusters.known, row)
@@ -323,7 +323,7 @@ class Up:
 
 
 def _unsure(row: ClusterRow) -> str:
-    """What to do about hosts of which nobody knows: tags do not tell of all."""
+    """What to do about hosts of which no one knows: tags do not tell of all."""
     if row.file != RECOVERED:
         return ""
     return (
@@ -333,7 +333,7 @@ def _unsure(row: ClusterRow) -> str:
 
 
 def _refuse_used(found: Iterable[Observed], away: Mapping[str, str]) -> None:
-    """Raises `Conflict` for nodes that somebody else uses in Ironic, and `HostUnreachable` where it
+    """Raises `Conflict` for nodes that someone else uses in Ironic, and `HostUnreachable` where it
     does not tell.
     """
     if silent := outside_away(away):

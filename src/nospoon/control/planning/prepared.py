@@ -32,7 +32,7 @@ class Seen:
 
     `owner`: who asks. `said`: what the file says; in `cluster` the machines of others that it
     matches are nodes. `earlier` is None for a new cluster, `rows` are its nodes as they are
-    remembered. `away`: host -> why nobody knows what is there. `adopted`: the machines of others
+    remembered. `away`: host -> why no one knows what is there. `adopted`: the machines of others
     that are its nodes, by UUID; `skipped`: which cannot be, and why.
     """
 

@@ -22,7 +22,7 @@ def database(path: str) -> bool:
 
 
 def queue(name: str) -> bool:
-    """A message to a queue without a consumer is answered by nobody for a minute."""
+    """A message to a queue without a consumer is answered by no one for a minute."""
     import amqp  # type: ignore[import-not-found]  # noqa: PLC0415  (of the environment)
 
     try:

@@ -33,7 +33,7 @@ class MachineDisk:
 
     @property
     def existing(self) -> bool:
-        """Whether `volume` is POOL/VOLUME of somebody else's: no resource, and never ours."""
+        """Whether `volume` is POOL/VOLUME of someone else's: no resource, and never ours."""
         return "/" in self.volume.strip("/")
 
 
@@ -69,7 +69,7 @@ class Machine:
     """A virtual server's shape. `memory` in bytes.
 
     `boot`: who makes it boot what its BMC says. `ipv6`: UEFI looks for network boot by IPv6, too.
-    `adopted`: the name that it has on its host, of one that somebody else made; else "".
+    `adopted`: the name that it has on its host, of one that someone else made; else "".
     `flavor`: what its cloud calls its size, `zone`: where that runs it; "" elsewhere.
     `shelved`: its cloud shelves it when it is powered off. `group`: name of its server group, ""
     for none; `key_pair`: of its key pair, after `THEIRS` that of others.

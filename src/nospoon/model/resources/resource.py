@@ -40,7 +40,7 @@ Shape = OnHost | Bmc | Enrolled | InNova
 
 
 def is_adopted(shape: Shape) -> bool:
-    """Whether it is a machine that somebody else made."""
+    """Whether it is a machine that someone else made."""
     return isinstance(shape, Machine) and bool(shape.adopted)
 
 

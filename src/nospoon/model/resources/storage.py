@@ -78,7 +78,7 @@ class KeptRoot:
 
 @dataclass(frozen=True, slots=True)
 class ExistingVolume:
-    """A volume of somebody else's in a storage pool of a host; `size` in bytes, `format` as libvirt
+    """A volume of someone else's in a storage pool of a host; `size` in bytes, `format` as libvirt
     sees it. `users`: UUID and name of the machines that have it as a disk. `managed`: it lies in a
     pool of nospoon's, and is some cluster's own.
     """

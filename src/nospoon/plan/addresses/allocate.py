@@ -125,7 +125,7 @@ class Occupied:
     `identifiers`: of VXLAN, that other clusters have.
 
     `standing`: what this cluster's own nodes take that are there, by name; `nics`: what their
-    machines have; `unseen`: nodes on hosts that are away, of which nobody knows what they have.
+    machines have; `unseen`: nodes on hosts that are away, of which no one knows what they have.
     """
 
     networks: tuple[IPv4Network, ...] = ()

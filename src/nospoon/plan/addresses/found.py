@@ -43,7 +43,7 @@ def completed(
     decided: Allocations, things: Sequence[Observed], known: Collection[str]
 ) -> Allocations:
     """With the nodes that are there and not `known`, by name: they stay where they are, and as far
-    as that is nobody else's by now, with what they have.
+    as that is no one else's by now, with what they have.
     """
     new = {each.key.name for each in _machines(things)} - {*known}
     if not new:

@@ -1,7 +1,7 @@
 """Numbers of NICs on networks with DHCP of ours, from which their addresses follow.
 
 A NIC keeps its number while its node has it: nodes that come and go in the middle of the file
-change nobody else's address, nor do NICs on other networks. A new one gets the smallest that is
+change no one else's address, nor do NICs on other networks. A new one gets the smallest that is
 free; at first, that is its place in the file.
 
 DHCP knows a NIC by its MAC, so that is what it is named by (`nic_key`). One with a new MAC gets the

@@ -1,7 +1,7 @@
 """NICs that machines have, whatever the file says by now, and the addresses that DHCP gives them.
 
 A machine that runs keeps its NICs until its power-off, and one that `--target` leaves alone keeps
-all that it has: their addresses are nobody else's until then. `plan.diff.held` keeps DHCP giving
+all that it has: their addresses are no one else's until then. `plan.diff.held` keeps DHCP giving
 them.
 """
 

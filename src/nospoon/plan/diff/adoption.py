@@ -350,7 +350,7 @@ def node_name(machine: str) -> str:
 
 
 def as_remembered(cluster: Cluster, cluster_id: UUID, claimed: Iterable[Claimed]) -> Cluster:
-    """The cluster with the adopted nodes that it had when somebody last looked."""
+    """The cluster with the adopted nodes that it had when someone last looked."""
     known = list(claimed)
     nobody = {host: HostFacts.of_one_away("not asked") for host in {each.host for each in known}}
     return adopt(cluster, cluster_id, nobody, known).cluster

@@ -26,7 +26,7 @@ def redeployed(
     steps: list[Step], later: Iterable[Step], desired: Desired, found: Found
 ) -> list[Step]:
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
-    told before (`plan.order.order`). `later`: what waits for a power-off. Somebody else's instance
+    told before (`plan.order.order`). `later`: what waits for a power-off. Someone else's instance
     is not to lose a disk then, either; ours are deployed again when it goes.
     """
     standings = [
@@ -59,7 +59,7 @@ def redeployed(
 
 
 def orphaned(observed: Observed) -> Observed:
-    """A node in Ironic without a machine, whose BMC nobody serves: it is let go of as it is."""
+    """A node in Ironic without a machine, whose BMC no one serves: it is let go of as it is."""
     if not isinstance(observed.shape, IronicStanding):
         return observed
     return replace(observed, shape=replace(observed.shape, state=ORPHANED))

@@ -257,7 +257,7 @@ def _settings(before: Settings, after: Settings, rule: str) -> Iterable[FieldCha
 
 
 def _shrinks(before: object, after: object, desired: Shape) -> bool:
-    """Nobody can take the end of a disk away and leave the rest whole."""
+    """No one can take the end of a disk away and leave the rest whole."""
     sizes = isinstance(before, int) and isinstance(after, int)
     return isinstance(desired, Volume) and sizes and after < before  # type: ignore[operator]
 

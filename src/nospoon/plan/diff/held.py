@@ -1,4 +1,4 @@
-"""What a running machine still has and nobody desires any more stays until the machine lets go.
+"""What a running machine still has and no one desires any more stays until the machine lets go.
 
 A NIC or a disk leaves a running machine at its power-off. Its network, with the network boot on it,
 and its disk, with the image below it, are removed by the first `up` after that, not before. So is

@@ -1,4 +1,4 @@
-"""What a plan's steps mean for nodes that Ironic has deployed, or that somebody else uses there:
+"""What a plan's steps mean for nodes that Ironic has deployed, or that someone else uses there:
 what is lost with them, and what `up` will refuse.
 
 A deployed node whose image differs is deployed again, which rewrites its disk: a replacement

@@ -41,7 +41,7 @@ def _move(step: Step, observed: Observed, reason: str) -> Step:
 
 
 def deletions(gone: Iterable[Observed], desired: Iterable[Key]) -> list[Step]:
-    """Steps for what nobody desires any more where it is."""
+    """Steps for what no one desires any more where it is."""
     listed = sorted(gone, key=lambda each: reading_order(each.key))
     now = {(key.kind, key.name): key.place for key in desired} if listed else {}
     return [

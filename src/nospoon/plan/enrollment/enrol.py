@@ -36,7 +36,7 @@ HINTS = {"root_device", "skip_block_devices"}
 PDU_USER = "nospoon"
 """The user of a PDU's SNMPv3."""
 MANUAL = "manual-management"
-"""The hardware type of what nobody can switch."""
+"""The hardware type of what no one can switch."""
 DRIVERS = (
     (BmcProtocol.IPMI, "ipmi"),
     (BmcProtocol.REDFISH, "redfish"),
@@ -187,7 +187,7 @@ def _snmp(version: str) -> dict[str, str]:
 
 
 def login(told: Mapping[str, object], secrets: Secrets) -> dict[str, str]:
-    """The part of `driver_info` that nobody is shown; `told`: a node's settings by their paths."""
+    """The part of `driver_info` that no one is shown; `told`: a node's settings by their paths."""
     match told["driver"]:
         case "snmp" if str(told.get("driver_info/snmp_version")) == "3":
             info = {"snmp_auth_key": secrets.pdu_secret, "snmp_priv_key": secrets.pdu_secret}

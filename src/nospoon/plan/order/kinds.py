@@ -128,7 +128,7 @@ KINDS: Mapping[Kind, Row] = {
 
 
 def whose(key: Key) -> str:
-    """The node that a resource is of, by its name: also of what nobody desires any more. "" for
+    """The node that a resource is of, by its name: also of what no one desires any more. "" for
     what is no node's.
     """
     match KINDS[key.kind].named:

@@ -130,7 +130,7 @@ def _halves(step: Step) -> list[Move]:
 
 def _waits(move: Move, needed: Mapping[Key, list[Key]]) -> Iterable[MoveId]:
     """What any move waits for, if it happens at all. All of a node that goes waits for Ironic, also
-    where the machine is gone by which it hangs together: somebody may use it.
+    where the machine is gone by which it hangs together: someone may use it.
     """
     if move.half is Half.REMOVE:
         yield from ((key, Half.REMOVE) for key in needed.get(move.key, ()))

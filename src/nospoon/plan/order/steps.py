@@ -49,7 +49,7 @@ class Step:
 
     @property
     def adopts(self) -> bool:
-        """Whether it is about a machine that somebody else made: it is claimed, or released."""
+        """Whether it is about a machine that someone else made: it is claimed, or released."""
         of_whom = self.desired if self.desired is not None else self.observed
         return of_whom is not None and is_adopted(of_whom.shape)
 

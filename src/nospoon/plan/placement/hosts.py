@@ -363,7 +363,7 @@ def _against_router(network: Network, host: Host, facts: HostFacts) -> Iterator[
 
 
 def _against_bridge(network: Network, host: Host, facts: HostFacts) -> Iterator[str]:
-    """Why a host cannot plug into somebody else's bridge."""
+    """Why a host cannot plug into someone else's bridge."""
     bridge = dict(host.physnets).get(network.physnet, "") if network.physnet else network.bridge
     if made_for_a_cluster(bridge) or made_for_a_cluster(facts.bridge(bridge)):
         yield (

@@ -12,7 +12,7 @@ of them the choices are then tried one after the other, `TRIES` in all.
 
 What is guaranteed: no host gets more than it has and no rule is broken; where there are no more
 than `TRIES` choices (6 demands on 4 hosts are 5,460) a placement is found if there is one. Larger
-clusters that leave hosts little room may be refused although somebody cleverer finds a placement.
+clusters that leave hosts little room may be refused although someone cleverer finds a placement.
 """
 
 from __future__ import annotations

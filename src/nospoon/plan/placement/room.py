@@ -1,7 +1,7 @@
 """What hosts have room for: what is taken, what a demand asks, and why a host cannot have it.
 
 A host can have a demand when it can have each of its nodes at all (`hosts`), isn't drained,
-has room for all of them (its CPUs, memory and disk, times the overcommit ratio), and has nobody
+has room for all of them (its CPUs, memory and disk, times the overcommit ratio), and has no one
 from whom a rule keeps them apart. Hosts of one identity are one machine, which is counted once.
 """
 

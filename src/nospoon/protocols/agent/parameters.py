@@ -25,7 +25,7 @@ _ISSET = re.compile(r"\$\{mac(?::[a-z]+)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameters of an agent. `api` without a slash at its end; `inspection` "": nobody asked."""
+    """Parameters of an agent. `api` without a slash at its end; `inspection` "": no one asked."""
 
     api: str
     token: str = field(default="", repr=False)

@@ -78,7 +78,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that somebody must answer, by `Endpoint.reply`. `session` 0: not logged in.
+    """A request that someone must answer, by `Endpoint.reply`. `session` 0: not logged in.
 
     `legacy`: it came in an IPMI 1.5 packet and is answered in one.
     """
@@ -91,7 +91,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LoginFailed:
-    """Somebody did not prove the password. `count`: how often, from there and for this user."""
+    """Someone did not prove the password. `count`: how often, from there and for this user."""
 
     user: bytes
     source: Source

@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 class Privilege(IntEnum):
-    """Privilege levels (§6.8); NONE is what somebody has who did not log in."""
+    """Privilege levels (§6.8); NONE is what someone has who did not log in."""
 
     NONE = 0
     CALLBACK = 1

@@ -44,7 +44,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Of packets that nobody acknowledges: how often they are sent again, after so many seconds."""
+    """Of packets that no one acknowledges: how often they are sent again, after so many seconds."""
 
     count: int = 7
     seconds: float = 0.5

@@ -106,7 +106,7 @@ def _ipv4(service: NetbootService, http_port: int) -> Iterator[str]:
 
 def _ipv6(service: NetbootService) -> Iterator[str]:
     """DHCPv6 and router advertisements (RFC 8415, 4861, 5970). Machines may make addresses of their
-    own, too (RFC 4862); a router of lifetime 0 is the default route of nobody.
+    own, too (RFC 4862); a router of lifetime 0 is the default route of no one.
     """
     interface = IPv6Interface(service.address6)
     first = str(interface.network.network_address)
@@ -165,7 +165,7 @@ def reservation_file(each: Reservation) -> str:
 
 def without_left(leases: str, before: Iterable[str], now: Iterable[str]) -> str:
     """A file of leases without those of who had a reservation and has none any more: as long as
-    they last, dnsmasq gives the address to nobody. `before`, `now`: contents of dhcp-hostsdir.
+    they last, dnsmasq gives the address to no one. `before`, `now`: contents of dhcp-hostsdir.
 
     An address of which one of several MACs is let go may be leased by either, which nothing tells:
     who has it still gets it again.

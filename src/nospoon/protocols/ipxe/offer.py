@@ -29,7 +29,7 @@ class Offer:
     """What to boot now. NETWORK without a kernel: nothing is there, try the next device.
     HTTP: an EFI program, or the image of a disk or CD, at `uri`.
 
-    `refusal` tells why there is nothing, where somebody would wonder.
+    `refusal` tells why there is nothing, where someone would wonder.
     """
 
     device: BootDevice

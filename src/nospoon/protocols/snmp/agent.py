@@ -140,7 +140,7 @@ class Agent:
         self._counts = dict.fromkeys(Report, 0)
         self._budgets = [Budget(OF_A_BMC), *([shared] if shared is not None else [])]
         self.failed_logins = 0
-        """Wrong communities, users and digests. They delay nobody: a source is forged too easily,
+        """Wrong communities, users and digests. They delay no one: a source is forged too easily,
         and who forges another's would shut it out."""
 
     def receive(self, data: bytes, *, source: str, now: float, random: Random) -> bytes | None:
@@ -218,7 +218,7 @@ class Agent:
         return int(now - self.access.started)
 
     def _stray(self, asked: _Scoped) -> Report | None:
-        """Why a request is for nobody here: we are one engine with one context, named ""."""
+        """Why a request is for no one here: we are one engine with one context, named ""."""
         if asked.pdu.type not in _REQUESTS:
             return None
         if asked.engine != self.access.engine:

@@ -311,7 +311,7 @@ class VolumeDriver(_Records):
                     f"node {node} is still on {OFF_SECONDS:.0f} s after Ironic was to power it off",
                     hint="`nospoon node power NODE off` does, if its BMC can; then run this again.",
                 )
-            await asyncio.sleep(LEAST)  # Ironic tells nobody: it is asked
+            await asyncio.sleep(LEAST)  # Ironic tells no one: it is asked
 
     async def _is_on(self, node: UUID) -> bool:
         try:

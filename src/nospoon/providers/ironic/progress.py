@@ -42,7 +42,7 @@ VERBS: Mapping[tuple[str, Standing], str] = {
     ("deploy failed", Standing.ACTIVE): "active",
     ("error", Standing.ACTIVE): "deleted",
 }
-"""(state, where to) -> the verb that brings it nearer. Nobody moves a node that is in use."""
+"""(state, where to) -> the verb that brings it nearer. No one moves a node that is in use."""
 MOVING = frozenset(
     {
         "verifying", "inspecting", "inspect wait", "cleaning", "clean wait", "adopting",
@@ -57,7 +57,7 @@ IN_USE = frozenset(
         "servicing", "service wait", "service failed",
     }
 )  # fmt: skip
-"""States in which somebody's instance is on the node, or comes to it."""
+"""States in which someone's instance is on the node, or comes to it."""
 _NOT_THERE = frozenset({"deploying", "wait call-back", "deploy failed", "error", "deploy hold"})
 
 
@@ -117,7 +117,7 @@ def notes(record: Record, shape: IronicStanding, *, stale: bool) -> list[Operati
 
 
 def reached(record: Record, wanted: str) -> bool:
-    """Whether a node is as far as wanted, or on its way back to somebody's instance."""
+    """Whether a node is as far as wanted, or on its way back to someone's instance."""
     state = text_of(record["provision_state"])
     in_use = state in IN_USE or state == "deleting"
     match wanted:
@@ -135,7 +135,7 @@ def reached(record: Record, wanted: str) -> bool:
 
 
 def use_of(record: Record) -> str:
-    """Who uses a node, "" where nobody does."""
+    """Who uses a node, "" where no one does."""
     if record.get("allocation_uuid"):  # whose UUID Ironic gives the instance, too
         return f"it has the allocation {text_of(record['allocation_uuid'])}"
     if record.get("instance_uuid"):

@@ -54,7 +54,7 @@ def decoded(text: bytes) -> Record:
 
 
 def tag_of(record: Record) -> OwnerTag | None:
-    """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
+    """Whose it is; None where it has no nospoon tag, or one that no one can read."""
     told = (record.get("extra") or {}).get(TAG)
     if not isinstance(told, dict):
         return None
@@ -203,7 +203,7 @@ def notes(tag: Mapping[str, object]) -> list[Operation]:
 def operations(record: Record, told: Settings, more: Mapping[str, object]) -> list[Operation]:
     """JSON Patch that brings a record to these settings; ours that are wanted no more go.
 
-    `more`: paths and values that are written also if nobody can tell whether they differ.
+    `more`: paths and values that are written also if no one can tell whether they differ.
     """
     wanted = values(told)
     mine = f"{text_of(record.get('driver'))}_"  # what others added for other drivers is theirs

@@ -35,7 +35,7 @@ def refuse_rescued(record: Record, name: str) -> None:
 
 
 def refuse_maintained(record: Record, name: str) -> None:
-    """In somebody's maintenance; one that Ironic or we put it in is ended when it is deployed."""
+    """In someone's maintenance; one that Ironic or we put it in is ended when it is deployed."""
     if not record.get("maintenance") or left_in_maintenance(record):
         return
     if record.get("fault") not in MENDABLE:

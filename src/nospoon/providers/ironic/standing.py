@@ -57,7 +57,7 @@ from nospoon.runtime.telling import tell
 
 log = RateLimitedLog()
 LONGEST = 3600.0
-"""Seconds after which nobody waits for a node any more; conductors give up earlier themselves."""
+"""Seconds after which no one waits for a node any more; conductors give up earlier themselves."""
 CROWDED = 3.0
 """Seconds until a conductor that took on no more is asked again."""
 RECALLED = 64
@@ -163,7 +163,7 @@ class StandingDriver:
         await self.create(desired, tag)
 
     async def delete(self, observed: Observed) -> None:
-        """What we deployed is undeployed. Raises `Conflict` for a node that somebody else uses, so
+        """What we deployed is undeployed. Raises `Conflict` for a node that someone else uses, so
         that nothing of it is removed. One that is to be BLANK is noted to be so, and no more.
         """
         node, name = _standing(observed.shape).node, observed.key.name

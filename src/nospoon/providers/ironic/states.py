@@ -25,7 +25,7 @@ def _brief(record: Record) -> tuple[UUID, Record]:
 
 
 class States:
-    """One look at all nodes a second, for all who wait; none when nobody does."""
+    """One look at all nodes a second, for all who wait; none when no one does."""
 
     def __init__(self, api: Api, tasks: Tasks) -> None:
         self._api, self._tasks = api, tasks
@@ -35,7 +35,7 @@ class States:
     async def settled(self, node: UUID, *, until: float, moving: Collection[str]) -> Record | None:
         """The node once it is in none of these states; None where there is none.
 
-        Raises `ProviderError` when nobody answers, or with errors, for longer than a restart takes.
+        Raises `ProviderError` when no one answers, or with errors, for longer than a restart takes.
         """
         said, heard = "", clock.monotonic()
         while True:
@@ -61,7 +61,7 @@ class States:
         return await asyncio.shield(self._next)
 
     async def _tell(self, told: asyncio.Future[Mapping[UUID, Record]]) -> None:
-        await asyncio.sleep(self._pause)  # Ironic tells nobody of its states: it is asked
+        await asyncio.sleep(self._pause)  # Ironic tells no one of its states: it is asked
         self._next, began = None, clock.monotonic()
         try:
             listed = await self._api.listed("nodes", read=_brief, query=f"&fields={FIELDS}")
@@ -72,4 +72,4 @@ class States:
             told.set_exception(odd(error))
         finally:
             self._pause = rest_after(clock.monotonic() - began)
-            told.cancel()  # nobody waits for a look that was cancelled
+            told.cancel()  # no one waits for a look that was cancelled

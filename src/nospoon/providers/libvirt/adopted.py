@@ -1,4 +1,4 @@
-"""Domains that somebody else made, as machines with a BMC: found, claimed, and given back.
+"""Domains that someone else made, as machines with a BMC: found, claimed, and given back.
 
 A claimed one carries our tag in its metadata, and nothing else of it is changed but its CD drive
 when a medium is inserted (`media`), and its UEFI variables for secure boot and setup
@@ -47,7 +47,7 @@ ELEMENT = libvirt.VIR_DOMAIN_METADATA_ELEMENT
 
 
 def of_its_owner(node: str, what: str) -> ProviderError:
-    """What is refused of a machine that somebody else made."""
+    """What is refused of a machine that someone else made."""
     return ProviderError(f"node {node} is an adopted machine: {what}")
 
 

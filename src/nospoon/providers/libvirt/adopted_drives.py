@@ -1,4 +1,4 @@
-"""The CD drive of a domain that somebody else made: borrowed for virtual media, and given back.
+"""The CD drive of a domain that someone else made: borrowed for virtual media, and given back.
 
 What was there is written into the domain's metadata before anything is changed, so that it can be
 put back also by a daemon that knows nothing more. A domain without a drive is given one, on a bus

@@ -96,8 +96,8 @@ class LibvirtConsole:
             self._loop.call_soon_threadsafe(self._incoming.put, data)
 
     def _lost(self, _connect: object, _reason: int, _opaque: object) -> None:
-        """In libvirt's event thread: the connection is gone. Its streams tell nobody."""
-        with suppress(RuntimeError):  # the loop has ended: nobody listens
+        """In libvirt's event thread: the connection is gone. Its streams tell no one."""
+        with suppress(RuntimeError):  # the loop has ended: no one listens
             self._loop.call_soon_threadsafe(self._writable.set)
             self._loop.call_soon_threadsafe(self._incoming.end)
 
@@ -176,7 +176,7 @@ async def attached(
     hypervisor: Hypervisor, find: Callable[[Connect], Domain], machine: UUID, tasks: Tasks
 ) -> LibvirtConsole:
     """An open console of a machine. Who is cancelled meanwhile leaves none behind: a machine has
-    one, which nobody else could attach to then.
+    one, which no one else could attach to then.
     """
     console, doing = LibvirtConsole(asyncio.get_running_loop()), f"open the console of {machine}"
 

@@ -1,4 +1,4 @@
-"""libvirt domains as machines: XML to shape, so that what somebody edited shows as a difference.
+"""libvirt domains as machines: XML to shape, so that what someone edited shows as a difference.
 
 Parsing never fails for a domain that libvirt accepts: a value that we have no word for comes out
 as text that equals nothing we would write.
@@ -102,7 +102,7 @@ def _memory(root: ET.Element) -> int:
 
 
 def parse_firmware(root: ET.Element) -> Firmware:
-    """`firmware='efi'` and its features, or a loader that somebody named by hand."""
+    """`firmware='efi'` and its features, or a loader that someone named by hand."""
     loader = root.find("os/loader")
     uefi = attribute_of(root, "os", "firmware") == "efi" or (
         loader is not None and loader.get("type") == "pflash"
@@ -206,7 +206,7 @@ def _trunk(nic: ET.Element) -> tuple[int, ...]:
 
 
 def _is_trunk(nic: ET.Element) -> bool:
-    """libvirt takes several tags for a trunk, also where nobody wrote so."""
+    """libvirt takes several tags for a trunk, also where no one wrote so."""
     return attribute_of(nic, "vlan", "trunk") == "yes" or len(nic.findall("vlan/tag")) > 1
 
 

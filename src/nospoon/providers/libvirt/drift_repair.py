@@ -1,4 +1,4 @@
-"""What somebody changed of a domain beside its shape, and how it is put back.
+"""What someone changed of a domain beside its shape, and how it is put back.
 
 Whether it starts with its host is no part of its XML; the link of a running machine's NIC is
 changed at once, by `virsh domif-setlink`, and may be put back at once.

@@ -85,7 +85,7 @@ class Hypervisor:
         return await self._run(self._quick, partial(self._keeping, function), doing)
 
     async def take(self, function: Callable[[Connect], T], doing: str) -> T:
-        """As `keep`, at once on a connection that nobody uses, where there is one: a new one takes
+        """As `keep`, at once on a connection that no one uses, where there is one: a new one takes
         a second by ssh. A function that fails must leave nothing on it.
         """
         return await self._run(self._quick, partial(self._taking, function), doing)
@@ -117,7 +117,7 @@ class Hypervisor:
             raise
 
     def _taking(self, function: Callable[[Connect], T]) -> T:
-        """On a new one after all where that was lost while nobody used it."""
+        """On a new one after all where that was lost while no one used it."""
         idle = self._lines.idle()
         if idle is None:
             return self._keeping(function)

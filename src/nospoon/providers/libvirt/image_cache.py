@@ -163,7 +163,7 @@ def _markers_first(names: Iterable[str]) -> list[str]:
 
 def referred(pool: VirPool) -> Iterator[str]:
     """The files of the images that a cluster's pool refers to. Who wrote that told libvirt, too, so
-    that nobody else's pool is looked through.
+    that no one else's pool is looked through.
     """
     for volume in volumes_known(pool):
         if volume.name().endswith(REFERENCE):

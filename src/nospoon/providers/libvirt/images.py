@@ -122,7 +122,7 @@ class ImageDriver:
                     yield self._cache.tag, image
 
     async def create(self, resource: Resource, tag: OwnerTag) -> None:
-        """A reference, then the image, unless it is there: so that nobody takes it away."""
+        """A reference, then the image, unless it is there: so that no one takes it away."""
         assert isinstance(resource.shape, Image)
         shape, name = resource.shape, resource.key.name
         path = await self._open_image(shape.sha256)

@@ -6,7 +6,7 @@ thread's stack (`virNetClientIOEventLoop`, CVE-2024-4418). With a libvirtd that 
 crashes the process. So each call has a line of its own while it lasts.
 
 `libvirt.open` waits for ever on a libvirtd that hangs. So it runs in a thread of its own, which is
-left behind when it takes too long; until it comes back nobody else waits for the same, but for a
+left behind when it takes too long; until it comes back no one else waits for the same, but for a
 try now and then.
 """
 
@@ -39,7 +39,7 @@ class Patience:
     answer: float = 60
     """To a question that is answered soon."""
     idle: float = 60
-    """For how long a line is kept that nobody used."""
+    """For how long a line is kept that no one used."""
     keepalive: int = 5
     missed: int = 3
 
@@ -61,7 +61,7 @@ class Lines:
 
     @contextmanager
     def borrowed(self) -> Iterator[Connect]:
-        """A line that nobody else uses meanwhile. Raises what `opened` does."""
+        """A line that no one else uses meanwhile. Raises what `opened` does."""
         connect = self.idle() or self.opened()
         try:
             yield connect
@@ -69,7 +69,7 @@ class Lines:
             self.give_back(connect)
 
     def idle(self) -> Connect | None:
-        """A line that nobody uses, which the caller closes; None where there is none."""
+        """A line that no one uses, which the caller closes; None where there is none."""
         with self._lock:
             while self._idle:
                 _, connect = self._idle.pop()
@@ -78,7 +78,7 @@ class Lines:
         return None
 
     def give_back(self, connect: Connect) -> None:
-        """Nobody uses it now."""
+        """No one uses it now."""
         now = self._clock()
         with self._lock:
             self._idle.append((now, connect))

@@ -2,7 +2,7 @@
 
 A medium is a file in the machine's pool, named by its content, so that machines share it; what no
 drive holds any more is removed. The drive itself is always there (`domain_xml`), but for machines
-of somebody else's (`adopted_drives`).
+of someone else's (`adopted_drives`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DomainDrives:
         return _put(domain, path)
 
     def take_out(self, connect: Connect, machine: UUID) -> None:
-        """Give a machine of somebody else's its CD drive back as it was."""
+        """Give a machine of someone else's its CD drive back as it was."""
         domain = self.roster.find(connect, machine)
         known = self.roster.look(domain)
         assert known is not None, "find raises Gone for other machines"

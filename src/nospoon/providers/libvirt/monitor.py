@@ -3,7 +3,7 @@
 QEMU gives firmware the boot order as the fw_cfg file `bootorder`, made from the `bootindex`
 properties at every reset of the machine (QEMU docs/specs/fw_cfg.rst, hw/nvram/fw_cfg.c). So: set
 the properties to `now`, reset, set them to `after`. The boot at hand follows `now`; any reset by
-the guest later on follows `after`, with nobody's help, also when this daemon is dead.
+the guest later on follows `after`, with no one's help, also when this daemon is dead.
 """
 
 from __future__ import annotations

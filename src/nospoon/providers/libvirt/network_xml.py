@@ -96,7 +96,7 @@ def parse_network(root: ET.Element) -> Link:
 
 
 def _plain(root: ET.Element) -> bool:
-    """Whether nobody added forwarding or a DHCP service that would answer in our stead."""
+    """Whether no one added forwarding or a DHCP service that would answer in our stead."""
     forward = root.find("forward")
     ours = forward is None or (forward.get("mode") == "nat" and forward.get("dev") is None)
     return ours and root.find("ip/dhcp") is None

@@ -1,7 +1,7 @@
 """The owner tag inside libvirt XML: one element in a namespace of ours, under `<metadata>`.
 
 Domains and networks carry it. Volumes and pools have no metadata in libvirt: a pool is ours when
-its UUID is the one that `pool_uuid` derives, which nobody has by accident, and which libvirt writes
+its UUID is the one that `pool_uuid` derives, which no one has by accident, and which libvirt writes
 together with the pool; a volume is ours when it lies in such a pool. Whose a pool is stands in its
 source's vendor and product, which mean nothing for a directory and which libvirt keeps; pools that
 earlier versions made have none.
@@ -38,7 +38,7 @@ class Owner:
     """Whose a thing is: `name` is its resource's name, `pool` that of a machine's disks.
 
     `boot_order` says what XML cannot: the place of classes of which the machine has no device.
-    `adopted`: somebody else made it, and nospoon has tagged it. `kind`: of a machine's node.
+    `adopted`: someone else made it, and nospoon has tagged it. `kind`: of a machine's node.
     """
 
     tag: OwnerTag

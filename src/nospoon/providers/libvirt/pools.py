@@ -110,7 +110,7 @@ def refreshed(pool: VirPool) -> VirPool:
 
 def has_directory(pool: VirPool) -> bool:
     """Start it, or look at it: for who has the turn. Where a removal that was interrupted, or
-    somebody, removed its directory, there is none of its files either; libvirt ends an active pool
+    someone, removed its directory, there is none of its files either; libvirt ends an active pool
     when it finds that.
     """
     try:
@@ -192,7 +192,7 @@ def made_pool(connect: Connect, host: str, name: str, shape: Pool, tag: OwnerTag
         pool.build(0)
         pool.create(0)
     except libvirt.libvirtError:
-        if pool.isActive():  # somebody else started it
+        if pool.isActive():  # someone else started it
             return pool
         pool.undefine()
         raise

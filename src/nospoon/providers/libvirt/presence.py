@@ -117,7 +117,7 @@ class Presence:
         self._deregister()
 
         def hand_over(action: Callable[..., object], *values: object) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens
+            with contextlib.suppress(RuntimeError):  # the loop has ended: no one listens
                 loop.call_soon_threadsafe(action, *values)
 
         def lifecycle(_c: object, domain: Domain, event: int, detail: int, _o: object) -> None:

@@ -37,7 +37,7 @@ class Known:
 
 
 class Roster:
-    """Domain UUID -> what is known; None for somebody else's. Used from libvirt's threads too."""
+    """Domain UUID -> what is known; None for someone else's. Used from libvirt's threads too."""
 
     def __init__(self, deployment: str, host: str) -> None:
         self._deployment, self._host = deployment, host

@@ -65,7 +65,7 @@ class FoundVolume:
 
 
 def disk_file(pool: str, name: str) -> str:
-    """The file of a disk, so named that nobody gives one of his own that name by accident."""
+    """The file of a disk, so named that no one gives one of his own that name by accident."""
     mark = hashlib.sha256(f"{pool}/{name}".encode()).hexdigest()[:8]
     return f"{name}.{mark}.qcow2"
 

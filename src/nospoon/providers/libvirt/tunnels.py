@@ -43,7 +43,7 @@ class Tunnels:
     async def make(self, bridge: str, mtu: int, tunnel: Tunnel) -> None:
         """Have this tunnel plugged into the bridge; one that is there as it shall be stays.
 
-        Raises `NotOurs` where somebody else's device has its name.
+        Raises `NotOurs` where someone else's device has its name.
         """
         name = device_of(bridge)
         if _leads(await self._look(name), tunnel) is False:

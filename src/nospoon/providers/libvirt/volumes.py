@@ -90,7 +90,7 @@ def remove_files(connect: Connect, host: str, observed: Observed, files: list[st
 
 
 def _refuse_in_use(connect: Connect, observed: Observed, path: str) -> None:
-    """Its machine may have been switched on since somebody looked."""
+    """Its machine may have been switched on since someone looked."""
     assert isinstance(observed.shape, Volume)
     node = whose(observed.key)
     with ignoring(NO_DOMAIN):
@@ -103,7 +103,7 @@ def _refuse_in_use(connect: Connect, observed: Observed, path: str) -> None:
 
 def disks_of(connect: Connect, tag: OwnerTag) -> frozenset[str]:
     """The paths of the disks of a cluster's domains that are named as earlier versions named them:
-    by the node, which somebody's file that he gave to a domain is not.
+    by the node, which someone's file that he gave to a domain is not.
     """
     found: set[str] = set()
     for _, root in defined(connect):

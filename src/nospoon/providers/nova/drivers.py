@@ -191,7 +191,7 @@ def _require_few(specs: Mapping[str, str]) -> None:
 
 
 def tag_of(record: FlavorShown) -> OwnerTag | None:
-    """Whose it is; None where it has no nospoon tag, or one that nobody can read."""
+    """Whose it is; None where it has no nospoon tag, or one that no one can read."""
     specs = record.get("extra_specs") or {}
     try:
         said = {name: text_of(specs[f"{TAG}{name}"]) for name in SAID}

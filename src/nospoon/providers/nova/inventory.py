@@ -2,7 +2,7 @@
 
 nova-compute makes it, of Ironic's nodes that are available: a resource provider whose UUID is the
 node's, with one of its resource class and the node's traits. It looks once a minute, and
-tells nobody, so Placement is asked: https://docs.openstack.org/api-ref/placement/
+tells no one, so Placement is asked: https://docs.openstack.org/api-ref/placement/
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class InventoryDriver:
             if words != said:
                 said = words
                 tell(f"not in Placement yet: {words}")
-            await asyncio.sleep(rest_after(clocks.monotonic() - began))  # nobody tells of it
+            await asyncio.sleep(rest_after(clocks.monotonic() - began))  # no one tells of it
 
     async def change(self, observed: Observed, desired: Resource, tag: OwnerTag) -> None:
         del observed

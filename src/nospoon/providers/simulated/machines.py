@@ -235,7 +235,7 @@ class SimulatedMachines(SimulatedDriver):
         self._publish(machine, MachineChange.FAILED, reason)
 
     def lose(self, machine: UUID) -> None:
-        """What happens when somebody removes a machine behind our back."""
+        """What happens when someone removes a machine behind our back."""
         made = self.around.made(machine)
         if made is None:
             raise Gone(f"no machine {machine}")

@@ -1,4 +1,4 @@
-"""Machines on a simulated host that somebody else made: those that its settings name."""
+"""Machines on a simulated host that someone else made: those that its settings name."""
 
 from __future__ import annotations
 

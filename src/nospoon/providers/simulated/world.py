@@ -31,7 +31,7 @@ SHAPES: dict[Kind, type[Shape]] = {kind: KINDS[kind].shape for kind in MADE}
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A resource that exists. `tag` None: it is somebody else's."""
+    """A resource that exists. `tag` None: it is someone else's."""
 
     key: Key
     shape: Shape

@@ -207,7 +207,7 @@ class Accounts:
         return found
 
     def _of_file(self, config: BmcConfig) -> bytes:
-        """The account of the file. Where it gives a hash alone, nobody logs in with that itself."""
+        """The account of the file. Where it gives a hash alone, no one logs in with that itself."""
         username, password = config.bmc.username, config.password
         if not is_hash(password):
             return self._digest(config.owner, username, password)
@@ -234,7 +234,7 @@ class Accounts:
             self._resting_of[uuid] = accounts
 
     def remove(self, uuid: UUID) -> None:
-        """Nobody may use this BMC; who could use no other at its place is logged out."""
+        """No one may use this BMC; who could use no other at its place is logged out."""
         self.changes += 1
         self._rest(uuid, frozenset())
         for digest in self._of.pop(uuid, ()):

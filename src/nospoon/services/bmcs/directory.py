@@ -1,7 +1,7 @@
 """Which users the BMCs of each Redfish endpoint have, kept as BMCs and their users change.
 
 A page of accounts asks for the names of a number. Thousands of BMCs may share an endpoint, and most
-of them have the same few users: this is indexed by user, so that nobody looks at each BMC.
+of them have the same few users: this is indexed by user, so that no one looks at each BMC.
 """
 
 from __future__ import annotations

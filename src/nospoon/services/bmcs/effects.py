@@ -2,7 +2,7 @@
 another.
 
 What talks to a machine waits for what was told it before. What must be durable is saved before
-anything that follows; what a client asked for and could not be saved is not so, and nobody is told
+anything that follows; what a client asked for and could not be saved is not so, and no one is told
 that it is. What a machine did is so, and answered, even where it could not be saved; that is tried
 again.
 

@@ -135,7 +135,7 @@ class Listeners:
     def violations(self, bmcs: Collection[Bmc], *, coming: Collection[str] = ()) -> list[str]:
         """Why `open` of these would fail, in its words; nothing stays open.
 
-        `coming`: addresses that this machine will have by then. Of UDP ports that nobody has, one
+        `coming`: addresses that this machine will have by then. Of UDP ports that no one has, one
         of each address is tried: ten thousand BMCs have as many. May be called in any thread.
         """
         users = {bmc.uuid for bmc in bmcs}

@@ -89,7 +89,7 @@ class Media(Protocol):
 
 
 class ConsoleLine(Protocol):
-    """Somebody who is attached to a console."""
+    """Someone who is attached to a console."""
 
     def output(self) -> AsyncIterator[bytes]:
         """What the machine says from now on; ends when the console does."""

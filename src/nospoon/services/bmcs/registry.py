@@ -142,7 +142,7 @@ def is_at(bmc: Bmc, place: Place) -> bool:
 
 def _any(address: str) -> str:
     """The address by which all of its family are listened on."""
-    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  (somebody chose it)
+    return "::" if ":" in address else "0.0.0.0"  # noqa: S104  (someone chose it)
 
 
 def _redfish(bmc: Bmc) -> Place:

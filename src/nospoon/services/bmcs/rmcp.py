@@ -57,7 +57,7 @@ class Rmcp:
         self._awake: dict[Endpoint, Served] = {}
 
     def datagram(self, opened: UdpSocket, data: bytes, peer: Peer) -> None:
-        """A datagram came; a BMC that nobody knows, or that has no AC power, is silent."""
+        """A datagram came; a BMC that no one knows, or that has no AC power, is silent."""
         served = self._registry.at((peer.local, opened.port))
         if served is None:
             return

@@ -272,14 +272,14 @@ class BmcService:
         return self.listeners.accounts.numbered_before(config, users)
 
     def _end_sessions(self, served: Served) -> None:
-        """A BMC that is gone, without power, or that restarts, knows nobody."""
+        """A BMC that is gone, without power, or that restarts, knows no one."""
         self.listeners.accounts.end_sessions(served.bmc.uuid)
         if self._sol is not None:
             self._sol.deactivate(served)
         served.endpoint.close(None)
 
     def _hide(self, served: Served) -> None:
-        """Nobody finds it where it was."""
+        """No one finds it where it was."""
         bmc = served.bmc
         self.registry.hide(bmc)
         self.listeners.accounts.remove(bmc.uuid)
@@ -467,7 +467,7 @@ def _inventory(config: BmcConfig) -> Inventory:
 
 def _seen(last: MachineEvent) -> MachineEvent:
     """What is known of a machine when its BMC begins to answer. That is asked then and not before:
-    nobody hears what its machine reports while sockets are opened.
+    no one hears what its machine reports while sockets are opened.
     """
     return MachineEvent(last.uuid, MachineChange.OBSERVED, last.power)
 

@@ -110,7 +110,7 @@ class SolLines:
                 served.endpoint.sol = None
             self._answer(sol, False)  # noqa: FBT003  (as what it calls)
             return
-        if served.endpoint.sol is not sol:  # its session ended meanwhile, or somebody ended it
+        if served.endpoint.sol is not sol:  # its session ended meanwhile, or someone ended it
             await attached.close()
             self._answer(sol, False)  # noqa: FBT003  (as what it calls)
             return
@@ -167,7 +167,7 @@ class SolLines:
             self._set_timer(line)
 
     def typed(self, served: Served, typed: Typed) -> None:
-        """Type at the console, in order; what nobody hears is lost, as on a wire."""
+        """Type at the console, in order; what no one hears is lost, as on a wire."""
         line = self._lines.get(served.endpoint.sol) if served.endpoint.sol is not None else None
         if line is None or len(line.typed) >= WAITING:
             return

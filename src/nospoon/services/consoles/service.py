@@ -253,7 +253,7 @@ class ConsoleService:
         """Listen and type. A machine that is off is heard once it runs. `user`: who does; of a
         client of its BMC, whose machine it is.
 
-        Raises `Conflict` when somebody else has the stream or too many read it, `Gone` for no
+        Raises `Conflict` when someone else has the stream or too many read it, `Gone` for no
         machine of ours.
         """
         line = self._lines.get(machine)
@@ -331,7 +331,7 @@ class ConsoleService:
 
     async def _again(self, line: Line) -> ConsoleStream | None:
         """The stream of a machine that runs again. A host that was away for a moment may be so
-        still, and may hold the earlier one until it sees that nobody is there any more; one that is
+        still, and may hold the earlier one until it sees that no one is there any more; one that is
         away for longer tells of its machines when it is back. Raises `Gone`.
         """
         end = monotonic() + HELD_SECONDS

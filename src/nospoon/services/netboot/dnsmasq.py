@@ -29,7 +29,7 @@ async def start(configuration: Path, *, pid_file: Path, group: str) -> Process:
     """Start it and return when it has its sockets. Raises `Conflict`, `MissingTool`.
 
     `group`: which it is of once it is no longer root, for only they may enter its directory;
-    "" where it is nobody's but ours.
+    "" where it is no one's but ours.
     """
     argv = [PROGRAM, f"{OPTION}{configuration}", *([f"--group={group}"] if group else [])]
     done = await process.run(argv, check=False)

@@ -44,7 +44,7 @@ FindGrub = Callable[[Arch], Awaitable[Path]]
 class NetbootDriver:
     """Makes and keeps netboot services; the `Driver` of `Kind.NETBOOT` for one host, this machine.
 
-    `state`: a directory that `nobody` can enter. `http`: where scripts and files are served.
+    `state`: a directory that `no one` can enter. `http`: where scripts and files are served.
     """
 
     def __init__(

@@ -237,7 +237,7 @@ class _Service:
         record = decode(body)
         if record is None or record.uuid.lower() != str(answer.uuid):
             return PlainTextResponse("no record of this machine\n", BAD_REQUEST)
-        if not self._authority.awaits(answer.uuid, token):  # somebody was faster meanwhile
+        if not self._authority.awaits(answer.uuid, token):  # someone was faster meanwhile
             return _unknown()
         await self._authority.reported(answer.uuid, msgspec.to_builtins(record))
         return Response(status_code=NO_CONTENT)

@@ -1,6 +1,6 @@
 """Who may ask what a machine boots: the machine itself, by an address that is reserved for it.
 
-Kernels' command lines may have secrets, so nobody else is told. A service's address is known only
+Kernels' command lines may have secrets, so no one else is told. A service's address is known only
 on its own bridge; a reply to a forged source goes to whom it was forged of. Guests with user-mode
 networking and whoever else runs on this machine are known by their user: the owner of the node and
 the daemon's. The daemon itself is told nothing: it fetches what members and BMC clients name.

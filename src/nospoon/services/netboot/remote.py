@@ -354,7 +354,7 @@ class RemoteNetbootDriver:
         ends = "".join(f"{name}\0" for name in gone)
         more = {GONE: ends.encode(errors="replace"), MANIFEST: manifest_of(here)}
         packed = await asyncio.to_thread(archive, tree.directory, changed, more)
-        # only dnsmasq may enter, as the group of nobody: see `tree`
+        # only dnsmasq may enter, as the group of no one: see `tree`
         close = 'mkdir -p -m 700 "$d" && chgrp "$(id -gn nobody)" "$d" && chmod 750 "$d"'
         way = 'mkdir -p -m 755 "$(dirname "$d")"'
         drop = f"xargs -0 rm -f -- <{GONE} && rm -f {GONE}"

@@ -7,8 +7,8 @@
     tftp/grub/machines/MAC.cfg, tftp/ipxe/MAC.ipxe, tftp/files/…
                         what machines get whose loaders cannot ask the daemon
 
-dnsmasq reads them as `nobody`, so only the group of `nobody` may enter the directory: instructions
-and initrds may have secrets. The way to it must be open to `nobody`.
+dnsmasq reads them as `no one`, so only the group of `no one` may enter the directory: instructions
+and initrds may have secrets. The way to it must be open to `no one`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Tree:
     """Reads and writes the files of one service.
 
     `there`: the path of the directory on the host where dnsmasq runs, if that is another.
-    `group`: the group of `nobody`, which `save` asks for: call it in a thread.
+    `group`: the group of `no one`, which `save` asks for: call it in a thread.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Tree:
         return [path.read_text() for path in self.hosts.iterdir()] if self.hosts.exists() else []
 
     def has_left(self, before: Iterable[str]) -> bool:
-        """Whether somebody has a lease who had a reservation `before`, and has none now."""
+        """Whether someone has a lease who had a reservation `before`, and has none now."""
         there = self._leased()
         return dnsmasq.without_left(there, before, self.reserved()) != there
 
@@ -215,7 +215,7 @@ class Tree:
         shutil.rmtree(self.directory, ignore_errors=False)
 
     def check_way(self) -> None:
-        """Raise `ProviderError` where `nobody` could not come to these files."""
+        """Raise `ProviderError` where `no one` could not come to these files."""
         for each in self.directory.parents:
             if not each.stat().st_mode & stat.S_IXOTH:
                 raise ProviderError(

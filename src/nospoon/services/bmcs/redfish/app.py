@@ -104,7 +104,7 @@ class App:
         try:
             response = await self._respond(exchange)
         except ClientDisconnect:
-            return  # in the middle of its body: nobody is there to be answered
+            return  # in the middle of its body: no one is there to be answered
         except Exception:  # noqa: BLE001  (the outermost place; logged with its traceback)
             broken.exception("a Redfish request broke", method=request.method, path=scope["path"])
             response = _refused(errors.internal())
@@ -176,7 +176,7 @@ async def _answer(
         if handler is None:
             raise errors.not_allowed(resource.allowed)
         if method != "GET":
-            # later reads of it do not wait, so that nobody comes between a look and the change
+            # later reads of it do not wait, so that no one comes between a look and the change
             await exchange.receive(resource.largest)
         response = await handler(exchange)
         if method == "GET" and exchange.request.scope["query_string"]:

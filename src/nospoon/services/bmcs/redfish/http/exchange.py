@@ -38,7 +38,7 @@ SAFE = frozenset({"GET", "HEAD"})
 
 @dataclass(slots=True)
 class Exchange:
-    """One request being answered: who asks. `account` b"": nobody who logged in."""
+    """One request being answered: who asks. `account` b"": no one who logged in."""
 
     request: Request
     service: Service
@@ -208,7 +208,7 @@ class Exchange:
     async def rest(self) -> None:
         """Between parts of long work: others get their turn on the loop.
 
-        Raises `ClientDisconnect` where nobody waits for what is read any more.
+        Raises `ClientDisconnect` where no one waits for what is read any more.
         """
         if self._slice is None:
             self._slice = self.service.slices.begin()

@@ -257,7 +257,7 @@ def _not_on_resource() -> errors.RedfishError:
 
 
 def _unsupported(name: str) -> errors.RedfishError:
-    """For one that begins with `$` and that nobody knows (DSP0266 §7.3.1)."""
+    """For one that begins with `$` and that no one knows (DSP0266 §7.3.1)."""
     return errors.RedfishError(
         501,
         "QueryParameterUnsupported",

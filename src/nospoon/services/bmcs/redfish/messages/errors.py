@@ -360,7 +360,7 @@ def too_many_requests() -> RedfishError:
 
 
 def internal() -> RedfishError:
-    """Of an error that nobody expected; the log has it."""
+    """Of an error that no one expected; the log has it."""
     return RedfishError(
         500,
         "InternalError",

@@ -88,7 +88,7 @@ class Jobs:
         return job
 
     async def _run(self, job: Job, work: Coroutine[object, object, None]) -> None:
-        error: NospoonError | None = UNEXPECTED  # what nobody expected is logged by `Tasks`
+        error: NospoonError | None = UNEXPECTED  # what no one expected is logged by `Tasks`
         try:
             await work
             error = None
@@ -102,7 +102,7 @@ class Jobs:
             self._changed(job)
 
     def forget(self, system: UUID) -> None:
-        """It is gone: nobody may see its tasks any more."""
+        """It is gone: no one may see its tasks any more."""
         for id_ in self._of.pop(system, ()):
             del self._jobs[id_]
 

@@ -1,4 +1,4 @@
-"""Lists of all that a caller sees: made in slices, and kept until somebody sees something else.
+"""Lists of all that a caller sees: made in slices, and kept until someone sees something else.
 
 One is made at a time for those who ask for the same, and they share it: many requests at once take
 neither the time nor the memory of many lists.
@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 BATCH = 256
 """Names that are sorted, or written, without a rest."""
 KEPT = 1 << 18
-"""Names in all lists that are kept; those that nobody asked for longest give way."""
+"""Names in all lists that are kept; those that no one asked for longest give way."""
 
 T = TypeVar("T")
 S = TypeVar("S", str, tuple[int, str])

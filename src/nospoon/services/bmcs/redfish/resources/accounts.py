@@ -8,7 +8,7 @@ Rules:
   and name on those that the caller may use there: with the lowest of their roles, and enabled when
   it is on all of them. What is changed is changed on all of them, what is made is made on all.
 - Its id is IPMI's number; where several names have that on BMCs of this endpoint, seen by the
-  caller or not, with power or without, the name follows: a URI never means somebody else.
+  caller or not, with power or without, the name follows: a URI never means someone else.
 - Administrators see and change all accounts; others see their own, and may change its password.
 """
 
@@ -116,7 +116,7 @@ def _level(user: User) -> int:
 
 
 def _may_log_in(served: Served, user: User) -> bool:
-    """Over Redfish; the name of the node's own account is nobody else's."""
+    """Over Redfish; the name of the node's own account is no one else's."""
     if user.id == OWNER:
         return True
     usable = user.may_log_in and user.privilege >= LEAST_PRIVILEGE
@@ -411,7 +411,7 @@ def _truth(name: str, value: object) -> bool:
 
 
 def _name(others: AbstractSet[str], value: object) -> str:
-    """One that nobody else has, and that basic authentication and IPMI can carry."""
+    """One that no one else has, and that basic authentication and IPMI can carry."""
     if not isinstance(value, str):
         raise errors.wrong_type("UserName", value)
     good = value.isascii() and value.isprintable() and ":" not in value and value.strip() == value

@@ -173,7 +173,7 @@ async def _reset(exchange: Exchange) -> Response:
 
 
 async def _change_password(exchange: Exchange) -> Response:
-    """Virtual firmware asks nobody for a password, so that there is none to change."""
+    """Virtual firmware asks no one for a password, so that there is none to change."""
     _there(exchange)
     raise errors.no_action("Bios.ChangePassword")
 

@@ -50,7 +50,7 @@ def done(answer: Answer) -> None:
 
 
 async def change(service: Service, served: Served, wanted: Iterable[Change]) -> None:
-    """All in one step, so that nobody else's change is lost; durable when this returns."""
+    """All in one step, so that no one else's change is lost; durable when this returns."""
 
     def asked(event: Change) -> asyncio.Future[Answer]:
         return service.ask(served, lambda ticket: replace(event, ticket=ticket))

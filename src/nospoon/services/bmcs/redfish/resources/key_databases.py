@@ -1,6 +1,6 @@
 """SecureBootDatabases (DSP0268): what the firmware of a UEFI machine trusts, and what it does not.
 
-They are read from the machine's own variables, whenever somebody asks. Where these are not known,
+They are read from the machine's own variables, whenever someone asks. Where these are not known,
 because there is no firmware behind the machine or it never started, no database is shown.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ENABLE = "SecureBootEnable"
 ACTION = "SecureBoot.ResetKeys"
 RESETS = ("ResetAllKeysToDefault",)
-"""Guests may add to them, as updates of dbx do; nobody deletes them here."""
+"""Guests may add to them, as updates of dbx do; no one deletes them here."""
 RESET_KEYS = Action(ACTION, (Parameter("ResetKeysType", required=True, allowed=RESETS),))
 
 
