@@ -28,6 +28,9 @@ HARMLESS = {chr(code) for code in CONTROLS} - {"\n", "\t"}
 
 def test_control_and_bidi_characters_are_escaped_and_text_is_not() -> None:
     assert not HARMLESS & set(visible("".join(map(chr, CONTROLS))))
+    assert [
+        code for code in CONTROLS if chr(code) not in "\n\t" and visible(chr(code)) == chr(code)
+    ] == []
     assert visible("\x1b\x9b\x7f\u202e") == "\\u001b\\u009b\\u007f\\u202e"
     assert visible("Grüße, 世界 ✓\n\tx") == "Grüße, 世界 ✓\n\tx"
     assert visible_line("a\n\tb") == "a\\u000a\\u0009b"

@@ -119,8 +119,9 @@ def _yaml(rows: list[dict[str, object]], names: list[str], *, single: bool = Fal
 
 
 def _value(rows: list[dict[str, object]], names: list[str]) -> None:
-    for row in rows:
-        echo(" ".join(_cell(row[name]) for name in names))
+    lines = [" ".join(_cell(row[name]) for name in names) for row in rows]
+    if lines:
+        echo("\n".join(lines))  # at once: lines of 10,000 nodes took a tenth of a second
 
 
 def _csv(rows: list[dict[str, object]], names: list[str]) -> None:
@@ -167,8 +168,8 @@ def _table(rows: list[dict[str, object]], names: list[str]) -> None:
     bold = sys.stdout.isatty() and _styles(os.environ)
     heading = _GAP.join(t.ljust(w) for t, w in zip(titles, widths, strict=True)).rstrip()
     echo_colours(click.style(heading, bold=True) if bold else heading)
-    for line in cells:
-        echo(_GAP.join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip())
+    lines = (_GAP.join(c.ljust(w) for c, w in zip(line, widths, strict=True)) for line in cells)
+    echo("\n".join(line.rstrip() for line in lines))
 
 
 def _styles(environment: Mapping[str, str]) -> bool:

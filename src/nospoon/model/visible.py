@@ -20,7 +20,8 @@ _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def visible(text: str) -> str:
     """Control characters as `\\u001b`, newlines and tabs as they are. JSON stays JSON."""
-    return text.translate(_TEXT)
+    # all of these are unprintable: most texts need no second look
+    return text if text.isprintable() else text.translate(_TEXT)
 
 
 def visible_line(text: str) -> str:
