@@ -17,6 +17,7 @@ from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.networks import Link
 from nospoon.model.resources.resource import Observed, Resource
 from nospoon.model.resources.tags import OwnerTag
+from nospoon.providers.libvirt import reserved_frames
 from nospoon.providers.libvirt.bindings import Connect, VirNetwork
 from nospoon.providers.libvirt.elements import attribute_of, parsed, text_of
 from nospoon.providers.libvirt.faults import (
@@ -168,6 +169,7 @@ class NetworkDriver:
         argv = ["ip", "link", "set", "dev", bridge, "type", "bridge", *limit]
         await self._runner.run(argv, check=False)
         await self._runner.run(["sh", "-c", ONE_SUBNET, "sh", bridge], check=False)
+        await reserved_frames.keep_off_ports(self._runner, bridge)
 
     def _refuse_strangers(self, connect: Connect, link: Link, tag: OwnerTag) -> bool:
         """Whether our network is there; raises `NotOurs` for one that has its name or bridge."""
@@ -273,6 +275,7 @@ class NetworkDriver:
         assert isinstance(observed.shape, Link)
         bridge = _bridge_of(observed)
         await self._guard.remove(bridge)
+        await reserved_frames.forget(self._runner, bridge)
         if observed.shape.tunnel is not None:
             await self._tunnels.remove(bridge)
         await self._drop_remnant(bridge)
