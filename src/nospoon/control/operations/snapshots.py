@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -425,8 +426,21 @@ class Snapshots:
         self, kind: str, row: Outline, work: Callable[[Running], Awaitable[Ended]]
     ) -> OperationRow:
         return await self._operations.start(
-            kind, cluster_id=row.id, cluster=row.name, owner=row.owner, work=work
+            kind,
+            cluster_id=row.id,
+            cluster=row.name,
+            owner=row.owner,
+            first=partial(self._require_same, row),
+            work=work,
         )
+
+    async def _require_same(self, row: Outline) -> None:
+        """Hosts may take their time until all nodes were looked at: another user's cluster may have
+        the id then, and so its nodes' machines. Raises `Conflict`.
+        """
+        now = await self._database.read(stored_clusters.outline, owner=row.owner, name=row.name)
+        if now != row:
+            raise Conflict(f"cluster {row.name} was changed meanwhile", hint="Try again.")
 
     async def _cluster(self, caller: Principal, name: str) -> Outline:
         row = await self._database.read(stored_clusters.outline, owner=caller.uid, name=name)
