@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +125,59 @@ async def test_a_link_that_was_stopped_shows_a_fault_and_a_change_plugs_guests_i
     shown = (await runner.run(["ip", "addr", "show", "dev", bridge])).stdout
     assert "172.31.88.1/24" in shown
     assert "mtu 1400" in shown
+
+
+WATCH = """
+import socket, struct, sys
+line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+line.bind((0, 1))  # RTMGRP_LINK
+link = socket.if_nametoindex(sys.argv[1])
+print("ready", flush=True)
+while True:
+    told, found, at = line.recv(1 << 16), {}, 32
+    family, index, flags = struct.unpack_from("=BxxxiI", told, 16)
+    while at < len(told):
+        size, kind = struct.unpack_from("=HH", told, at)
+        found[kind] = told[at + 4 : at + size]
+        at += -(-size // 4) * 4
+    if (family, index) == (socket.AF_UNSPEC, link):
+        words = ("up" if flags & 1 else "down", "plugged" if 10 in found else "alone")
+        print(*words, found.get(20, b"").decode().strip("\\0"), flush=True)
+"""
+"""What the kernel says of a link (rtnetlink(7)): whether it is up (IFF_UP) and in a bridge
+(IFLA_MASTER), and its alias (IFLA_IFALIAS).
+"""
+
+
+async def test_no_guest_is_up_beside_its_bridge_while_that_is_recreated(
+    bench: Bench, connection: LibvirtConnection, rack: Rack, runner: Runner, own_libvirt: Any
+) -> None:
+    """For a tenth of a second it had its host to itself, by no rule of the network: in that time it
+    became its router of IPv6.
+    """
+    await make(bench, *rack.all)
+    assert rack.link is not None
+    assert isinstance(rack.link.shape, Link)
+    await connection.machine_driver.power(rack.uuid, PowerCommand.ON, PLAN)
+    (tap,) = await ports_of(rack.link.shape.name, runner)
+    narrower = replace(rack.link, shape=replace(rack.link.shape, mtu=1400))
+    driver = connection.drivers[Kind.NETWORK]
+    argv = [*own_libvirt.enter, sys.executable, "-c", WATCH, tap]
+    watch = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    assert watch.stdout is not None
+    try:
+        assert await watch.stdout.readline() == b"ready\n"
+        await driver.change(await found(bench, rack.link), narrower, bench.tag)
+        await runner.run(["ip", "link", "set", "dev", tap, "alias", "over"])
+        seen = list[str]()
+        while not seen or "over" not in seen[-1]:
+            seen.append((await watch.stdout.readline()).decode().strip())
+    finally:
+        watch.kill()
+        await watch.wait()
+    assert "down alone" in seen
+    assert "up alone" not in seen
+    assert seen[-1] == "up plugged over"
 
 
 async def test_a_running_guest_that_lost_its_bridge_is_a_fault_and_is_plugged_in_again(

@@ -151,14 +151,27 @@ class NetworkDriver:
         if exists and await self._drop_remnant(link.name):
             await self._refuse_bridge(link, name)
         stands = exists and not await self._gone([link.name])
-        await self._hypervisor.work(
-            lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
+        runs_on = stands and await self._hypervisor.ask(
+            lambda each: self._runs_as(each, link), doing
         )
+        if not runs_on:
+            await self._plugs.shut(ports)
+        try:
+            await self._hypervisor.work(
+                lambda connect: self._make(connect, link, Owner(tag, name), stands=stands), doing
+            )
+        except BaseException:
+            if not runs_on and not await self._gone([link.name]):
+                await self._plug_in(ports, link)
+            raise
         await self._bound(link.name)
-        for port in ports:
-            await self._plugs.plug_in(port, link.name, mtu=link.mtu)
+        await self._plug_in(ports, link)
         if link.tunnel is not None:
             await self._tunnels.make(link.name, link.mtu, link.tunnel)
+
+    async def _plug_in(self, ports: Iterable[str], link: Link) -> None:
+        for port in ports:
+            await self._plugs.plug_in(port, link.name, mtu=link.mtu)
 
     async def _bound(self, bridge: str) -> None:
         """A guest may send from as many MAC addresses as it likes, and the host's memory has an
@@ -242,6 +255,13 @@ class NetworkDriver:
         except libvirt.libvirtError:
             network.undefine()
             raise
+
+    def _runs_as(self, connect: Connect, link: Link) -> bool:
+        """Whether it runs, and needs no other bridge."""
+        network = self._find(connect, link.name)
+        if network is None or not network.isActive():
+            return False
+        return _live_matches(network, link)
 
     def _defined(self, connect: Connect, existing: VirNetwork | None, xml: str) -> VirNetwork:
         if existing is not None:

@@ -35,8 +35,9 @@ while jump -D 2>/dev/null; do :; done
 table -X "$c" 2>/dev/null || true
 """
 """Shell: the chain is gone. Ports that nospoon names begin so (`identity.port_name`)."""
-MAKE = f"""{CHAIN}
-ip link set dev "$b" type bridge group_fwd_mask {FORWARDED}
+MAKE = f"""
+ip link set dev "$1" type bridge group_fwd_mask {FORWARDED}
+{CHAIN}
 table -N "$c" -P DROP
 jump -I
 """

@@ -56,7 +56,8 @@ class Tunnels:
         if done.status:
             log.warning("anyone may send into a tunnel", bridge=bridge, why=said_by(done))
         await self._ip("link", "set", "dev", name, "alias", self.owner)
-        await self._ip("link", "set", "dev", name, "mtu", str(mtu), "master", bridge, "up")
+        await self._ip("link", "set", "dev", name, "mtu", str(mtu), "master", bridge)
+        await self._ip("link", "set", "dev", name, "up")  # not before: see `Plugs.shut`
         known = await self._peers(name)
         for peer in sorted(known ^ set(tunnel.peers)):
             change = "append" if peer in tunnel.peers else "delete"
