@@ -331,6 +331,11 @@ async def test_what_guests_send_from_fills_no_memory_of_the_host(
         assert (await runner.run(answers)).stdout == "1\n", "to addresses of the network alone"
         mask = ["cat", f"/sys/class/net/{bridge}/bridge/group_fwd_mask"]
         assert (await runner.run(mask)).stdout == "0xfff8\n", "by no port past the bridge"
+        await runner.run(["sh", "-c", f"echo 0 >{mask[1]}"])
+        (seen,) = await driver.observe(bench.tag.cluster)
+        assert seen.fault == "its bridge passes frames of guests to the host by their taps"
+        await driver.change(seen, link, bench.tag)
+        assert (await runner.run(mask)).stdout == "0xfff8\n", "as that of an earlier version"
         assert rack.link.shape.address6 == ""
         ipv6 = ["cat", f"/proc/sys/net/ipv6/conf/{bridge}/disable_ipv6"]
         assert (await runner.run(ipv6)).stdout == "1\n", "it has no address, and no neighbors"

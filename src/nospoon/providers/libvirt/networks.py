@@ -105,11 +105,12 @@ class NetworkDriver:
         """Networks whose guests reach more of the host than they should are at fault."""
         links = [each.shape for each in found if isinstance(each.shape, Link) and not each.fault]
         lacking = await self._guard.lacking(links)
-        fault = "the rules that keep its guests from the host are not there"
-        return [
-            replace(each, fault=fault) if not each.fault and _bridge_of(each) in lacking else each
-            for each in found
-        ]
+        bare = await reserved_frames.open_bridges(self._runner, (each.name for each in links))
+        faults = dict.fromkeys(bare, "its bridge passes frames of guests to the host by their taps")
+        faults |= dict.fromkeys(
+            lacking, "the rules that keep its guests from the host are not there"
+        )
+        return [replace(e, fault=e.fault or faults.get(_bridge_of(e), "")) for e in found]
 
     async def _with_tunnel(self, observed: Observed) -> Observed:
         link = observed.shape

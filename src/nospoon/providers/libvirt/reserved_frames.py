@@ -14,8 +14,11 @@ their bridge (`--logical-in`), for which not every kernel has the module.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import structlog
 
+from nospoon.providers.printed import lines_of
 from nospoon.runtime.process import said_by
 from nospoon.runtime.runner import Runner
 
@@ -41,6 +44,23 @@ ip link set dev "$1" type bridge group_fwd_mask {FORWARDED}
 table -N "$c" -P DROP
 jump -I
 """
+LOOK = f"""
+iptables -w -S INPUT >/dev/null || exit
+for b; do
+  ! read -r mask 2>/dev/null <"/sys/class/net/$b/bridge/group_fwd_mask" ||
+    [ "$mask" = {FORWARDED} ] || echo "$b"
+done
+"""
+"""Shell: bridges that pass them on to ports, to who may change that."""
+
+
+async def open_bridges(runner: Runner, bridges: Iterable[str]) -> frozenset[str]:
+    """Which of these pass frames to their ports, as earlier versions had them; none where that
+    cannot be seen, or not be changed.
+    """
+    names = list(bridges)
+    done = await runner.run(["sh", "-c", LOOK, "sh", *names], check=False) if names else None
+    return frozenset(lines_of(done)) if done is not None and not done.status else frozenset()
 
 
 async def keep_off_ports(runner: Runner, bridge: str) -> None:
