@@ -38,7 +38,7 @@ def test_each_word_of_a_command_arrives_as_one(words: list[str]) -> None:
     assert got.decode().split("\0")[:-1] == words
 
 
-@pytest.mark.parametrize("address", ["-oProxyCommand=x", "a b", "host.example"])
+@pytest.mark.parametrize("address", ["-oProxyCommand=x", "a b", "host.example", "fe80::1%$(id)"])
 def test_what_is_no_address_is_never_connected_to(address: str) -> None:
     with pytest.raises(ProviderError, match=r"node c/n has the address .*, which is none"):
         ssh_argv(replace(LOGIN, address=address), "")

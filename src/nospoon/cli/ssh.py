@@ -48,6 +48,8 @@ def ssh_argv(login: NodeLogin, user: str, command: Sequence[str] = ()) -> list[s
     jump = ["-J", login.jump.removeprefix("ssh://")] if login.jump else []
     who = ["-l", user] if user else []
     try:
+        if "%" in login.address:
+            raise ValueError("ssh_config(5) may give its zone to a shell, of which it has any text")
         address = str(ip_address(login.address))
     except ValueError:
         raise ProviderError(
