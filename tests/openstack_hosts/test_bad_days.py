@@ -126,6 +126,26 @@ async def test_what_is_put_off_again_and_again_fails_with_when_it_may_pass(
     assert 1000 - cloud.rules[0].times == 1 + len(bench.declares.calls.pauses)
 
 
+@pytest.mark.parametrize("call", LOOKING)
+async def test_what_is_unavailable_again_and_again_is_asked_as_often_as_is_declared(
+    cloud: FakeCloud, bench: Bench, connection: OpenStackConnection, call: str
+) -> None:
+    """By no library between: its pauses would be as long as the cloud likes."""
+
+    def later() -> Response:
+        return JSONResponse({"error": {"message": "soon"}}, 503, headers={"Retry-After": "0"})
+
+    async def look() -> None:
+        await observe_all(bench)
+        await connection.survey("", ())
+
+    cloud.rules.append(Rule(call, later, times=1000))
+    with pytest.raises(HostUnreachable, match="503: soon") as refused:
+        await look()
+    assert refused.value.retry_after == 0
+    assert 1000 - cloud.rules[0].times == 1 + len(bench.declares.calls.pauses)
+
+
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("call", [*LOOKING, *MAKING])
 async def test_odd_answers_are_errors_and_no_crashes(

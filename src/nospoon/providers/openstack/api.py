@@ -316,6 +316,7 @@ class Api:
         asked = how.copy()
         if body is not None:
             asked["json"] = body
+        asked["status_code_retries"] = 0  # of Glance openstacksdk has five
         if service is Service.NOVA:
             asked.setdefault("microversion", MICROVERSION)
         called = CALLED[service]
