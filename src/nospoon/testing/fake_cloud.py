@@ -79,7 +79,7 @@ class FakeCloud:
     `failing_starts`: so many leave the server off. `slow`: looks at a server until what is under
     way is over. `volumes`: of Cinder, which there is where
     `volume_types` names some, the usual one first; `volume_quotas`: by their names. `revoked`:
-    passwords that are refused, with their tokens.
+    passwords that are refused, with their tokens. `api_timeout`: of its settings, none for 0.
     """
 
     url: str = ""
@@ -126,6 +126,7 @@ class FakeCloud:
     boots: Callable[[str, str], None] | None = None
     ends: Callable[[str], None] | None = None
     ticks: int = 0
+    api_timeout: float = 0
 
     def __post_init__(self) -> None:
         for number, ram in enumerate((512, 2048), 1):
@@ -145,6 +146,7 @@ class FakeCloud:
                 "project_name": "p", "user_domain_id": "default", "project_domain_id": "default",
             },
             "region_name": "RegionOne",
+            **({"api_timeout": self.api_timeout} if self.api_timeout else {}),
         }  # fmt: skip
 
     def fail(

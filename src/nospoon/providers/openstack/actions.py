@@ -62,6 +62,18 @@ class Actions:
             else:
                 return
 
+    async def toward(
+        self, machine: UUID, action: Mapping[str, object], is_it: Callable[[Server], bool]
+    ) -> None:
+        """An action that makes the server so. Nova refuses it to one that has become so meanwhile,
+        by another user or by a call whose answer was lost: nothing is left to do then.
+        """
+        try:
+            await self.act(machine, action)
+        except Conflict:
+            if not is_it(await self.must(machine)):
+                raise
+
     async def must(self, machine: UUID) -> Server:
         """The server of a machine as it is now. Raises `Gone`."""
         return self._there(machine, await self._looks.now(machine))

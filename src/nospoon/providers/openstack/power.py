@@ -142,7 +142,8 @@ class Power:
             if server.task:
                 server = await self._actions.afterwards(machine, lambda _: True, KEEP)
             pauses = KEEP if server.status in STARTED_BY else POWER
-            await self._actions.act(machine, {STARTED_BY.get(server.status, "os-start"): None})
+            start = {STARTED_BY.get(server.status, "os-start"): None}
+            await self._actions.toward(machine, start, _is_on)
             is_on = Settled(lambda each: each.power is PowerState.ON)
             server = await self._actions.afterwards(machine, is_on, pauses)
             if server.power is PowerState.ON:
@@ -163,7 +164,7 @@ class Power:
     async def stop(self, server: Server) -> Server:
         machine = server.machine
         if server.power is PowerState.ON:
-            await self._actions.act(machine, {"os-stop": None})
+            await self._actions.toward(machine, {"os-stop": None}, _is_off)
         if server.power is PowerState.ON or server.task:
             server = await self._actions.afterwards(machine, _is_off, POWER)
         self._watched.publish(server.event(MachineChange.STOPPED))

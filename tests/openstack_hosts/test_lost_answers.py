@@ -1,0 +1,125 @@
+"""Between nospoon and a cloud, connections hang, are reset and lose answers: a clear error, and the
+next try makes and removes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+
+import pytest
+
+from nospoon.errors import HostUnreachable, NospoonError
+from nospoon.model.machine import PowerCommand
+from nospoon.providers.openstack.connection import OpenStackConnection
+from nospoon.runtime.tasks import Tasks
+from nospoon.testing.fake_cloud import FakeCloud
+from nospoon.testing.faulty import Front, LineFault, in_front_of
+from nospoon.testing.racks import PLAN, Bench, any_rack, make, observe_all, remove_all
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning:openstack")
+UPLOAD = "PUT /image/v2/images/.*/file"
+MAKING = (
+    "POST /image/v2/images$", UPLOAD, "POST /network/v2.0/networks",
+    "POST /network/v2.0/subnets", "POST /network/v2.0/ports", "POST /compute/v2.1/servers$",
+    "POST /compute/v2.1/servers/.*/action", "GET /compute/v2.1/servers/",
+)  # fmt: skip
+REMOVING = (
+    "DELETE /compute/v2.1/servers/", "DELETE /network/v2.0/ports/",
+    "DELETE /network/v2.0/networks/", "DELETE /image/v2/images/",
+)  # fmt: skip
+
+
+HANGING = ("POST /compute/v2.1/servers$", "GET /compute/v2.1/servers/", REMOVING[0])
+"""Of all that is lost, this takes until a call is over: three are enough."""
+PATIENCE = 5
+"""Seconds until one is."""
+
+
+@pytest.fixture
+def front(cloud: FakeCloud) -> Iterator[Front]:
+    cloud.api_timeout = PATIENCE
+    with in_front_of(cloud.url) as made:
+        cloud.url = made.url
+        yield made
+
+
+@pytest.fixture
+async def watched(front: Front, connection: OpenStackConnection) -> AsyncIterator[None]:
+    """As in a daemon, somebody looks at the servers: what is under way in this cloud goes on with
+    looks. By the front, which was there before.
+    """
+    del front
+
+    async def watch() -> None:
+        async for _ in connection.machine_driver.watch():
+            pass
+
+    tasks = Tasks("a test")
+    tasks.start(watch(), name="watch a cloud")
+    yield
+    await tasks.close()
+
+
+def lost(calls: Iterable[str], *more: LineFault | int) -> list[tuple[str, LineFault | int]]:
+    """Calls, and what becomes of them."""
+    usual = (LineFault.RESET, LineFault.LOSE, *more)
+    pairs = [(call, fault) for call in calls for fault in usual]
+    hanging = [(call, LineFault.HANG) for call in calls if call in HANGING]
+    return [*(pair for pair in pairs if pair != (UPLOAD, LineFault.TRUNCATE)), *hanging]
+
+
+@pytest.mark.parametrize(("call", "fault"), lost(MAKING, LineFault.TRUNCATE, 503))
+async def test_a_call_whose_answer_is_lost_is_told_and_the_next_try_completes(
+    cloud: FakeCloud, front: Front, bench: Bench, call: str, fault: LineFault | int
+) -> None:
+    before, rack = cloud.everything(), any_rack(bench)
+    front.inject(call, fault, times=9)
+    with pytest.raises(NospoonError) as failed:
+        await make(bench, *rack.all)
+    assert front.met
+    said = str(fault) if isinstance(fault, int) else "does not answer"
+    assert said in str(failed.value)
+    front.clear()
+    await make(bench, *rack.all)
+    assert {key: each.shape for key, each in (await observe_all(bench)).items()} == {
+        each.key: each.shape for each in rack.all
+    }
+    assert len(cloud.servers) == 1
+    await remove_all(bench)
+    assert cloud.everything() == before
+
+
+@pytest.mark.parametrize(("call", "fault"), lost(REMOVING, 401, 403, 409, 429, 500, 503))
+async def test_a_removal_that_fails_is_told_and_the_next_one_completes(
+    cloud: FakeCloud, front: Front, bench: Bench, call: str, fault: LineFault | int
+) -> None:
+    before, rack = cloud.everything(), any_rack(bench)
+    await make(bench, *rack.all)
+    front.inject(call, fault, times=9)
+    with pytest.raises(NospoonError) as failed:
+        await remove_all(bench)
+    assert front.met
+    said = str(fault) if isinstance(fault, int) else "does not answer"
+    assert said in str(failed.value)
+    front.clear()
+    await remove_all(bench)
+    assert cloud.everything() == before
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("fault", [LineFault.HANG, LineFault.LOSE])
+async def test_a_power_command_whose_answer_was_lost_is_given_again(
+    cloud: FakeCloud, front: Front, bench: Bench, connection: OpenStackConnection, fault: LineFault
+) -> None:
+    """The server is still on its way when it is looked at, and there when it is told to go."""
+    rack, drivers = any_rack(bench), connection.machine_driver
+    await make(bench, *rack.all)
+    cloud.slow = 3
+    for command in (PowerCommand.ON, PowerCommand.OFF):
+        front.inject("POST /compute/v2.1/servers/.*/action", fault)
+        with pytest.raises(HostUnreachable, match="does not answer"):
+            await drivers.power(rack.uuid, command, PLAN)
+        await drivers.power(rack.uuid, command, PLAN)
+        (server,) = cloud.servers.values()
+        assert server["status"] == {"on": "ACTIVE", "off": "SHUTOFF"}[command]
+    await remove_all(bench)
