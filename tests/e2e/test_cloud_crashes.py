@@ -1,4 +1,4 @@
-"""The daemon dies at each call that changes a cloud: what was begun is finished, nothing is left.
+"""The daemon dies at each call of a cloud: what was begun is finished, nothing is left.
 
 At a cloud in memory, which carries the call out, and kills the daemon before it answers.
 """
@@ -73,15 +73,39 @@ def is_change(call: str) -> bool:
     return call.startswith(CHANGES) and "auth/tokens" not in call and "/action" not in call
 
 
+SAMPLE = 4
+"""Of so many looks at the cloud one counts: it is the same before and after each of them."""
+
+
+class Others:
+    """Counts calls that change no resource: actions on servers and logins, all of them, and of
+    looks the first one after each change, and each one of a sample.
+    """
+
+    def __init__(self) -> None:
+        self._looks, self._changed = 0, False
+
+    def __call__(self, call: str) -> bool:
+        if is_change(call):
+            self._changed = True
+            return False
+        if not call.startswith("GET"):
+            return True
+        self._looks += 1
+        is_first, self._changed = self._changed, False
+        return is_first or self._looks % SAMPLE == 0
+
+
 async def dying(
     cloud: FakeCloud,
     rack: Rack,
     number: int,
     *command: str,
+    counts: Callable[[str], bool] = is_change,
     looks: Callable[[FakeCloud], None] = lambda _: None,
 ) -> bool:
-    """Run a command whose daemon dies at its change number `number`; whether there was one.
-    `looks`: at the cloud after each call.
+    """Run a command whose daemon dies at its call number `number`, of those that count; whether
+    there was one. `looks`: at the cloud after each call.
     """
     left = number
     wrong = list[AssertionError]()
@@ -92,9 +116,10 @@ async def dying(
             looks(cloud)
         except AssertionError as error:
             wrong.append(error)
-        left -= is_change(call)
-        if left == 0 and is_change(call):
-            rack.crash()
+        if counts(call):
+            left -= 1
+            if left == 0:
+                rack.crash()
 
     cloud.heard = heard
     with contextlib.suppress(AssertionError):  # it fails as its daemon dies
@@ -258,3 +283,38 @@ def uuid_in(text: str) -> str:
     """The first UUID in a text, "" for none."""
     found = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)
     return found.group() if found is not None else ""
+
+
+@pytest.mark.timeout(1000, func_only=True)
+async def test_the_daemon_dies_at_calls_that_change_nothing(cloud: FakeCloud, text: str) -> None:
+    """With the test of changes, at each action on a server, and wherever a look can find the cloud
+    otherwise than the one before.
+    """
+    before = cloud.everything()
+    with private_rack() as rack:
+        file = rack.file(text + rack.bmc())
+        made = dict[str, int]()
+        killed = {"up": 0, "down": 0}
+
+        async def dies(name: str, *command: str) -> bool:
+            number = killed[name] + 1
+            died = await dying(cloud, rack, number, name, *command, counts=Others())
+            killed[name] += died
+            return died
+
+        is_killed = True
+        while is_killed:
+            is_killed = await dies("up", file, "--yes")
+            if is_killed:
+                await asyncio.to_thread(rack.run, "up", file, "--yes")
+            plan = await asyncio.to_thread(rack.run, "plan", file)
+            assert "Nothing to do" in plan.stdout
+            now = {kind: len(ids) for kind, ids in cloud.everything().items()}
+            assert (made := made or now) == now
+            if await dies("down", "crash", "--yes"):
+                is_killed = True
+                await asyncio.to_thread(rack.run, "down", "crash", "--yes")
+            assert cloud.everything() == before
+            assert len(tunnels(rack)) == 0
+        assert killed["up"] >= 20, "a login, an action, a look after each of 15 changes, and others"
+        assert killed["down"] >= 15, "a look after each of 10 changes, and others"
