@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openstack
 import pytest
+import sushy
 from openstack.connection import Connection
 
 from nospoon.probe.build import build, command_line
 from nospoon.testing import guests
 from nospoon.testing.cloud import OwnCloud
+from nospoon.testing.disks import GREETING, uefi_disk
 from nospoon.testing.guests import BOOTED, speaking_disk
 from nospoon.testing.ironic import until
 from nospoon.testing.netboot import served
@@ -58,7 +63,24 @@ def everything(member: Connection) -> dict[str, list[str]]:
         "images": sorted(each.id for each in member.image.images()),
         "server groups": sorted(each.id for each in member.compute.server_groups()),
         "key pairs": sorted(each.name for each in member.compute.keypairs()),
+        "volumes": volumes(member),
     }
+
+
+def volumes(member: Connection) -> list[str]:
+    """In a cloud without Cinder none."""
+    if not member.has_service("block-storage"):
+        return []
+    return sorted(each.id for each in member.block_storage.volumes())
+
+
+@contextmanager
+def system_of(bmc: dict[str, str]) -> Iterator[sushy.resources.system.system.System]:
+    """A node's System, as sushy has it. Its session ends here."""
+    place = urlsplit(bmc["redfish"])
+    with sushy.auth.SessionOrBasicAuth(username=bmc["username"], password=bmc["password"]) as login:
+        root = sushy.Sushy(f"{place.scheme}://{place.netloc}", auth=login, verify=False)
+        yield root.get_system(place.path)
 
 
 @pytest.mark.timeout(900, func_only=True)
@@ -86,11 +108,17 @@ def test_nodes_are_servers_that_boot_what_their_bmcs_say(
     assert server.id.replace("-", "") in guid
 
     overwrite_disk(cloud, server.id)
+    uefi = servers[f"{name}-u"].id
+    overwrite_disk(cloud, uefi, uefi_disk(tmp_path / "uefi.raw").read_bytes())
     rack.ipmitool(bmc, "power", "on")
+    with system_of(rack.bmcs(name)["u"]) as system:
+        system.reset_system(sushy.ResetType.ON)
     until(lambda: BOOTED.decode() in rack.run("node", "console", "b", "--log").stdout)
+    until(lambda: GREETING.decode() in rack.run("node", "console", "u", "--log").stdout)
     until(lambda: "is on" in rack.ipmitool(bmc, "power", "status"))
     member.compute.stop_server(server.id)  # somebody else does
     until(lambda: "is off" in rack.ipmitool(bmc, "power", "status"))
+    rack.power(f"{name}/u", "off")
     boots_a_medium(rack, name, tmp_path)
     console = rack.run("node", "console", "b", "--log").stdout
     assert console.count("nospoon: boot image for") >= 3, "of three boots"
@@ -132,10 +160,10 @@ def more_hellos(rack: Rack, node: str, before: int) -> bool:
     return hellos(rack, node) > before
 
 
-def overwrite_disk(cloud: OwnCloud, server: str) -> None:
-    """As a deployment does: the disk of a server that is off begins with a boot sector."""
+def overwrite_disk(cloud: OwnCloud, server: str, content: bytes = speaking_disk()) -> None:
+    """As a deployment does: the disk of a server that is off begins with this."""
     state = Path(cloud.told["clouds"]).parent / "nova"
-    (state / "written.raw").write_bytes(speaking_disk())
+    (state / "written.raw").write_bytes(content)
     enter = ["nsenter", "--mount", f"--target={cloud.first}"]
     convert = ["qemu-img", "convert", "-n", "-f", "raw", "-O", "qcow2"]
     files = ["/run/cloud/nova/written.raw", f"{DISKS}/{server}/disk.eph0"]

@@ -62,10 +62,9 @@ def text_of(
 
 
 def all_of(member: Connection) -> dict[str, list[str]]:
-    """What the project has, volumes and their snapshots too."""
+    """What the project has, snapshots of volumes too."""
     return {
         **everything(member),
-        "volumes": sorted(each.id for each in member.block_storage.volumes()),
         "snapshots": sorted(each.id for each in member.block_storage.snapshots()),
     }
 
