@@ -38,7 +38,7 @@ test-cgroup2:    ## Containers in a VM with control groups of version 2 and AppA
 	$(BIN)/python -m pytest tests/e2e/test_control_groups.py $(PYTEST_ARGS)
 
 test-openstack-full: export NOSPOON_OPENSTACK_FULL = 1
-test-openstack-full: ## A cloud, with Cinder, a relay of a cloud image and Debian's installer; not a part of `make test`
+test-openstack-full: ## A cloud, with Cinder, a relay of a cloud image, deployments by an Ironic and Debian's installer; not a part of `make test`
 	scripts/setup test
 	$(BIN)/python -m pytest tests/cloud $(PYTEST_ARGS)
 
