@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from http.client import HTTPConnection
@@ -85,15 +85,33 @@ def front(glance: str) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def without_iso(cloud: OwnCloud) -> Iterator[None]:
     """A region of the same cloud, but for its Glance."""
-    admin = connection(cloud, "nospoon-cloud-admin")
-    glance = admin.session.get_endpoint(service_type="image", interface="public")
-    identity = admin.identity
-    assert isinstance(identity, Proxy)
-    assert glance is not None
+    glance = endpoint(cloud, "image")
     server = ThreadingHTTPServer(("127.0.0.1", 0), front(glance.rstrip("/")))
     Thread(target=server.serve_forever, daemon=True).start()
-    identity.create_region(id=REGION)
-    url, made = f"http://127.0.0.1:{server.server_address[1]}", []
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        with region(cloud, REGION, {"image": url}):
+            yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def endpoint(cloud: OwnCloud, service: str) -> str:
+    """Where a service of the cloud answers, by its type."""
+    admin = connection(cloud, "nospoon-cloud-admin")
+    found = admin.session.get_endpoint(service_type=service, interface="public")
+    assert found is not None
+    return str(found)
+
+
+@contextmanager
+def region(cloud: OwnCloud, name: str, urls: Mapping[str, str]) -> Iterator[None]:
+    """A region of the same cloud, but for these services, by their types."""
+    identity = connection(cloud, "nospoon-cloud-admin").identity
+    assert isinstance(identity, Proxy)
+    identity.create_region(id=name)
+    made = []
     try:
         for each in identity.endpoints(interface="public"):
             service = identity.get_service(each.service_id)
@@ -101,17 +119,15 @@ def without_iso(cloud: OwnCloud) -> Iterator[None]:
                 identity.create_endpoint(
                     service_id=each.service_id,
                     interface="public",
-                    region_id=REGION,
-                    url=url if service.type == "image" else each.url,
+                    region_id=name,
+                    url=urls.get(service.type, each.url),
                 )
             )
         yield
     finally:
         for each in made:
             identity.delete_endpoint(each)
-        identity.delete_region(REGION)
-        server.shutdown()
-        server.server_close()
+        identity.delete_region(name)
 
 
 @pytest.fixture
