@@ -46,6 +46,32 @@ def speaking_disk() -> bytes:
     return boot_sector(code + b"\r\n" + BOOTED + b"\r\n\0")
 
 
+LINE = b"LINE-00000 ".ljust(62, b".") + b"\r\n"
+
+
+def talking_disk(lines: int) -> bytes:
+    """Prints so many numbered lines of 64 bytes on COM1, then DISK-BOOTED: four with each tick of
+    the timer, which is 4.5 KiB a second.
+    """
+    code = bytes.fromhex(
+        "fa 31c0 8ed8 8ed0 bc007c"  # cli; ds = ss = 0; sp = 7C00h
+        "c706 2000 5a7c a3 2200"  # INT 08h, the timer's: tick
+        "b0fe e621"  # the interrupt controller: no other interrupt
+        f"b9 {lines.to_bytes(2, 'little').hex()}"  # cx = lines
+        "be 617c e8 2300"  # next: say the line, which follows at 7C61h
+        "bb 6a7c"  # bx = the last one of its digits
+        "fe07 803f3a 7506 c60730 4b ebf3"  # count: 9 becomes 0, and the digit before is counted
+        "f6c103 7503 fb f4 fa e2e0"  # after four lines sleep until the next tick; next
+        "be a27c e8 0300"  # say the end, which follows the line
+        "f4 ebfd"  # hlt, again and again
+        "ac 84c0 7411 88c4"  # say: all up to NUL
+        "ba fd03 ec a820 74fb 88e0 b2f8 ee ebea"  # when COM1 can send
+        "c3"
+        "50 b020 e620 58 cf"  # tick: the interrupt has ended
+    )
+    return boot_sector(code + LINE + b"\0" + BOOTED + b"\r\n\0")
+
+
 def writing_disk() -> bytes:
     """Writes 64 sectors after the other to its disk by INT 13h AH=43h, for ever."""
     packet = 0x7C00 + 0x40
