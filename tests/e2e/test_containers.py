@@ -179,7 +179,9 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     assert state == "running", inside(rack, name, "systemctl", "--failed", "--no-legend")
     told = ("hostname", "-s"), ("cat", "/proc/1/comm"), ("cat", "/sys/class/net/eth0/address")
     said = [rack.run("node", "exec", f"{name}/box", "-l", "debian", "--", *argv) for argv in told]
-    mac = rack.json("node", "show", f"{name}/box")["nics"][0].split()[0]
+    shown = rack.json("node", "show", f"{name}/box")
+    assert shown["disks"] == ["box-0 (root file system)"]
+    mac = shown["nics"][0].split()[0]
     assert [each.stdout.strip() for each in said] == ["box", "systemd", mac]
     logs = rack.run("node", "logs", f"{name}/box", "-l", "debian", "-u", "ssh.service").stdout
     assert "Server listening on" in logs, logs

@@ -11,6 +11,7 @@ import pytest
 from nospoon.model.boot import BootMethod
 from nospoon.model.cluster import Firmware
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.resources.machines import MachineDisk
 from nospoon.testing.bench import Bench, bench
 from nospoon.testing.redfish import client, system_of
 
@@ -48,6 +49,29 @@ async def test_no_link_leads_to_what_is_not_there(b: Bench) -> None:
     assert "Nmi" in resets(other)
     assert await components(b, 0) == ["BMC"]
     assert await components(b, 1) == ["BIOS", "BMC"]
+
+
+async def test_a_container_has_no_emulated_parts(b: Bench) -> None:
+    disks = (MachineDisk("n-0", "virtio", "s0"), MachineDisk("n-1", "virtio", "s1", mount="/a"))
+    for config, kind in zip(b.configs, (NodeKind.CONTAINER, NodeKind.BAREMETAL), strict=True):
+        b.service.reshape(replace(config.machine, disks=disks, kind=kind))
+    chassis = system_of(b.first).replace("Systems", "Chassis")
+    names = ("QEMU", "DDR4", "PCIe", "MediaType", "SerialNumber")
+    texts = []
+    for number in (0, 1):
+        system = system_of(b.configs[number])
+        drive = system.replace("Systems", "Chassis") + "/Drives/0"
+        ends = ("Processors/CPU0", "Memory/DIMM0", "Storage/0", "Storage/0/Controllers/0")
+        parts = [await got(b, f"{system}/{end}", number) for end in ends]
+        parts.append(await got(b, drive, number))
+        assert all("Name" in each for each in parts)
+        texts.append(str(parts))
+    assert [[name for name in names if name in text] for text in texts] == [[], list(names)]
+    assert (await got(b, system_of(b.first)))["ProcessorSummary"]["Model"] == "x86_64"
+    other = await got(b, system_of(b.configs[1]), 1)
+    assert other["ProcessorSummary"]["Model"] == "QEMU x86_64"
+    models = [(await got(b, f"{chassis}/Drives/{number}"))["Model"] for number in (0, 1)]
+    assert models == ["root file system", "file system at /a"]
 
 
 def resets(system: Any) -> list[str]:

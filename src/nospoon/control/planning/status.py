@@ -186,7 +186,12 @@ def details(about: Mapping[str, str], machine: Machine, host: str) -> NodeDetail
         arch=str(machine.arch),
         firmware=str(machine.firmware) if machine.has_firmware else "",
         tpm=machine.tpm,
-        disks=[f"{disk.volume} ({disk.bus}, {disk.serial})" for disk in machine.disks],
+        disks=[
+            f"{disk.volume} ({disk.bus}, {disk.serial})"
+            if machine.has_firmware
+            else f"{disk.volume} ({disk.file_system})"
+            for disk in machine.disks
+        ],
         nics=[f"{nic.mac} on {nic.network or 'user-mode network'}" for nic in machine.nics],
         ports=ports(machine, host),
         boot_order=[str(device) for device in machine.boot_order],

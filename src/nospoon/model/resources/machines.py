@@ -36,6 +36,11 @@ class MachineDisk:
         """Whether `volume` is POOL/VOLUME of someone else's: no resource, and never ours."""
         return "/" in self.volume.strip("/")
 
+    @property
+    def file_system(self) -> str:
+        """What a container has in its place."""
+        return f"file system at {self.mount}" if self.mount else "root file system"
+
 
 @dataclass(frozen=True, slots=True)
 class MachineNic:
@@ -114,8 +119,8 @@ class Machine:
 
     @property
     def has_firmware(self) -> bool:
-        """Whether it has settings, keys and a version of its own: a container has its host's kernel
-        alone.
+        """Whether it has settings, keys and a version of its own, and hardware that is emulated: a
+        container has its host's kernel and processors, and file systems in place of disks.
         """
         return self.kind is not NodeKind.CONTAINER
 

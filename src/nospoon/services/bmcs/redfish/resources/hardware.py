@@ -8,6 +8,7 @@ from nospoon.model.cluster import Arch
 from nospoon.services.bmcs.redfish.messages.bodies import OK, ref, resource
 
 if TYPE_CHECKING:
+    from nospoon.model.resources.machines import MachineDisk
     from nospoon.services.bmcs.served import Served
 
 MIB = 1 << 20
@@ -42,7 +43,7 @@ def processor(served: Served, member: str) -> dict[str, object] | None:
         "ProcessorType": "CPU",
         "ProcessorArchitecture": architecture,
         "InstructionSet": instructions,
-        "Manufacturer": "QEMU",
+        **_maker(served),
         "Socket": member,
         "TotalCores": cpus,
         "TotalThreads": cpus,
@@ -60,12 +61,13 @@ def memory(served: Served, member: str) -> dict[str, object] | None:
     """Memory."""
     if member not in memories(served):
         return None
+    device = {"MemoryDeviceType": "DDR4"} if served.config.machine.has_firmware else {}
     return {
         **resource("Memory", f"{_system(served)}/Memory/{member}", member, member),
         "MemoryType": "DRAM",
-        "MemoryDeviceType": "DDR4",
+        **device,
         "CapacityMiB": served.config.machine.memory // MIB,
-        "Manufacturer": "QEMU",
+        **_maker(served),
         "Status": OK,
     }
 
@@ -109,8 +111,8 @@ def controller(served: Served, member: str) -> dict[str, object] | None:
     buses = sorted({PROTOCOLS[disk.bus] for disk in machine.disks})
     return {
         **resource("StorageController", path, member, "Storage Controller"),
-        "Manufacturer": "QEMU",
-        "SupportedDeviceProtocols": buses,
+        **_maker(served),
+        **({"SupportedDeviceProtocols": buses} if machine.has_firmware else {}),
         **({"SupportedRAIDTypes": list(RAID_TYPES)} if machine.takes_volumes else {}),
         "Status": OK,
     }
@@ -125,15 +127,27 @@ def drive(served: Served, member: str) -> dict[str, object] | None:
     return {
         **resource("Drive", f"{_drives(served)}/{member}", member, disk.volume),
         "CapacityBytes": size_of(served, index),
+        **(_disk(disk) if served.config.machine.has_firmware else {"Model": disk.file_system}),
+        "FailurePredicted": False,
+        "Status": OK,
+        "Links": {"Volumes": [ref(f"{path}/Volumes/{member}")]},
+    }
+
+
+def _maker(served: Served) -> dict[str, object]:
+    """Manufacturer of what QEMU emulates: a container has its host's own."""
+    return {"Manufacturer": "QEMU"} if served.config.machine.has_firmware else {}
+
+
+def _disk(disk: MachineDisk) -> dict[str, object]:
+    """Drive of a machine that has a bus."""
+    return {
         "Protocol": PROTOCOLS[disk.bus],
         **_medium(disk.rotation_rate),
         "BlockSizeBytes": 512,
         "SerialNumber": disk.serial,
         "Manufacturer": "QEMU",
         "Model": "QEMU HARDDISK",
-        "FailurePredicted": False,
-        "Status": OK,
-        "Links": {"Volumes": [ref(f"{path}/Volumes/{member}")]},
     }
 
 

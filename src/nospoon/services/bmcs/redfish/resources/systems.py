@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from nospoon.bmc.messages import PowerRequested
 from nospoon.bmc.software import Component
-from nospoon.model.cluster import Arch
 from nospoon.model.machine import PowerCommand, PowerState
 from nospoon.services.bmcs.redfish.http.answers import ODATA, check_tag, tagged, tagged_json
 from nospoon.services.bmcs.redfish.http.exchange import Exchange
@@ -96,7 +95,7 @@ def system(served: Served) -> dict[str, object]:
             "Count": machine.cpus,
             "CoreCount": machine.cpus,
             "LogicalProcessorCount": machine.cpus,
-            "Model": "QEMU x86_64" if machine.arch is Arch.X86_64 else "QEMU aarch64",
+            "Model": f"QEMU {machine.arch}" if machine.has_firmware else machine.arch,
         },
         "MemorySummary": {"TotalSystemMemoryGiB": machine.memory / GIB},
         "EthernetInterfaces": ref(f"{path}/EthernetInterfaces"),
