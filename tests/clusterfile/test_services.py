@@ -16,7 +16,8 @@ from nospoon.clusterfile.document import MAX_PROBLEMS
 from nospoon.clusterfile.load import load
 from nospoon.clusterfile.places import placed
 from nospoon.clusterfile.schema import json_schema
-from nospoon.clusterfile.service_nodes import MOST_PLACES, vendor_data
+from nospoon.clusterfile.service_nodes import MOST_PLACES
+from nospoon.clusterfile.vendor_data import vendor_data
 from nospoon.errors import SpecError
 from nospoon.model.cluster import Cluster
 from nospoon.model.node_kind import NodeKind
@@ -246,7 +247,20 @@ def test_services_are_combined_on_nodes_called_as_the_entry() -> None:
         ),
         (
             "  db: {image: x, role: y}\n",
-            ["services.db.role: unknown key 'role'. Did you mean 'flav"],
+            ["6:24: services.db.role: expected a script, which begins with a line `#!` and a"],
+        ),
+        (
+            "  db: {image: x, role: '#!/bin/sh', after: api}\n  api: {image: x}\n",
+            ["6:24: services.db.role: a service with a role needs `health`, by which `up` sees"],
+        ),
+        ("  db: {image: x, role: 5}\n", ["db.role: expected the path of a script, or its text"]),
+        (
+            f"  db: {{image: x, role: '#!{'x' * (1 << 16)}'}}\n",
+            ["services.db.role: expected at most 65536 characters, got 65538"],
+        ),
+        (
+            "  all: {combine: a, image: x, role: '#!/bin/sh'}\n  a:\n",
+            ["services.all.role: an entry with `combine` describes a node, which has no `role`"],
         ),
         ("  db: {imag: x, memory: 1GiB}\n", ["6:8: services.db.imag: unknown key 'imag'. Did you"]),
         (
@@ -355,6 +369,91 @@ def test_user_data_of_a_service_may_be_a_file(tmp_path: Path) -> None:
     assert node.cloud_init.user_data == "#cloud-config\n"
 
 
+def test_a_role_is_read_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    script = "#!/bin/sh -e\napt-get install -y mariadb-server\n# é\n"
+    (tmp_path / "db.sh").write_text(script)
+
+    def written(role: str) -> str:
+        path.write_text(f"{SHORT}services:\n  db: {{image: x, health: 80, role: {role}}}\n")
+        return str(path)
+
+    found = read_cluster(written("db.sh"))
+    assert found.services[0].role == script
+    (init,) = (node.cloud_init for node in found.nodes)
+    assert script in init.vendor_data
+    assert "mariadb" not in repr(found)
+    (tmp_path / "plain").write_text("hello\n")
+    (tmp_path / "large").write_text("#!" + "x" * (1 << 16))
+    for role, why in {
+        "none.sh": f"{tmp_path}/none.sh: No such file or directory",
+        "plain": f"{tmp_path}/plain does not begin with a line `#!` and a program",
+        "large": f"{tmp_path}/large is larger than 64 KiB",
+    }.items():
+        with pytest.raises(SpecError) as error:
+            read_cluster(written(role))
+        assert f"c.yaml:6:36: services.db.role: cannot read the role: {why}" in str(error.value)
+
+
+def test_the_roles_of_a_node_are_those_of_its_services_in_their_order() -> None:
+    file = (
+        "  both: {combine: [a, b], image: x}\n"
+        "  a: {after: b, health: 80, role: '#!/bin/a'}\n  b: {health: 81, role: '#!/bin/b'}\n"
+        "  c: {image: x, environment: {A: x}}\n"
+    )
+
+    def roles(services: str) -> dict[str, str]:
+        return {node.name: node.cloud_init.roles for node in described(services).nodes}
+
+    both, alone = described(file).nodes
+    assert alone.cloud_init.roles == ""
+    text = both.cloud_init.vendor_data
+    assert text.index("start 'nospoon-role-b") < text.index("restart 'b.service'")
+    assert text.index("restart 'b.service'") < text.index("start 'nospoon-role-a")
+    assert len(both.cloud_init.roles) == 64
+    assert roles(file.replace("health: 80", "health: 82")) == roles(file)
+    assert roles(file.replace("/bin/a", "/bin/c"))["both"] != both.cloud_init.roles
+
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_a_role_runs_once_and_before_the_unit(tmp_path: Path, status: int) -> None:
+    """systemctl is a double that runs what the unit of a role does."""
+    (tmp_path / "systemctl").write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in show) cat {tmp_path}/status ;; start) echo "$2" >>{tmp_path}/called\n'
+        f"file=$(sed -n 's/^ExecStart=//p' {tmp_path}/etc/systemd/system/$2)\n"
+        f'"$file" >>{tmp_path}/called; echo $? >{tmp_path}/status; '
+        f'exit $(cat {tmp_path}/status) ;; *) echo "$@" >>{tmp_path}/called ;; esac\n'
+    )
+    (tmp_path / "systemctl").chmod(0o755)
+    services = [
+        Service("db", ("n",), "mariadb", role=f"#!/bin/sh\necho 'role $X'\nexit {status}\n"),
+        Service("web", ("n",), "web", environment=(("A", "x"),), role="#!/bin/sh\necho web"),
+    ]
+    script = vendor_data(services).replace("/etc/", f"{tmp_path}/etc/")
+    script = script.replace("/dev/console", f"{tmp_path}/console")
+    script = script.replace(f">{tmp_path}/console", f">>{tmp_path}/console")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def ran() -> list[str]:
+        (tmp_path / "called").unlink(missing_ok=True)
+        done = subprocess.run(["sh", "-c", script], check=False, env=environment)
+        assert (done.returncode != 0) is (status != 0)
+        return (tmp_path / "called").read_text().splitlines()
+
+    first = ["daemon-reload", "nospoon-role-db.service", "role $X"]
+    if status:
+        assert ran() == ran() == first, "no unit is started, and it is tried again"
+    else:
+        restarts = ["restart mariadb.service", "restart web.service"]
+        assert ran() == [*first, restarts[0], "nospoon-role-web.service", "web", restarts[1]]
+        assert ran() == ["daemon-reload", *restarts]
+    line = services[0].role_line
+    said = (tmp_path / "console").read_text().splitlines()
+    assert [each for each in said if each][:2] == [f"{line}begins", f"{line}exit status {status}"]
+    assert (tmp_path / "etc/nospoon/db.role").stat().st_mode & 0o777 == 0o700
+
+
 def test_what_is_wrong_with_many_entries_is_bounded() -> None:
     members = ", ".join(f"x{n}" for n in range(64))
     services = "".join(f"  s{n}: {{combine: [{members}], image: x}}\n" for n in range(100))
@@ -395,7 +494,9 @@ def test_services_of_a_huge_cluster_are_bounded() -> None:
         load(text + one % "x" + "  b: {nodes: '*'}\n", file="c.yaml")
     variables = ", ".join(f"V{n}: {'x' * 4000}" for n in range(5))
     large = f"  a: {{nodes: 'n-*', environment: {{{variables}}}}}\n"
-    with pytest.raises(SpecError, match="characters of environment on all nodes of a cluster"):
+    with pytest.raises(
+        SpecError, match="characters of environment and roles on all nodes of a cluster"
+    ):
         load(text + large, file="c.yaml")
     many = text + "".join(f"  s{n}: {{nodes: n-0}}\n" for n in range(101))
     with pytest.raises(SpecError, match="expected at most 100 services, got 101"):

@@ -131,7 +131,9 @@ labs:
       d: {kernel: "http://m/k", initrd: "http://m/i", kickstart: "rootpw swordfish\\n%packages"}
       c: {image: c.raw, user_data: "#cloud-config\\npassword: tr0ub4dor\\n"}
 nodes: [{kind: vm, image: c.raw, user_data: "#!/bin/sh\\nlogin --with hunter2"}]
+services: {s: {nodes: node-0, health: 80, role: "#!/bin/sh\\nmysql -p sesame\\n"}}
 """
     assert lines_of_user_data(load(text, file="x")) == {
         "rootpw swordfish", "%packages", "password: tr0ub4dor", "login --with hunter2",
+        "mysql -p sesame",
     }  # fmt: skip

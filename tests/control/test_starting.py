@@ -7,6 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from nospoon.control.operations.health import RoleOf
+from nospoon.control.operations.roles import Roles, RoleSeen, role_seen
 from nospoon.control.operations.starting import AT_ONCE, Places, StartRun
 from nospoon.errors import ProviderError
 from nospoon.model.service import Health, Service
@@ -26,6 +28,16 @@ class World:
         self.broken: set[str] = set()
         self.ill: set[str] = set()
         self.running = self.most = 0
+        self.consoles: dict[str, bytes] = {}
+        self.says: dict[str, bytes] = {}
+
+    async def size(self, machine: UUID, *, user: int = 0) -> int:
+        del user
+        return len(self.consoles.get(self.names[machine], b""))
+
+    async def tail(self, machine: UUID, most: int, *, user: int = 0) -> bytes:
+        del user
+        return self.consoles.get(self.names[machine], b"")[-most:]
 
     async def start(self, machine: UUID) -> str:
         self.running += 1
@@ -34,24 +46,26 @@ class World:
         self.running -= 1
         node = self.names[machine]
         self.said.append(f"start {node}")
+        self.consoles[node] = self.consoles.get(node, b"") + self.says.get(node, b"")
         if node in self.broken:
             raise ProviderError("no memory")
         return ""
 
     async def wait(
-        self, user: int, machine: UUID, there: GuestAddress | None, health: Health
+        self, user: int, machine: UUID, there: GuestAddress | None, health: Health, role: RoleOf
     ) -> str:
         assert there is not None
         del user, health
-        await asyncio.sleep(0)
         self.said.append(f"look {there.address}")
+        if (seen := await role()).status:
+            return f"status {seen.status}"
         return "nothing answers" if self.names[machine] in self.ill else ""
 
     async def up(self, *starting: str) -> list[str]:
         places = Places(
             self.machines, {node: GuestAddress(f"at-{node}", "br0") for node in self.machines}
         )
-        run = StartRun(7, start_order(self.services), places, self.start, self.wait)
+        run = StartRun(7, start_order(self.services), places, self.start, self.wait, Roles(self, 7))
         async with asyncio.timeout(20):
             return await run.all(list(starting) or list(self.machines))
 
@@ -122,3 +136,37 @@ async def test_many_nodes_start_a_few_at_a_time_and_never_wait_for_ever(depth: i
     assert world.most <= AT_ONCE
     first = [int(each.split()[1][1:].split("-")[0]) for each in world.said]
     assert first == sorted(first)
+
+
+ROLE = Service("db", ("db",), "db", health=Health(3306), role="#!/bin/sh\n")
+LINE = ROLE.role_line.encode()
+
+
+@pytest.mark.parametrize(
+    ("log", "wanted"),
+    [
+        (b"", RoleSeen()),
+        (LINE + b"begins\r\n", RoleSeen(why="its role has not ended")),
+        (LINE + b"begins\r\n[ OK ]\r\n" + LINE + b"exit status 0\r\n", RoleSeen()),
+        (LINE + b"exit status 0\r\n" + LINE + b"exit status 203\r\n", RoleSeen(203)),
+        (LINE + b"exit status 99999", RoleSeen()),
+        (LINE.replace(b"db", b"dbs") + b"exit status 3", RoleSeen()),
+        (b"\0\xff" + LINE[:-3], RoleSeen()),
+    ],
+)
+def test_the_last_line_of_a_console_says_how_a_role_goes(log: bytes, wanted: RoleSeen) -> None:
+    assert role_seen(log, ROLE) == wanted
+
+
+async def test_a_role_that_fails_is_named_and_what_an_earlier_boot_wrote_is_not_read() -> None:
+    world = World([ROLE, Service("api", ("api",), "api", ("db",))])
+    world.consoles["db"] = LINE + b"exit status 7\n"
+    world.says["db"] = LINE + b"exit status 0\n"
+    assert await world.up() == []
+    world.says["db"] = LINE + b"exit status 3\n"
+    why = "service db is not healthy: node db: status 3; `nospoon service logs db --node db` shows "
+    said = await world.up()
+    assert f"{why}its role" in said
+    assert world.said.count("start api") == 1, "it is not started the second time"
+    (waits,) = await world.up("api")
+    assert f"{why}its role" in waits, "the role of what runs is looked at, too"

@@ -224,7 +224,7 @@ def _wired(directory: Path, database: Database, tasks: Tasks, member_nodes: int)
         records=records,
         fetch_records=_fetched,
         pending=pending,
-        starting=Starting(_started, health, planner.workers),
+        starting=Starting(_started, health, consoles, planner.workers),
         clock=clock.unix,
     )
     nodes = Nodes(database, cipher, hosts, fleet, bmcs, consoles, unused)

@@ -125,7 +125,7 @@ ELSEWHERE: dict[tuple[type[BaseModel], str], str] = {
     **{(section, name): SERVICES for section in OF_SERVICES for name in changes.RULES[section]},
     **{
         (ServiceSection, name): DESCRIBED
-        for name in ("kind", "count", "networks", "volumes", "combine")
+        for name in ("kind", "count", "networks", "volumes", "combine", "role")
     },
     (FlavorSection, "kind"): KINDS,
     (NodeGroupSection, "kind"): KINDS,

@@ -35,6 +35,7 @@ case $(stat -f -c %T /sys/fs/cgroup) in
   *) umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup ;;
 esac && exec "$@"
 """
+PAGE = "/srv/web/index.html"
 FILE = """\
 cluster: {name}
 {bmc}hosts: {{here: {{libvirt: 'qemu:///system', lxc: true}}}}
@@ -59,6 +60,22 @@ services:
   sleeper: {{nodes: box, after: login, environment: {{WORD: 'a "{word}" $HOME', MORE: x}}}}
 """
 
+
+ROLE = """\
+#!/bin/sh -e
+mkdir -p /srv/web
+echo "$PAGE of {version}" >>/srv/web/index.html
+cat >/etc/systemd/system/web.service <<END
+[Service]
+ExecStart=/usr/bin/python3 -m http.server 8080 --directory /srv/web
+[Install]
+WantedBy=multi-user.target
+END
+systemctl daemon-reload
+systemctl enable web.service
+echo "set up by $(id -un)"
+{ends}
+"""
 
 SERVES = """\
 #!/bin/busybox sh
@@ -102,12 +119,24 @@ def prepare(rack: Rack) -> None:
     rack.use_own_key()
 
 
-def written(rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB") -> str:
+def written(
+    rack: Rack, name: str, bmc: str, word: str, *, memory: str = "512MiB", more: str = ""
+) -> str:
     key = (rack.directory / "key.pub").read_text().strip()
     text = FILE.format(
         name=name, bmc=bmc, key=key, word=word, memory=memory, seconds=round(120 * PATIENCE)
     )
-    return rack.file(text)
+    return rack.file(text + more)
+
+
+def role(rack: Rack, version: str, ends: str = "") -> str:
+    """A script that makes a web server of a plain root, as a part of a file."""
+    (rack.directory / f"{version}.sh").write_text(ROLE.format(version=version, ends=ends))
+    timeout = f"timeout: {round(120 * PATIENCE)}s"
+    return (
+        f"  web: {{nodes: box, after: sleeper, role: {version}.sh, environment: {{PAGE: a page}},\n"
+        f"    health: {{port: 8080, path: /, {timeout}}}}}\n"
+    )
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 240) -> None:
@@ -164,11 +193,16 @@ def left(rack: Rack, name: str) -> list[str]:
 
 def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rack) -> None:
     name, bmc = rack.name(), rack.bmc()
-    file = written(rack, name, bmc, "first")
+    file = written(rack, name, bmc, "first", more=role(rack, "one"))
     rack.run("up", "--yes", file)
     rows = rack.json("service", "list")
     seen = [(row["service"], row["node"], row["power"], row["health"]) for row in rows]
-    assert seen == [("login", "box", "on", "healthy"), ("sleeper", "box", "on", "")]
+    assert seen == [
+        ("login", "box", "on", "healthy"), ("sleeper", "box", "on", ""),
+        ("web", "box", "on", "healthy"),
+    ]  # fmt: skip
+    assert inside(rack, name, "cat", PAGE) == "a page of one"
+    assert "set up by root" in rack.run("service", "logs", "web", "-l", "root").stdout
     until(initialised(rack, name, "first"), "cloud-init done")
     assert environment(rack, name) == {"MORE": "x", "WORD": 'a "first" $HOME'}
     before = inside(rack, name, "systemctl", "show", "-P", "MainPID", "ssh")
@@ -180,7 +214,9 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     told = ("hostname", "-s"), ("cat", "/proc/1/comm"), ("cat", "/sys/class/net/eth0/address")
     said = [rack.run("node", "exec", f"{name}/box", "-l", "debian", "--", *argv) for argv in told]
     shown = rack.json("node", "show", f"{name}/box")
-    assert shown["disks"] == ["box-0 (root file system)"]
+    (disk,) = shown["disks"]
+    assert disk.startswith("box-")
+    assert disk.endswith(" (root file system)")
     mac = shown["nics"][0].split()[0]
     assert [each.stdout.strip() for each in said] == ["box", "systemd", mac]
     logs = rack.run("node", "logs", f"{name}/box", "-l", "debian", "-u", "ssh.service").stdout
@@ -191,11 +227,30 @@ def test_a_container_runs_systemd_beside_bare_metal_and_leaves_nothing(rack: Rac
     rack.run("node", "power", f"{name}/box", "soft")
     until(lambda: power(rack, name) == "off", "shut down by its guest")
     assert not any("cgroup" in each for each in left(rack, name))
-    file = written(rack, name, bmc, "second", memory="640MiB")
+
+    def second(role: str) -> str:
+        return written(rack, name, bmc, "second", memory="640MiB", more=role)
+
+    file = second(role(rack, "one"))
     rack.run("up", "--yes", file)
     rack.power(f"{name}/box", "on")
     until(initialised(rack, name, "second"), "cloud-init again")
     assert environment(rack, name)["WORD"] == 'a "second" $HOME'
+    assert inside(rack, name, "cat", PAGE) == "a page of one", "it ran once on this root"
+
+    shows = rack.run("service", "upgrade", "web", second(role(rack, "two")), "--yes").stderr
+    assert "is kept: with its image and roles in the file again, `up` returns to it" in shows
+    assert inside(rack, name, "cat", PAGE) == "a page of two", "on a new root"
+    shows = rack.run("up", "--yes", second(role(rack, "three", "exit 7")), status=3).stderr
+    assert (
+        "service web is not healthy: node box: its role ended with exit status 7; "
+        "`nospoon service logs web --node box` shows its role"
+    ) in shows
+    until(lambda: "error" in inside(rack, name, "cloud-init", "status"), "cloud-init has failed")
+    file = second(role(rack, "two"))
+    rack.run("service", "rollback", "web", file, "--yes")
+    assert inside(rack, name, "cat", PAGE) == "a page of two", "with all that was on it"
+    assert "Nothing to do" in rack.run("up", "--yes", file).stderr
 
     rack.run("down", "--yes", name)
     assert left(rack, name) == []

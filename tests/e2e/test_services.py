@@ -145,6 +145,18 @@ def test_changes_of_nodes_that_services_describe_follow_their_rules(images: Rack
     assert machines(changed) == [("change", "db", True)]
     assert rule_of(ServiceSection, "volumes") is Rule.AT_POWER_OFF
     assert machines(file(db.replace("/a", "/b"), web)) == [("change", "db", True)]
+    assert rule_of(ServiceSection, "role") is Rule.REPLACE
+    images.file("#!/bin/sh\necho swordfish\n", "db.sh")
+    with_role = file(f"{db}, health: 80, role: db.sh", web)
+    assert machines(with_role) == [("replace", "db", False)]
+    plan = images.run("plan", with_role)
+    assert "the root that db has now (db-0) is kept: with its image and roles in" in plan.stdout
+    assert "volume db-1 " not in plan.stdout
+    assert "swordfish" not in plan.stdout + plan.stderr
+    images.run("up", "--yes", with_role)
+    assert images.json("plan", with_role)["steps"] == []
+    assert images.json("plan", file(db, web))["returns"] == ["db"]
+    images.run("up", "--yes", file(db, web))
     assert rule_of(ServiceSection, "combine") is Rule.NODES
     together = file("", "after: db", "  both: {combine: [db, web], image: root.tar}\n")
     assert sorted(machines(together)) == [

@@ -58,6 +58,24 @@ def test_nodes_whose_disks_are_cached_otherwise_than_their_file_says_are_named()
     assert not [*cautions(cluster, Allocations(hosts=dict.fromkeys("abcde", "here")), {})]
 
 
+def test_a_role_or_environment_that_a_cloud_does_not_pass_on_is_refused() -> None:
+    nodes = "nodes: [{name: a, kind: vm, image: i}, {name: b, kind: vm, image: i}]\n"
+    services = "services: {a: {environment: {A: x}}, b: {health: 80, role: '#!/bin/sh'}}\n"
+    cluster = load(CACHED.partition("nodes:")[0] + nodes + services, file="x")
+
+    def found(host: str) -> list[str]:
+        allocations = Allocations(hosts=dict.fromkeys("ab", host))
+        return [*reasons_against(cluster, ID, allocations, {})]
+
+    assert found("here") == []
+    assert [each.partition(": ")[0] for each in found("cloud")] == [
+        "node a on host cloud", "node b on host cloud"
+    ]  # fmt: skip
+    assert (
+        "reaches a node by vendor data, which a cloud gives to servers itself" in found("cloud")[0]
+    )
+
+
 def test_every_reason_against_a_cluster_is_told_at_once() -> None:
     cluster = read(
         """

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from nospoon.model.boot import BootDevice, BootMethod
-from nospoon.model.cluster import Arch, Firmware, Node
+from nospoon.model.cluster import Arch, CloudInit, Firmware, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.machines import Machine, MachineDisk
@@ -258,3 +258,31 @@ def test_nodes_that_return_are_looked_up_and_not_compared_with_each_other(target
     assert among(names, [str(each) for each in names[:targets]]) == tuple(names[: targets or 4000])
     assert Compared.times < 100 * len(names)
     assert among(["a", "b"], ["b", "c"]) == ("b",)
+
+
+def with_role(roles: str) -> Node:
+    return replace(NODE, cloud_init=CloudInit(roles=roles))
+
+
+def test_other_roles_are_another_root_of_the_same_image() -> None:
+    one, two = with_role("1" * 64), with_role("2" * 64)
+    first = root_of(with_roots(desired("a"), [], [one]))
+    assert first == root_of(with_roots(desired("a"), [], [one])) != "n-0"
+    there = found(
+        Resource(POOL, Pool("/p")), image("a"), volume(first, "a"), volume("n-1", ""),
+        machine(first, "n-1"),
+    )  # fmt: skip
+    assert root_of(with_roots(desired("a"), there, [one])) == first
+    changed = with_roots(desired("a"), there, [two])
+    second = root_of(changed)
+    assert second not in ("n-0", first)
+    assert "with its image and roles in the file again" in changed.notes[0]
+    assert actions(planned(changed, there)) == {(second, "create"), ("n", "replace")}
+    there += found(volume(second, "a"), running=False)
+    there = [each for each in there if each.key.kind is not Kind.MACHINE]
+    there += found(machine(second, "n-1"))
+    back = with_roots(desired("a"), there, [one])
+    assert (root_of(back), back.returns) == (first, ("n",))
+    assert root_of(with_roots(desired("a"), there, [NODE])) == "n-0"
+    other = root_of(with_roots(desired("b"), there, [two]))
+    assert other not in ("n-0", first, second), "another image, too"

@@ -102,7 +102,32 @@ def _base(path: str) -> Path:
 
 def whole(text: str, name: str, base: Path) -> str:
     """The file with everything written out that the client alone can read."""
-    return _with_user_data(_with_cloud(_with_inventory(text, name, base), name), name, base)
+    text = _with_cloud(_with_inventory(text, name, base), name)
+    return _with_roles(_with_user_data(text, name, base), name, base)
+
+
+def _with_roles(text: str, name: str, base: Path) -> str:
+    """The file with each `role: PATH` of a service replaced by what is in that file."""
+    if "role" not in text:
+        return text
+    from nospoon.clusterfile.document import Document  # noqa: PLC0415  (imports YAML)
+    from nospoon.clusterfile.services import SCRIPT  # noqa: PLC0415  (imports pydantic)
+
+    document = Document(text, name)
+    services = document.value.get("services") if isinstance(document.value, dict) else None
+    for service, entry in services.items() if isinstance(services, dict) else ():
+        path = ("services", service, "role")
+        given = entry.get("role") if isinstance(entry, dict) else None
+        if not isinstance(given, str) or not given or given.startswith(SCRIPT):
+            continue
+        content, why = _content(base / given)
+        if not why and not content.startswith(SCRIPT):
+            why = f"{base / given} does not begin with a line `#!` and a program"
+        document = Document(text, name)
+        if why:
+            raise SpecError([document.problem(path, f"cannot read the role: {why}")])
+        text = document.replaced(path, json.dumps(content, ensure_ascii=False))
+    return text
 
 
 def _with_user_data(text: str, name: str, base: Path) -> str:

@@ -231,7 +231,7 @@ RULES: Mapping[type[BaseModel], Mapping[str, Rule]] = {
         **_all(Rule.AT_POWER_OFF, "environment", "networks", "volumes"),
         **_all(Rule.PARTS, "health", "flavor", "placement"),
         **_all(Rule.NODES, "combine", "count"),
-        "kind": Rule.REPLACE,
+        **_all(Rule.REPLACE, "kind", "role"),
     },
     HealthSection: _all(Rule.LIVE, "port", "path", "timeout"),
     LabMachineSection: {

@@ -261,7 +261,7 @@ def translated(
 
 SECRETS = (
     ("password",), ("password_hash",), ("k_g",), ("secret",), ("token",),
-    ("application_credential_secret",),
+    ("application_credential_secret",), ("role",),
 )  # fmt: skip
 """Keys whose values no message repeats."""
 

@@ -12,6 +12,7 @@ from nospoon.clusterfile.expand import Complaint, Expansion
 from nospoon.clusterfile.models import MAX_CLOUD_INIT
 from nospoon.clusterfile.sections import Sections, did_you_mean
 from nospoon.clusterfile.services import ServiceSection
+from nospoon.clusterfile.vendor_data import roles_of, vendor_data
 from nospoon.model.cluster import DHCP, Netboot, Nic, Node
 from nospoon.model.node_kind import NodeKind
 from nospoon.model.service import Health, Service
@@ -48,6 +49,7 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
         found[name] = _service(name, section, mine)
     wrong += [
         *_unknown(sections, found),
+        *_unseen(found.values()),
         *_too_much(found.values()),
         *_unreached(sections, expansion.nodes, found.values()),
     ]
@@ -55,7 +57,7 @@ def services_of(sections: Sections, expansion: Expansion) -> tuple[Service, ...]
         found, wrong = _ordered(found)
     expansion.complaints += wrong
     if not wrong:
-        expansion.nodes = _with_environment(expansion.nodes, list(found.values()))
+        expansion.nodes = _with_setup(expansion.nodes, list(found.values()))
     return tuple(found.values())
 
 
@@ -72,15 +74,26 @@ def _unknown(sections: Sections, found: Mapping[str, Service]) -> Iterator[Compl
                 yield Complaint(place, f"no service {other!r}", did_you_mean(other, known))
 
 
+def _unseen(services: Iterable[Service]) -> Iterator[Complaint]:
+    for each in services:
+        if each.role and each.health is None:
+            message = "a service with a role needs `health`, by which `up` sees that it is set up"
+            hint = "Write `health: PORT`, with a `timeout` that is enough for the role"
+            yield Complaint(("services", each.name, "role"), message, hint)
+
+
 def _too_much(services: Iterable[Service]) -> Iterator[Complaint]:
     given = sum(
-        len(each.nodes) * sum(len(name) + len(value) for name, value in each.environment)
+        len(each.nodes)
+        * (len(each.role) + sum(len(name) + len(value) for name, value in each.environment))
         for each in services
     )
     if given > MAX_CLOUD_INIT:
-        message = f"expected at most {MAX_CLOUD_INIT} characters of environment on all nodes of a "
-        hint = "Give services less of it, or fewer nodes"
-        yield Complaint(("services",), f"{message}cluster, got {given}", hint)
+        message = (
+            f"expected at most {MAX_CLOUD_INIT} characters of environment and roles on all nodes "
+            f"of a cluster, got {given}"
+        )
+        yield Complaint(("services",), message, "Give services less of it, or fewer nodes")
 
 
 def _unreached(
@@ -165,49 +178,27 @@ def _service(name: str, section: ServiceSection, nodes: tuple[str, ...]) -> Serv
         after=tuple(dict.fromkeys(section.after)),
         environment=tuple(section.environment.items()),
         health=Health(health.port, health.path or "", health.timeout) if health else None,
+        role=section.role or "",
     )
 
 
-def _with_environment(nodes: Sequence[Node], services: Sequence[Service]) -> list[Node]:
+def _with_setup(nodes: Sequence[Node], services: Sequence[Service]) -> list[Node]:
     """Nodes that have the same services share its text."""
     of: dict[str, list[Service]] = {}
     for service in services:
-        for name in service.nodes if service.environment else ():
+        for name in service.nodes if service.environment or service.role else ():
             of.setdefault(name, []).append(service)
-    texts: dict[tuple[str, ...], str] = {}
+    texts: dict[tuple[str, ...], tuple[str, str]] = {}
     changed = []
     for node in nodes:
         mine = of.get(node.name, ())
         names = tuple(each.name for each in mine)
-        if names and names not in texts:
-            texts[names] = vendor_data(mine)
-        init = replace(node.cloud_init, vendor_data=texts[names]) if names else node.cloud_init
-        changed.append(replace(node, cloud_init=init) if names else node)
+        if not names:
+            changed.append(node)
+            continue
+        if names not in texts:
+            texts[names] = vendor_data(mine), roles_of(mine)
+        text, roles = texts[names]
+        init = replace(node.cloud_init, vendor_data=text, roles=roles)
+        changed.append(replace(node, cloud_init=init))
     return changed
-
-
-def vendor_data(services: Sequence[Service]) -> str:
-    """A script that cloud-init runs once an instance
-    (https://docs.cloud-init.io/en/latest/explanation/vendordata.html): it writes files from which
-    systemd takes the units' environment, and restarts the units, which may have begun before. A
-    unit of several services, such as one web server, has the environments of all.
-    """
-    lines = ["#!/bin/sh", "# The environment of services, from the cluster file.", "umask 077"]
-    files: dict[str, list[str]] = {}
-    for each in services:
-        file, unit = f"/etc/nospoon/{each.name}.env", f"/etc/systemd/system/{each.unit}.service.d"
-        lines += [f"mkdir -p /etc/nospoon '{unit}'", f"cat >'{file}' <<'END-OF-ENVIRONMENT'"]
-        lines += [f'{name}="{_quoted(value)}"' for name, value in each.environment]
-        lines += ["END-OF-ENVIRONMENT", f"cat >'{unit}/nospoon.conf' <<'END-OF-UNIT'"]
-        files.setdefault(each.unit, []).append(f"EnvironmentFile={file}")
-        lines += ["[Service]", *files[each.unit], "END-OF-UNIT"]
-    units = dict.fromkeys(f"'{each.unit}.service'" for each in services)
-    lines += ["systemctl daemon-reload", f"systemctl restart {' '.join(units)}", ""]
-    return "\n".join(lines)
-
-
-def _quoted(value: str) -> str:
-    """Within double quotes of such a file (systemd.exec(5), EnvironmentFile=)."""
-    for special in '\\"$`':
-        value = value.replace(special, f"\\{special}")
-    return value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from nospoon.clusterfile.fields import Duration, Name
 from nospoon.clusterfile.hardware import MOST_NICS, DiskSection, NicSection
 from nospoon.clusterfile.node_groups import MAX_CLUSTER, NodeSection, PlacementSection
 from nospoon.clusterfile.section import OneOrMore, Section, Text, Whole, few, listed, no_items
 from nospoon.model.node_kind import NodeKind
+from nospoon.model.service import MOST_ROLE
 
 PATTERN = r"^[a-z0-9*?\[\]!-]{1,63}$"
 """Of names of nodes; `*`, `?` and `[…]` as a shell's."""
@@ -30,6 +31,29 @@ def _value(value: object) -> object:
     return value
 
 
+def _role(value: object) -> object:
+    """A script. A path is for the client, which writes the file's text in its place: the daemon
+    opens none that a client names.
+    """
+    if not isinstance(value, str):
+        raise ValueError("expected the path of a script, or its text")
+    if not value.startswith(SCRIPT):  # it may have passwords: it is not repeated
+        raise ValueError(
+            "expected a script, which begins with a line `#!` and a program. Only the nospoon "
+            "command reads a file that is named here"
+        )
+    if len(value) > MOST_ROLE:
+        raise ValueError(f"expected at most {MOST_ROLE} characters, got {len(value)}")
+    return value
+
+
+SCRIPT = "#!"
+"""How the text of a role begins; what begins otherwise is a path."""
+Role = Annotated[
+    str,
+    BeforeValidator(_role),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MOST_ROLE}),
+]
 Variable = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
 Value = Annotated[Text, Field(max_length=LONGEST_VALUE), BeforeValidator(_value)]
 NodePattern = Annotated[str, Field(pattern=PATTERN)]
@@ -86,6 +110,12 @@ class ServiceSection(NodeSection):
         max_length=MOST_VARIABLES,
         description="Environment of the unit, which cloud-init sets: variable -> text.",
     )
+    role: Role | None = Field(
+        None,
+        description="Path of a script beside the file that sets the service up, or its text: it "
+        "begins with a line `#!` and a program. cloud-init runs it once on each root, as root, "
+        "with `environment` and before it starts the unit. It needs `health`.",
+    )
     health: HealthSection | None = Field(
         None, description="How it is seen that it answers; default: its node runs."
     )
@@ -112,5 +142,5 @@ class ServiceSection(NodeSection):
     )
 
 
-OF_SERVICES = frozenset({"nodes", "combine", "unit", "after", "environment", "health"})
+OF_SERVICES = frozenset({"nodes", "combine", "unit", "after", "environment", "role", "health"})
 """What is said of a service; all else is of its own node."""

@@ -128,7 +128,7 @@ class Control:
             records=parts.records,
             fetch_records=partial(parts.remotes.fetch_records, hosts=parts.hosts),
             pending=parts.pending,
-            starting=Starting(parts.bmcs.start, self.health, parts.planner.workers),
+            starting=Starting(parts.bmcs.start, self.health, parts.consoles, parts.planner.workers),
             clock=clock.unix,
             patience=parts.settings.ironic_patience,
         )

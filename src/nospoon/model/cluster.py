@@ -394,12 +394,14 @@ MOST_USER_DATA = 65536
 class CloudInit:
     """What cloud-init is given in a VM or container besides its name and addresses. `user_data` ""
     for none; `ssh_authorized_keys`: of the image's default user, as sshd(8) has them.
-    `vendor_data`: what its services need, "" for nothing.
+    `vendor_data`: what its services need, "" for nothing; `roles`: digest of their roles, which a
+    root has run once, "" for none.
     """
 
     user_data: str = field(default="", repr=False)
     ssh_authorized_keys: tuple[str, ...] = ()
     vendor_data: str = field(default="", repr=False)
+    roles: str = ""
 
 
 @dataclass(frozen=True, slots=True)

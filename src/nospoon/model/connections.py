@@ -490,6 +490,7 @@ CLOUD = Declared(
     has_boot_image=True,
     has_groups=True,
     has_key_pairs=True,
+    has_vendor_data=False,
     sets_caches=False,
     sizes=Sizes.FLAVORS,
     uuids=Uuids.ASSIGNED,

@@ -86,11 +86,12 @@ class Declared:
     volumes in pools, which we make; else they come and go with their machine. `has_boot_image`:
     machines boot an image that is made there. `node_kinds`: which nodes it makes;
     `hypervisor_types`: images for which machine types it runs; `root_formats`: of roots with which
-    its containers begin. `has_groups`: it runs machines on several computers, where server groups
-    keep them together or apart. `has_key_pairs`: it gives VMs and containers one ssh key beside
-    their user data. `sets_caches`: disks are cached as the file says. `packages`: of Debian, that
-    its host needs besides those of every host, and `preparation`: the variable by which the
-    collection nospoon.host prepares a host for it, "" for none.
+    its containers begin. `has_groups`: it runs machines on several computers, where server
+    groups keep them together or apart. `has_key_pairs`: it gives VMs and containers one ssh key
+    beside their user data; `has_vendor_data`: what services need reaches them. `sets_caches`:
+    disks are cached as the file says. `packages`: of Debian, that its host needs besides those
+    of every host, and `preparation`: the variable by which the collection nospoon.host prepares
+    a host for it, "" for none.
     """
 
     is_real: bool
@@ -109,6 +110,7 @@ class Declared:
     root_formats: frozenset[str] = frozenset({ROOT_FORMAT})
     has_groups: bool = False
     has_key_pairs: bool = False
+    has_vendor_data: bool = True
     sets_caches: bool = True
     packages: tuple[str, ...] = ()
     preparation: str = ""

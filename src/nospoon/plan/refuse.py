@@ -69,6 +69,7 @@ def reasons_against(
             named = replace(fact, routes=tuple(_named(route, leaving) for route in fact.routes))
             yield from _against_networks(cluster, cluster_id, allocations, name, named, trunks)
     yield from _against_names(cluster)
+    yield from _against_setup(cluster, allocations)
     yield from against_groups(cluster, allocations, facts)
     yield from against_key_pairs(cluster, allocations, facts)
     yield from against_quotas(cluster, cluster_id, allocations, facts, before)
@@ -81,6 +82,19 @@ KEPT_BY_IRONIC = frozenset({"detail", "maintenance", "management", "states", "va
 """Names that its API has below /v1/nodes (ironic, `get_controller_reserved_names`), as far as nodes
 of ours can have them."""
 _UUID = re.compile(r"[0-9a-f]{32}")
+
+
+def _against_setup(cluster: Cluster, allocations: Allocations) -> Iterator[str]:
+    """Services whose role or environment would not reach their nodes."""
+    hosts = {host.name: host for host in cluster.hosts}
+    for node in cluster.nodes:
+        host = hosts.get(allocations.hosts.get(node.name, ""))
+        if node.cloud_init.vendor_data and host is not None and not host.declares.has_vendor_data:
+            yield (
+                f"node {node.name} on host {host.name}: a role or `environment` of a service "
+                "reaches a node by vendor data, which a cloud gives to servers itself. Write it "
+                "into `user_data`, or into the image."
+            )
 
 
 def _against_names(cluster: Cluster) -> Iterator[str]:

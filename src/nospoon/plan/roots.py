@@ -7,6 +7,9 @@ the machine returns to it, with all that was on it. One former root is kept a no
 The first root of a node has the number 0, as its first disk has; others have multiples of `STRIDE`,
 which no disk has.
 
+A root on which the roles of its node's services ran is one of its image and of those roles: other
+roles are another root, too. Its number says which: `role_mark` of them, then `TURNS` roots.
+
 In a cloud a root is no volume: its server is made of an image there, and names it.
 """
 
@@ -27,7 +30,7 @@ from nospoon.model.resources.storage import Image, KeptRoot, Volume
 from nospoon.plan.order.kinds import whose
 from nospoon.plan.order.steps import Action, Step
 
-STRIDE = 1000
+STRIDE, TURNS = 1000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,16 @@ def number(key: Key) -> int:
     return int(last) if last.isascii() and last.isdigit() else -1
 
 
+def role_mark(roles: str) -> int:
+    """Of a digest of roles, from 1; 0 for no roles."""
+    return 1 + int(roles[:7], 16) if roles else 0
+
+
+def _ran(root: Observed) -> int:
+    """The mark of the roles that ran on a root."""
+    return number(root.key) // STRIDE // TURNS
+
+
 def _settle(
     desired: dict[Key, Resource], machine: Key, node: Node, there: _There
 ) -> tuple[list[str], bool]:
@@ -163,11 +176,12 @@ def _settle(
     if wanted is None or not isinstance(wanted.shape, Volume):  # its root is a volume of others
         return [], False
     found, used = there.roots.get(node.name, []), there.used.get(node.name, "")
-    same = [each for each in found if _image(each) == wanted.shape.image]
+    mark = role_mark(node.cloud_init.roles)
+    same = [each for each in found if _image(each) == wanted.shape.image and _ran(each) == mark]
     chosen = next((each.key.name for each in same if each.key.name == used), "") or next(
         (each.key.name for each in same), ""
     )
-    name = chosen or _free(node.name, {each.key.name for each in found})
+    name = chosen or _free(node.name, {each.key.name for each in found}, mark)
     if name != first.name:
         _rename(desired, machine, first, replace(first, name=name))
     kept = list(_kept(found, name, used)) if node.keeps_root else []
@@ -178,21 +192,23 @@ def _settle(
     lost = [each.key.name for each in found if each.key not in staying]
     is_former = bool(chosen) and used not in ("", name)
     keeps = used != name and any(each.key.name == used for each in kept)
-    return list(_said(node, lost, name if is_former else "", used if keeps else "")), is_former
+    what = "image and roles" if mark or any(map(_ran, found)) else "image"
+    said = _said(node, lost, name if is_former else "", used if keeps else "", what)
+    return list(said), is_former
 
 
-def _said(node: Node, lost: Iterable[str], former: str, kept: str) -> Iterator[str]:
+def _said(node: Node, lost: Iterable[str], former: str, kept: str, what: str) -> Iterator[str]:
     """Of roots that go, the former one that a node returns to, and the one that it leaves."""
     most = "one former root is kept" if node.keeps_root else "no former root is kept"
     for name in lost:
         yield f"what is on root {name} is lost: {most} of {node.name}"
     if former:
-        which = f"the root that it had of this image ({former})"
+        which = f"the root that it had of this {what} ({former})"
         yield f"{node.name} returns to {which}, as it was then"
     if kept:
         yield (
-            f"the root that {node.name} has now ({kept}) is kept: with its image in the file again,"
-            " `up` returns to it"
+            f"the root that {node.name} has now ({kept}) is kept: with its {what} in the file "
+            "again, `up` returns to it"
         )
 
 
@@ -201,10 +217,9 @@ def _image(root: Observed) -> str:
     return root.shape.image
 
 
-def _free(node: str, taken: set[str]) -> str:
-    return next(
-        name for turn in range(len(taken) + 1) if (name := f"{node}-{turn * STRIDE}") not in taken
-    )
+def _free(node: str, taken: set[str], mark: int) -> str:
+    names = (f"{node}-{(mark * TURNS + turn) * STRIDE}" for turn in range(len(taken) + 1))
+    return next(name for name in names if name not in taken)
 
 
 def _kept(found: Iterable[Observed], name: str, used: str) -> Iterator[Observed]:

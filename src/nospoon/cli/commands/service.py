@@ -20,6 +20,7 @@ from nospoon.errors import NospoonError, NotFound, UsageError
 from nospoon.model.rest.nodes import NodeLogin
 from nospoon.model.rest.plans import ShownPlan
 from nospoon.model.rest.services import ServiceStatus
+from nospoon.model.service import ROLE_UNIT
 
 COLUMNS = (
     "service", "cluster", "node", "kind", "power", "health", "unit", "address", "after", "why",
@@ -71,13 +72,14 @@ def list_(cluster: str, format_: str, columns: tuple[str, ...]) -> None:
 def logs(
     service: str, cluster: str, node: str, user: str, lines: int | None, *, follow: bool
 ) -> None:
-    """Print the journal of SERVICE with ssh (journalctl(1) there)."""
+    """Print the journal of SERVICE and of its role with ssh (journalctl(1) there)."""
     client = connect.client()
     rows = _rows(client, service, cluster, node)
     if len(rows) > 1:
         nodes = ", ".join(row.node for row in rows)
         raise UsageError(f"service {service} is on several nodes: {nodes}", hint="Give --node.")
-    argv = ["journalctl", "--no-pager", "--quiet", f"--unit={rows[0].unit}"]
+    units = (rows[0].unit, ROLE_UNIT.format(service))
+    argv = ["journalctl", "--no-pager", "--quiet", *(f"--unit={each}" for each in units)]
     argv += [f"--lines={lines}"] if lines is not None else []
     argv += ["--follow"] if follow else []
     run_ssh(ssh_argv(_login(client, rows[0]), user, argv))
@@ -111,8 +113,8 @@ def restart(service: str, cluster: str, node: str, user: str) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def upgrade(context: click.Context, service: str, file: str, *, yes: bool) -> None:
-    """Bring the nodes of SERVICE to what FILE says, such as another image: one after the other,
-    each when the service is healthy on the one before.
+    """Bring the nodes of SERVICE to what FILE says, such as another image or role: one after the
+    other, each when the service is healthy on the one before.
 
     Their former roots are kept: `nospoon service rollback` is the way back.
     """
@@ -142,7 +144,8 @@ def rollback(context: click.Context, service: str, file: str, *, yes: bool) -> N
     if without or not plan.returns:
         which = ", ".join(without or nodes)
         raise NospoonError(
-            f"{which} would not return to a former root: none is of the image that {file} names",
+            f"{which} would not return to a former root: none is of the image and roles that "
+            f"{file} names",
             hint=f"Name the image that was there before. `nospoon plan {file}` shows what changes.",
         )
     _bring(context, client, rows, file, yes=yes)

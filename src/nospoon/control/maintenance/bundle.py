@@ -280,8 +280,9 @@ LEAST_LINE = 6
 
 
 def lines_of_user_data(cluster: Cluster) -> set[str]:
-    """Each line of what cloud-init and installers of labs are given, but for comments and its first
-    one, and each value of services' environment: no pattern finds the passwords in them.
+    """Each line of what cloud-init, installers of labs and roles of services are given, but for
+    comments and its first one, and each value of services' environment: no pattern finds the
+    passwords in them.
     """
     values = {value for each in cluster.services for _, value in each.environment}
     of_labs = {
@@ -292,7 +293,11 @@ def lines_of_user_data(cluster: Cluster) -> set[str]:
     }
     return {each for each in values if len(each) >= LEAST_LINE} | {
         line.strip()
-        for text in of_labs | {node.cloud_init.user_data for node in cluster.nodes}
+        for text in (
+            *of_labs,
+            *{node.cloud_init.user_data for node in cluster.nodes},
+            *(each.role for each in cluster.services),
+        )
         for line in text.splitlines()
         if len(line.strip()) >= LEAST_LINE and not line.lstrip().startswith("#")
     }

@@ -7,10 +7,12 @@ send to a router, to itself, or by another interface, it does not connect.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from nospoon.control.fleet.hosts import Hosts
+from nospoon.control.operations.roles import RoleSeen
 from nospoon.errors import NospoonError
 from nospoon.model.service import Health
 from nospoon.model.visible import visible
@@ -18,6 +20,8 @@ from nospoon.plan.addresses.addresses import GuestAddress
 from nospoon.runtime.clock import monotonic
 from nospoon.runtime.runner import Runner
 
+RoleOf = Callable[[], Awaitable[RoleSeen]]
+"""What is seen of the role of a service."""
 AT_ONCE = 8
 """Services of one user that are looked at at a time: each look is a process for up to 5 s."""
 BETWEEN = 1.0
@@ -79,15 +83,27 @@ class HealthChecks:
                 return str(error)
 
     async def wait(
-        self, user: int, machine: UUID, there: GuestAddress | None, health: Health
+        self,
+        user: int,
+        machine: UUID,
+        there: GuestAddress | None,
+        health: Health,
+        role: RoleOf,
     ) -> str:
-        """The same, once it answers or its time is over."""
+        """The same, once it answers or its time is over. One with a `role` has to answer after that
+        ended, as far as that is seen, and is waited for no longer when it failed.
+        """
         end = monotonic() + health.timeout
-        while why := await self.why_not(user, machine, there, health):
+        while True:
+            seen = await role()
+            if seen.status:
+                return f"its role ended with exit status {seen.status}"
+            why = seen.why or await self.why_not(user, machine, there, health)
+            if not why:
+                return ""
             if monotonic() >= end:
                 return f"{why}, after {health.timeout:g} s"
             await asyncio.sleep(BETWEEN)
-        return ""
 
 
 async def look(runner: Runner, there: GuestAddress, health: Health, *, way: str = WAY) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from nospoon.control.operations.health import HealthChecks
+from nospoon.control.operations.health import HealthChecks, RoleOf
+from nospoon.control.operations.roles import ConsoleLogs, Roles, RoleSeen
 from nospoon.control.planning.prepared import Prepared
 from nospoon.errors import NospoonError
 from nospoon.model.node_kind import NodeKind
@@ -25,15 +26,17 @@ AT_ONCE = 32
 """VMs and containers of one `up` that are switched on at a time: each is a few steps of its BMC."""
 Start = Callable[[UUID], Awaitable[str]]
 """Powers a machine on through its BMC; why it does not run then, "" where it does."""
-Wait = Callable[[int, UUID, GuestAddress | None, Health], Awaitable[str]]
+Wait = Callable[[int, UUID, GuestAddress | None, Health, RoleOf], Awaitable[str]]
 """As `HealthChecks.wait`."""
 
 
 class Starting:
     """Switches on what an `up` made."""
 
-    def __init__(self, start: Start, checks: HealthChecks, workers: Workers) -> None:
-        self._start, self._checks, self._workers = start, checks, workers
+    def __init__(
+        self, start: Start, checks: HealthChecks, logs: ConsoleLogs, workers: Workers
+    ) -> None:
+        self._start, self._checks, self._logs, self._workers = start, checks, logs, workers
 
     async def switch_on(self, prepared: Prepared, made: Collection[str]) -> list[str]:
         """Start those of these nodes that run their own image, and wait until their services are
@@ -53,7 +56,9 @@ class Starting:
             user, looked_at, cluster, prepared.seen.id, prepared.allocations
         )
         place = Places(machines, addresses)
-        return await StartRun(user, order, place, self._start, self._checks.wait).all(starting)
+        roles = Roles(self._logs, user)
+        run = StartRun(user, order, place, self._start, self._checks.wait, roles)
+        return await run.all(starting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +75,10 @@ class StartRun:
     """
 
     def __init__(
-        self, user: int, order: StartOrder, places: Places, start: Start, wait: Wait
+        self, user: int, order: StartOrder, places: Places, start: Start, wait: Wait, roles: Roles
     ) -> None:
-        self._user = user
+        self._user, self._roles = user, roles
+        self._with_role = {node for each in order.services if each.role for node in each.nodes}
         self._order, self._places, self._start, self._wait = order, places, start, wait
         self._services = {each.name: each for each in order.services}
         self._over: dict[str, asyncio.Future[str]] = {}
@@ -113,8 +119,11 @@ class StartRun:
         return ""
 
     async def _started(self, node: str) -> str:
+        machine = self._places.machines[node]
         try:
-            return await self._start(self._places.machines[node])
+            if node in self._with_role:
+                await self._roles.begin(machine)
+            return await self._start(machine)
         except NospoonError as error:
             return str(error)
 
@@ -128,17 +137,24 @@ class StartRun:
     async def _look(self, service: Service) -> str:
         whys = await few_at_once(
             [node for node in service.nodes if node in self._places.machines],
-            partial(self._look_at, service.health),
+            partial(self._look_at, service),
             at_once=AT_ONCE,
         )
         why = next(filter(None, whys), "")
         return why and f"service {service.name} is not healthy: {why}"
 
-    async def _look_at(self, health: Health | None, node: str) -> str:
+    async def _look_at(self, service: Service, node: str) -> str:
         if node in self._over and await self._over[node]:
             return f"node {node} does not run"
-        if health is None:
+        if service.health is None:
             return ""
-        there = self._places.addresses.get(node)
-        why = await self._wait(self._user, self._places.machines[node], there, health)
+        machine, there = self._places.machines[node], self._places.addresses.get(node)
+        role = partial(self._roles.seen, service, machine) if service.role else _no_role
+        why = await self._wait(self._user, machine, there, service.health, role)
+        if why and service.role:
+            why += f"; `nospoon service logs {service.name} --node {node}` shows its role"
         return why and f"node {node}: {why}"
+
+
+async def _no_role() -> RoleSeen:
+    return RoleSeen()
