@@ -166,7 +166,7 @@ class Bmc:
 
     @property
     def is_restarting(self) -> bool:
-        """It was told to restart, and answers no one yet."""
+        """It was asked to restart, and does not answer yet."""
         return self._restarting_until is not None
 
     @property

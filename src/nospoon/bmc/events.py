@@ -206,7 +206,7 @@ def unversioned(message_id: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Someone who is told by HTTP. `headers` go with each request; stored encrypted.
+    """A receiver of events by HTTP. `headers` go with each request; stored encrypted.
 
     `verify`: the destination's certificate must hold. `suspended`: it did not take events.
     """

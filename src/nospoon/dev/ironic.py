@@ -192,7 +192,7 @@ async def _refuse_taken(wanted: Wanted, *, but: Collection[int] = ()) -> None:
     end = clock.monotonic() + LEAVING_SECONDS
     for port, option in ((wanted.port, "--port"), (wanted.files, "--files-port")):
         free = 0 if port in but else port  # is the address there at all?
-        while (  # noqa: ASYNC110  (no one tells)
+        while (  # noqa: ASYNC110  (it sends no event)
             why := _taken(wanted.address, free)
         ) and clock.monotonic() < end:
             await asyncio.sleep(0.2)
@@ -329,7 +329,7 @@ def _is_ending(found: Ironic) -> bool:
 
 
 async def _answers(found: Ironic) -> None:
-    """Wait until it does; no one tells when but the API itself."""
+    """Wait until it does, as the API shows: it sends no event."""
     end = clock.monotonic() + START_SECONDS
     while not await answers(found):
         if not owned.is_alive(found.process):

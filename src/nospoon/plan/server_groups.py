@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from nospoon.model.affinity import Strictness
 from nospoon.model.cluster import Cluster, Host, Node
-from nospoon.model.connections import Strictness
 from nospoon.model.host_facts import HostFacts
 from nospoon.model.resources.groups import GroupPolicy, ServerGroup
 from nospoon.plan.addresses.allocate import Allocations

@@ -26,8 +26,8 @@ def redeployed(
     steps: list[Step], later: Iterable[Step], desired: Desired, found: Found
 ) -> list[Step]:
     """The same steps, and those of deployed nodes that lose what was deployed, of which Ironic is
-    told before (`plan.order.order`). `later`: what waits for a power-off. Someone else's instance
-    is not to lose a disk then, either; ours are deployed again when it goes.
+    informed first (`plan.order.order`). `later`: what waits for a power-off. Someone else's
+    instance is not to lose a disk then, either; ours are deployed again when it goes.
     """
     standings = [
         each

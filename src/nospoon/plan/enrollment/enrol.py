@@ -186,10 +186,10 @@ def _snmp(version: str) -> dict[str, str]:
     return {"snmp_version": version, "snmp_user": PDU_USER, **protocols}
 
 
-def login(told: Mapping[str, object], secrets: Secrets) -> dict[str, str]:
-    """The part of `driver_info` that no one is shown; `told`: a node's settings by their paths."""
-    match told["driver"]:
-        case "snmp" if str(told.get("driver_info/snmp_version")) == "3":
+def login(settings: Mapping[str, object], secrets: Secrets) -> dict[str, str]:
+    """The secret part of `driver_info`; `settings`: a node's settings by their paths."""
+    match settings["driver"]:
+        case "snmp" if str(settings.get("driver_info/snmp_version")) == "3":
             info = {"snmp_auth_key": secrets.pdu_secret, "snmp_priv_key": secrets.pdu_secret}
         case "snmp":
             info = {"snmp_community": identity.snmp_community(secrets.pdu_secret)}

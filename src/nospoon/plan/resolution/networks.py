@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network, IPv6Network
 
-from nospoon.model.cluster import Host, Netboot, Network, SegmentType
+from nospoon.model.cluster import Host, Netboot, Network
 from nospoon.model.resources.keys import Key, Kind
 from nospoon.model.resources.netboot import NetbootService
 from nospoon.model.resources.networks import Led, Link, Router, Tunnel
 from nospoon.model.resources.resource import Resource
+from nospoon.model.segments import SegmentType
 from nospoon.plan import identity, relays
 from nospoon.plan.addresses.numbers import virtual4
 from nospoon.plan.resolution.context import Context

@@ -251,7 +251,7 @@ class Api:
             if not said:
                 tell(f"Ironic at {self.place} does not answer: waiting up to {self.patience:.0f} s")
             said = True
-            await asyncio.sleep(min(self.place.calls.pauses))  # no one tells when it is back
+            await asyncio.sleep(min(self.place.calls.pauses))  # it sends no event when it is back
 
     async def _asked(self, method: str, path: str, body: object, read: Read | None) -> Answered:
         await self._connected()
@@ -259,7 +259,7 @@ class Api:
             answer = await self._thread(lambda: self._send(method, path, body, read))
             if not _busy(answer):
                 break
-            await asyncio.sleep(LOCKED_DELAY)  # no one tells when it is free again
+            await asyncio.sleep(LOCKED_DELAY)  # it sends no event when it is free again
         return answer
 
     def _judged(self, answer: Answered, method: str, path: str) -> object:
